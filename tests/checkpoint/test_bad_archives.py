@@ -1,0 +1,308 @@
+"""Zip archives that are not what PyTorch writes, and tensors that do not fit their storages."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wdport.checkpoint import open_checkpoint
+from wdport.errors import InputError
+
+from . import forge
+from .bad import refuse, refuse_bytes
+from .forge import (
+    DICT,
+    GOOD_PICKLE,
+    LIST,
+    ORDERED,
+    SIX_FLOATS,
+    Member,
+    altered,
+    archive,
+    members,
+    number,
+    pickled,
+    storage,
+    table,
+    tensor,
+    text,
+    write_zip,
+)
+
+GOOD = archive()
+
+
+def with_member(*added: Member) -> bytes:
+    return write_zip([*members().values(), *added])
+
+
+ARCHIVES = {
+    "junk before": (write_zip(members().values(), before=b"PK\3\4"), "before the first zip member"),
+    "junk after": (GOOD + b"x", "does not end with a zip end record"),
+    "junk between": (altered("byteorder", gap=b"junk"), "4 bytes after it belong to no zip member"),
+    "minus the last byte": (GOOD[:-1], "does not end with a zip end record"),
+    "first half": (GOOD[: len(GOOD) // 2], "does not end with a zip end record"),
+    "four bytes": (b"PK\3\4", "cut short"),
+    "compressed": (altered("data.pkl", method=8), "data.pkl: zip member is compressed"),
+    "two sizes": (altered("data.pkl", packed=5), "compressed"),
+    "encrypted": (altered("data/0", flags=1), "data/0: zip member is encrypted"),
+    "unknown flag": (altered("data/0", flags=0x20), "flags 0x0020"),
+    "a member twice": (with_member(Member("archive/data/0", SIX_FLOATS)), "twice"),
+    "overlapping": (altered("version", shift=-60), "data/0: zip member overlaps the next one"),
+    "the same header twice": (altered("byteorder", shift=-(30 + 16 + len(GOOD_PICKLE))), "overlaps"),
+    "size beyond the next": (altered("data/0", size=30), "overlaps the next one"),
+    "size too small": (altered("data/0", size=20), "bytes after it"),
+    "size beyond the file": (altered("version", size=2**31), "overlaps the next one"),
+    "another name in the header": (altered("data/0", local_name="archive/data/1"), "disagree about its name"),
+    "a longer name in the header": (altered("data/0", local_name="archive/data/00"), "two headers disagree"),
+    "another CRC in the header": (altered("data/0", local_crc=1), "disagree about its size or CRC"),
+    "another method in the header": (altered("data/0", local_method=8), "two headers disagree"),
+    "path upwards": (with_member(Member("archive/../x", b"")), "unsafe name"),
+    "absolute path": (with_member(Member("/etc/passwd", b"")), "single root folder"),
+    "absolute path inside": (with_member(Member("archive//etc", b"")), "unsafe name"),
+    "backslash": (with_member(Member("archive/a\\b", b"")), "unsafe name"),
+    "control character": (with_member(Member("archive/a\x1b[31m", b"")), "unsafe name"),
+    "a comment in the directory": (altered("data/0", comment=b"hello"), "directory is damaged"),
+    "two roots": (with_member(Member("other/data.pkl", GOOD_PICKLE)), "single root folder"),
+    "no root": (write_zip([Member("data.pkl", GOOD_PICKLE)]), "single root folder"),
+    "no data.pkl": (write_zip([Member("archive/version", b"3")]), "without data.pkl"),
+    "wrong count": (write_zip(members().values(), count=3), "size does not match its entries"),
+    "count too large": (write_zip(members().values(), count=9), "directory is cut short"),
+    "CRC of the pickle": (altered("data.pkl", crc=1), "data.pkl: the bytes do not match their CRC"),
+    "CRC of a tensor": (altered("data/0", crc=1), "w: data/0: the bytes do not match their CRC"),
+    "CRC zero": (altered("data/0", crc=0), "data/0 has no CRC"),
+    "big-endian": (archive(byteorder=b"big"), "byte order 'big'"),
+    "byte order of an odd form": (archive(byteorder=b"little\n"), "byte order"),
+    "byte order too long": (archive(byteorder=b"little" * 99), "byte order"),
+    "TorchScript": (with_member(Member("archive/constants.pkl", b"")), "TorchScript"),
+    "TorchScript with code": (with_member(Member("archive/code/__torch__.py", b"")), "TorchScript"),
+    "pt2": (write_zip([Member("x/archive_format", b"pt2"), Member("x/models/model.json", b"{}")]), ".pt2"),
+    "npz": (write_zip([Member("a.npy", b""), Member("b.npy", b"")]), ".npz"),
+    "keras": (write_zip([Member("config.json", b"{}"), Member("model.weights.h5", b"")]), ".keras"),
+    "empty zip": (write_zip([]), "empty zip"),
+}
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_archive_refused(case: str, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, *ARCHIVES[case])
+
+
+def test_the_archive_that_all_these_are_altered_from_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "good.pt"
+    path.write_bytes(GOOD)
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w").tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+def test_every_cut_is_refused(tmp_path: Path) -> None:
+    for length in range(len(GOOD)):
+        refuse_bytes(tmp_path, GOOD[:length], "")
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, GOOD.replace(b"byteorder", b"byteorde\xff"), "not UTF-8")
+
+
+def test_zip_made_by_python_is_read(tmp_path: Path) -> None:
+    """Repacked without compression, with the sizes in the local headers and no descriptors."""
+    path = tmp_path / "repacked.pt"
+    with zipfile.ZipFile(path, "w") as packed:
+        for member in members().values():
+            with packed.open(zipfile.ZipInfo(member.name), "w", force_zip64=True) as target:
+                target.write(member.data)
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+def descriptor(wide: bool = False, crc: int | None = None, size: int = 24) -> bytes:
+    crc = zlib.crc32(SIX_FLOATS) if crc is None else crc
+    return struct.pack("<4sL2Q" if wide else "<4s3L", b"PK\7\x08", crc, size, size)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_data_descriptors(wide: bool, tmp_path: Path) -> None:
+    path = tmp_path / "good.pt"
+    path.write_bytes(altered("data/0", flags=8, descriptor=descriptor(wide)))
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [descriptor(crc=1), descriptor(size=23), b"PK\7\7" + descriptor()[4:], descriptor()[:-1], b""]
+)
+def test_wrong_data_descriptors(wrong: bytes, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, altered("data/0", flags=8, descriptor=wrong), "data descriptor")
+
+
+def wide_end(good: bytes, **changes: int) -> bytes:
+    """``good`` with the 64-bit end records put in, as PyTorch writes them."""
+    count, size, start = struct.unpack("<HLL", good[-12:-2])
+    fields = {"count": count, "size": size, "start": start, "at": len(good) - 22, "disks": 1} | changes
+    record = struct.pack(
+        "<4sQ2H2L4Q",
+        b"PK\6\6",
+        44,
+        0,
+        0,
+        0,
+        0,
+        fields["count"],
+        fields["count"],
+        fields["size"],
+        fields["start"],
+    )
+    return (
+        good[:-22] + record + struct.pack("<4sLQL", b"PK\6\7", 0, fields["at"], fields["disks"]) + good[-22:]
+    )
+
+
+def test_wide_end_records(tmp_path: Path) -> None:
+    path = tmp_path / "good.pt"
+    full = wide_end(GOOD)
+    path.write_bytes(full[:-14] + b"\xff" * 12 + full[-2:])
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"count": 3}, "end records of the zip archive disagree"),
+        ({"start": 0}, "end records of the zip archive disagree"),
+        ({"at": 0}, "not where its locator says"),
+        ({"disks": 2}, "not where its locator says"),
+    ],
+)
+def test_wide_end_records_that_disagree(changes: dict[str, int], fragment: str, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, wide_end(GOOD, **changes), fragment)
+
+
+def test_a_directory_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.zipdirectory.MAX_MEMBERS", 3)
+    refuse_bytes(tmp_path, GOOD, "zip archive of 4 members")
+
+
+def one(value: bytes) -> bytes:
+    return archive(pickled(table({"w": value})))
+
+
+def shaped(shape: Iterable[int], strides: Iterable[int], offset: int = 0, count: int = 6) -> bytes:
+    return one(tensor(shape, strides, offset, storage(count=count)))
+
+
+HUGE = 2**62
+TENSORS = {
+    "storage missing": (archive(GOOD_PICKLE, {}), "w: its storage data/0 is missing"),
+    "size not the stored one": (shaped((2, 3), (3, 1), count=7), "has 24 bytes, not 28"),
+    "4 TB from nothing": (shaped((10**12,), (1,), count=10**12), "has 24 bytes, not 4000000000000"),
+    "a storage of negative size": (shaped((0,), (1,), count=-1), "storage 0 of -1 elements"),
+    "negative size": (shaped((-1, 3), (3, 1)), "negative size"),
+    "negative stride": (shaped((2, 3), (3, -1), 2), "negative size, stride"),
+    "negative offset": (shaped((2, 3), (3, 1), -1), "negative size, stride or offset"),
+    "offset past the end": (shaped((2, 3), (3, 1), 1), "reaches element 7 of a storage that has 6"),
+    "stride past the end": (shaped((2, 3), (4, 1)), "reaches element 7"),
+    "stride of 2**300": (shaped((2, 2), (2**300, 1)), "reaches element"),
+    "expanded": (shaped((1000, 6), (0, 1)), "expanded tensor of 6000 elements over 6"),
+    "sliding windows": (shaped((3, 4), (1, 1)), "expanded tensor of 12"),
+    "huge": (shaped((HUGE, HUGE), (0, 0)), "impossible shape"),
+    "huge and empty": (shaped((0, HUGE, HUGE), (0, 0, 0)), "impossible shape"),
+    "two strides for one axis": (shaped((6,), (1, 1)), "1 axes and 2 strides"),
+    "33 axes": (shaped((1,) * 33, (1,) * 33), "33 axes"),
+    "backward hooks": (
+        one(tensor(hooks=ORDERED + forge.MARK + text("a") + forge.NONE + forge.SETITEMS)),
+        "backward hooks",
+    ),
+    "hooks that are a dict": (one(tensor(hooks=DICT)), "backward hooks"),
+    "grad that is a number": (one(tensor(grad=number(1))), "wrong type"),
+    "sizes as a list": (
+        one(forge.REBUILD + forge.tuple_of(storage(), number(0), LIST, LIST, forge.FALSE, ORDERED) + b"R"),
+        "not a tuple of integers",
+    ),
+    "sizes that are bools": (
+        one(
+            forge.REBUILD
+            + forge.tuple_of(
+                storage(), number(0), forge.TRUE + b"\x85", number(1) + b"\x85", forge.FALSE, ORDERED
+            )
+            + b"R"
+        ),
+        "not a tuple of integers",
+    ),
+    "five arguments": (
+        one(forge.REBUILD + forge.tuple_of(storage(), number(0), b")", b")", forge.FALSE) + b"R"),
+        "5 arguments",
+    ),
+    "a tensor of a tensor": (one(tensor(source=tensor())), "not a storage"),
+    "a parameter of text": (
+        one(
+            forge.name("torch._utils", "_rebuild_parameter")
+            + forge.tuple_of(text("x"), forge.TRUE, ORDERED)
+            + b"R"
+        ),
+        "parameter is rebuilt",
+    ),
+    "complex": (
+        one(tensor((3,), (1,), source=storage(count=3, cls="ComplexFloatStorage"))),
+        "w: has dtype complex64",
+    ),
+    "quantized storage": (
+        archive(pickled(table({"w": tensor(source=storage(cls="QInt8Storage"))})), {"0": b"abcdef"}),
+        "w: has dtype qint8",
+    ),
+    "quantized": (one(forge.name("torch._utils", "_rebuild_qtensor")), "w: a quantized tensor"),
+    "sparse": (one(forge.name("torch._utils", "_rebuild_sparse_tensor")), "w: a sparse tensor"),
+    "float8": (one(forge.name("torch._utils", "_rebuild_tensor_v3")), "float8"),
+    "bool that is 2": (
+        archive(pickled(table({"w": tensor(source=storage(cls="BoolStorage"))})), {"0": b"\0\1\0\1\0\2"}),
+        "bytes other than 0 and 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TENSORS)
+def test_tensor_refused(case: str, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, *TENSORS[case])
+
+
+def test_one_flipped_bit_in_a_tensor(tmp_path: Path) -> None:
+    flipped = bytearray(GOOD)
+    flipped[GOOD.index(SIX_FLOATS) + 5] ^= 1
+    refuse_bytes(tmp_path, bytes(flipped), "w: data/0: the bytes do not match their CRC")
+
+
+def uncounted() -> bytes:
+    return write_zip(replace(member, crc=0) for member in members().values())
+
+
+def test_an_archive_without_crcs(tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, uncounted(), "has no CRC")
+
+
+def test_an_archive_without_crcs_but_with_its_hash(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "good.pt"
+    path.write_bytes(uncounted())
+    digest = hashlib.sha256(uncounted()).hexdigest()
+    with open_checkpoint(path, sha256=digest.upper()) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+    with pytest.raises(InputError, match="SHA-256"):
+        open_checkpoint(path, sha256="0" * 64)
+
+
+def test_a_hash_does_not_excuse_one_zero_crc(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "bad.pt"
+    path.write_bytes(altered("data/0", crc=0))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with open_checkpoint(path, sha256=digest) as checkpoint, pytest.raises(InputError, match="no CRC"):
+        checkpoint.read("w")
+    refuse(path, "no CRC")

@@ -1,0 +1,156 @@
+"""Paths that cannot be read and files of another kind."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wdport.checkpoint import open_checkpoint
+from wdport.errors import InputError, MachineError
+
+from .bad import refuse, refuse_bytes
+from .forge import archive
+
+
+def tarred(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo("model.pt")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
+FILES = {
+    "empty": (b"", "is empty"),
+    "text": (b"epoch 1 loss 0.5\n", "text file"),
+    "text of another script": ("\u00e9poque \u6a21\u578b\n".encode() * 100, "text file"),
+    "json": (b'{"a": 1}', "text file"),
+    "html": (b"\n<!DOCTYPE html><html></html>", "HTML page"),
+    "html without doctype": (b"<HTML lang=en>", "HTML page"),
+    "git-lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "git lfs pull"),
+    "gzip": (gzip.compress(archive()), "gunzip"),
+    "xz": (lzma.compress(archive()), "unxz"),
+    "bz2": (bz2.compress(archive()), "bunzip2"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x00\x00", "unzstd"),
+    "7z": (b"7z\xbc\xaf\x27\x1c\x00\x04", "7z"),
+    "tar": (tarred(archive()), "tar archive"),
+    "hdf5": (b"\x89HDF\r\n\x1a\n\x00\x00", "HDF5"),
+    "gguf": (b"GGUF\x03\x00\x00\x00", "GGUF"),
+    "npy": (npy(), "numpy array"),
+    "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x032.0\xff\xfe\x00", "ONNX"),
+    "legacy": (LEGACY, "legacy PyTorch file"),
+    "bare pickle": (b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00N.", "bare pickle"),
+    "zeros": (bytes(5000), "neither a PyTorch nor a safetensors file"),
+    "noise": (bytes(range(128, 256)) * 20, "neither a PyTorch nor a safetensors file"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_another_kind_of_file(case: str, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, *FILES[case])
+
+
+def test_missing(tmp_path: Path) -> None:
+    refuse(tmp_path / "none.pt", "no such file")
+
+
+def test_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refuse(tmp_path / "file" / "model.pt", "Not a directory")
+
+
+def test_name_too_long(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="too long"):
+        open_checkpoint(tmp_path / ("x" * 5000))
+
+
+def test_zero_byte_in_the_path() -> None:
+    with pytest.raises(InputError, match="zero byte"):
+        open_checkpoint("a\0b")
+
+
+def test_link_to_itself(tmp_path: Path) -> None:
+    path = tmp_path / "loop.pt"
+    path.symlink_to(path)
+    refuse(path, "cannot be opened")
+
+
+def test_directory(tmp_path: Path) -> None:
+    refuse(tmp_path, "is a directory")
+
+
+def test_named_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.pt"
+    os.mkfifo(path)
+    begin = time.monotonic()
+    refuse(path, "is a named pipe")
+    assert time.monotonic() - begin < 5, "opening the pipe blocked"
+
+
+def test_pipe_that_takes_the_place_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, other = tmp_path / "pipe.pt", tmp_path / "regular"
+    os.mkfifo(path)
+    other.touch()
+    regular, real = os.stat(other), os.stat
+    monkeypatch.setattr("os.stat", lambda asked, **kw: regular if asked == path else real(asked, **kw))
+    refuse(path, "is a named pipe")
+
+
+def test_device() -> None:
+    refuse(Path("/dev/null"), "is a device")
+
+
+@pytest.mark.parametrize(
+    ("error", "fragment"),
+    [
+        (PermissionError(13, "Permission denied"), "permission denied"),
+        (OSError(24, "Too many open files"), "ulimit"),
+        (OSError(5, "Input/output error"), "reading failed"),
+    ],
+)
+def test_refused_by_the_machine(
+    error: OSError, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(archive())
+
+    def refusing(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("wdport.checkpoint.source.os.open", refusing)
+    refuse(path, fragment, MachineError)
+
+
+def test_unreadable_for_real(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    path = tmp_path / "model.pt"
+    path.write_bytes(archive())
+    path.chmod(0)
+    refuse(path, "permission denied", MachineError)
+
+
+def test_descriptors_are_closed_after_a_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "bad.pt"
+    path.write_bytes(archive()[:-1])
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        refuse(path, "end record")
+    assert len(os.listdir("/proc/self/fd")) == before

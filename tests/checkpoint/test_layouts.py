@@ -1,0 +1,165 @@
+"""Where a state_dict may stand, what is stripped from its names, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.prefixes import NameCollision, strip_prefixes
+from wdport.errors import MisfitError
+
+from .bad import refuse
+
+T = torch.zeros(2)
+STATE = {"a.weight": torch.ones(2), "b.bias": torch.zeros(3)}
+
+
+def saved(folder: Path, content: object) -> Path:
+    path = folder / "model.pt"
+    torch.save(content, path)
+    return path
+
+
+def test_lightning(tmp_path: Path) -> None:
+    content = {
+        "epoch": 3,
+        "global_step": 7,
+        "pytorch-lightning_version": "2.6",
+        "state_dict": STATE,
+        "loops": {},
+    }
+    content |= {"hyper_parameters": {"lr": 0.1}, "optimizer_states": [{"state": {0: {"step": T}}}]}
+    with open_checkpoint(saved(tmp_path, content)) as checkpoint:
+        assert (checkpoint.format, checkpoint.layout, checkpoint.key) == (
+            "torch-zip",
+            "lightning",
+            "state_dict",
+        )
+        assert checkpoint.metadata == {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6"}
+        assert set(checkpoint.other_keys) == set(content) - {"state_dict"}
+        assert list(checkpoint.tensors) == list(STATE)
+        assert checkpoint.prefixes == ()
+
+
+@pytest.mark.parametrize("key", ["model", "model_state_dict", "state_dict", "ema"])
+def test_under_a_key(key: str, tmp_path: Path) -> None:
+    with open_checkpoint(saved(tmp_path, {key: STATE, "optimizer": {"state": {}}, "epoch": 1})) as checkpoint:
+        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == ("fabric", key, {"epoch": 1})
+        assert checkpoint.read("a.weight").tolist() == [1.0, 1.0]
+
+
+def test_bare(tmp_path: Path) -> None:
+    with open_checkpoint(saved(tmp_path, STATE)) as checkpoint:
+        assert (checkpoint.layout, checkpoint.key, checkpoint.other_keys) == ("bare", None, ())
+
+
+def test_averaged(tmp_path: Path) -> None:
+    model = torch.optim.swa_utils.AveragedModel(torch.nn.Linear(2, 2))
+    with open_checkpoint(saved(tmp_path, model.state_dict())) as checkpoint:
+        assert (checkpoint.layout, checkpoint.prefixes) == ("averaged", ("module.",))
+        assert checkpoint.ignored == {"n_averaged": "counter of an averaged model"}
+        assert list(checkpoint.tensors) == ["weight", "bias"]
+        assert checkpoint.tensors["bias"].stored_name == "module.bias"
+
+
+def test_key_is_needed_for_two(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"model": STATE, "ema": {"x": T}, "epoch": 1})
+    refuse(path, "2 candidates for the state_dict: model, ema; choose one with --key NAME")
+    with open_checkpoint(path, key="ema") as checkpoint:
+        assert list(checkpoint.tensors) == ["x"]
+        assert checkpoint.key == "ema"
+
+
+def test_key_of_another_name_or_depth(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"generator": {"a.b": {"x": T}}, "odd": {"y": T}})
+    refuse(path, "tensors are under generator.a.b, odd; choose one with --key NAME")
+    for key, name in (("generator.a.b", "x"), ("odd", "y")):
+        with open_checkpoint(path, key=key) as checkpoint:
+            assert list(checkpoint.tensors) == [name]
+            assert checkpoint.key == key
+            assert len(checkpoint.other_keys) == 1
+
+
+@pytest.mark.parametrize("key", ["none", "epoch", "model.a", "optimizer", ""])
+def test_wrong_key(key: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, {"model": STATE, "epoch": 1, "optimizer": {"state": {}}})
+    refuse(path, "holds no state_dict", key=key)
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ([T, T], "holds a list"),
+        (T, "holds a single tensor"),
+        ("text", "holds the str"),
+        ({}, "has no state_dict; its keys are none"),
+        ({"epoch": 1, "lr": 0.5}, "its keys are epoch, lr"),
+        ({"model": {}}, "has no state_dict"),
+        ({"a": T, "lr": 0.5}, "lr: its state_dict entry is the float 0.5"),
+        ({"model": {"a": T, "sub": {"b": T}}}, "sub: its state_dict entry is a dict"),
+        ({"a": T, 3: T}, "name is 3, not text"),
+        ({"a": T, "": T}, "0 characters"),
+        ({"a": T, "x" * 1001: T}, "1001 characters"),
+        ({"a": T, "extra": None}, "extra: its state_dict entry is the NoneType"),
+        ({"a": T, "s": torch.zeros(3).untyped_storage()}, "UntypedStorage"),
+    ],
+)
+def test_no_state_dict(content: object, fragment: str, tmp_path: Path) -> None:
+    refuse(saved(tmp_path, content), fragment)
+
+
+@pytest.mark.parametrize(
+    ("stored", "own", "prefixes"),
+    [
+        (["a.w", "b"], ["a.w", "b"], ()),
+        (["_orig_mod.a.w", "_orig_mod.b"], ["a.w", "b"], ("_orig_mod.",)),
+        (["module.a.w", "module.b"], ["a.w", "b"], ("module.",)),
+        (["module._orig_mod.a", "module._orig_mod.b"], ["a", "b"], ("module.", "_orig_mod.")),
+        (["_orig_mod.module.a"], ["a"], ("_orig_mod.", "module.")),
+        (["n_averaged", "module._orig_mod.a"], ["a"], ("module.", "_orig_mod.")),
+        (["_orig_mod.n_averaged", "_orig_mod.module.a"], ["a"], ("_orig_mod.", "module.")),
+        (["net._orig_mod.a", "net._orig_mod.b.c", "pe"], ["net.a", "net.b.c", "pe"], ("net._orig_mod.",)),
+        (
+            ["blocks.0._orig_mod.w", "blocks.1._orig_mod.w", "head.module.w"],
+            ["blocks.0.w", "blocks.1.w", "head.module.w"],
+            ("blocks.0._orig_mod.", "blocks.1._orig_mod."),
+        ),
+        (["n_averaged", "a"], ["n_averaged", "a"], ()),
+        (["a._orig_mod"], ["a._orig_mod"], ()),
+        (["my_orig_mod.a", "modules.b"], ["my_orig_mod.a", "modules.b"], ()),
+    ],
+)
+def test_prefixes(stored: list[str], own: list[str], prefixes: tuple[str, ...]) -> None:
+    names = strip_prefixes(stored)
+    assert list(names.own.values()) == own
+    assert names.prefixes == prefixes
+    assert set(names.own) | set(names.ignored) == set(stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "lacking"),
+    [
+        (["_orig_mod.a", "b"], "b"),
+        (["module.a", "b"], "b"),
+        (["net._orig_mod.a", "net.b"], "net.b"),
+        (["net._orig_mod.a", "net"], None),
+        (["n_averaged", "module.a", "b"], "n_averaged"),
+        (["module._orig_mod.a", "module.b"], "module.b"),
+    ],
+)
+def test_mixed_prefixes(stored: list[str], lacking: str | None, tmp_path: Path) -> None:
+    path = saved(tmp_path, dict.fromkeys(stored, T))
+    if lacking is None:
+        open_checkpoint(path).close()
+    else:
+        refuse(path, f"{lacking}: has no prefix")
+
+
+@pytest.mark.parametrize("stored", [["_orig_mod.a", "a"], ["module.a", "b", "a"], ["n._orig_mod.a", "n.a"]])
+def test_colliding_names(stored: list[str], tmp_path: Path) -> None:
+    refuse(saved(tmp_path, dict.fromkeys(stored, T)), "has the same name as", MisfitError)
+    with pytest.raises(NameCollision):
+        strip_prefixes(stored)

@@ -1,0 +1,220 @@
+"""What opening and reading touch, what they cost, and what happens when the file changes meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from wdport.checkpoint import StorageRef, TensorRef, open_checkpoint
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.tensor import tensor_ref
+from wdport.errors import InputError, MachineError, UsageError
+
+from . import forge
+from .forge import ROOT, archive
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "model.pt"
+    path.write_bytes(archive())
+    return path
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Offset and length of every read."""
+    seen: list[tuple[int, int]] = []
+    real = Source.read_into
+
+    def recording(self: Source, offset: int, target: memoryview) -> None:
+        seen.append((offset, len(target)))
+        real(self, offset, target)
+
+    monkeypatch.setattr(Source, "read_into", recording)
+    return seen
+
+
+def test_opening_and_reading_touch_nothing_else(tmp_path: Path, reads: list[tuple[int, int]]) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"big": torch.zeros(1_000_000), "small": torch.ones(3)}, path)
+    with open_checkpoint(path) as checkpoint:
+        assert sum(length for _, length in reads) < 5000
+        reads.clear()
+        checkpoint.read("small")
+        assert [length for _, length in reads] == [12]
+        reads.clear()
+        checkpoint.read("big")
+        assert sum(length for _, length in reads) == 4_000_000, "one pass"
+
+
+def test_a_shared_storage_is_checked_once(tmp_path: Path, reads: list[tuple[int, int]]) -> None:
+    path = tmp_path / "model.pt"
+    base = torch.arange(1000.0)
+    torch.save({"a": base[:10], "b": base[10:20], "all": base}, path)
+    with open_checkpoint(path) as checkpoint:
+        reads.clear()
+        checkpoint.read("a")
+        assert sum(length for _, length in reads) == 4000 + 40
+        reads.clear()
+        assert checkpoint.read("b").tolist() == list(range(10, 20))
+        assert sum(length for _, length in reads) == 40
+
+
+def test_a_part_of_a_damaged_storage_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"a": torch.arange(1000.0)[:10]}, path)
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float32(999).tobytes())] ^= 1
+    path.write_bytes(content)
+    with open_checkpoint(path) as checkpoint, pytest.raises(InputError, match="CRC"):
+        checkpoint.read("a")
+
+
+def test_memory_is_one_storage(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"w": torch.zeros(1000, 4000), "h": torch.zeros(4_000_000, dtype=torch.bfloat16)}, path)
+    with open_checkpoint(path) as checkpoint:
+        for name, factor in (("w", 1.1), ("h", 1.6)):
+            tracemalloc.start()
+            result = checkpoint.read(name)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak < factor * result.nbytes
+
+
+def test_the_result_is_owned(good: Path) -> None:
+    with open_checkpoint(good) as checkpoint:
+        first = checkpoint.read("w")
+        first[:] = 7
+        assert checkpoint.read("w")[0, 0] == 0.0
+    assert first[0, 0] == 7.0
+
+
+def test_sha256(good: Path) -> None:
+    with open_checkpoint(good) as checkpoint:
+        assert checkpoint.file_sha256() == hashlib.sha256(good.read_bytes()).hexdigest()
+
+
+def test_cut_short_while_open(good: Path) -> None:
+    with open_checkpoint(good) as checkpoint:
+        os.truncate(good, 100)
+        with pytest.raises(InputError, match="became shorter"):
+            checkpoint.read("w")
+        with pytest.raises(InputError, match="became shorter"):
+            checkpoint.file_sha256()
+
+
+def test_replaced_while_open(good: Path) -> None:
+    """The open file stays the one that was parsed."""
+    with open_checkpoint(good) as checkpoint:
+        other = good.with_name("other")
+        other.write_bytes(b"x" * 5000)
+        other.replace(good)
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+def test_overwritten_while_open(good: Path) -> None:
+    with open_checkpoint(good) as checkpoint:
+        with good.open("r+b") as file:
+            file.write(b"\0" * good.stat().st_size)
+        with pytest.raises(InputError, match="CRC"):
+            checkpoint.read("w")
+
+
+def test_reading_fails_in_the_machine(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with open_checkpoint(good) as checkpoint:
+        monkeypatch.setattr("wdport.checkpoint.source.os.preadv", failing)
+        with pytest.raises(MachineError, match="Input/output error"):
+            checkpoint.read("w")
+
+
+def test_short_reads_are_continued(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.preadv
+    monkeypatch.setattr(
+        "wdport.checkpoint.source.os.preadv", lambda fd, views, at: real(fd, [views[0][:3]], at)
+    )
+    with open_checkpoint(good) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+def test_no_memory(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise MemoryError
+
+    with open_checkpoint(good) as checkpoint:
+        monkeypatch.setattr("wdport.checkpoint.reading.np.empty", failing)
+        with pytest.raises(MachineError, match="MiB of memory"):
+            checkpoint.read("w")
+
+
+def test_wrong_calls(good: Path) -> None:
+    with open_checkpoint(good) as checkpoint:
+        with pytest.raises(UsageError, match="no tensor of that name"):
+            checkpoint.read("v")
+        with pytest.raises(UsageError, match="not a tensor of this checkpoint"):
+            checkpoint.read_ref("w")
+        assert isinstance(checkpoint.tree, dict)
+        ref = checkpoint.tree["w"]
+        assert isinstance(ref, TensorRef)
+        assert (checkpoint.read_ref(ref) == checkpoint.read("w")).all()
+    checkpoint.close()
+    with pytest.raises(UsageError, match="closed"):
+        checkpoint.read("w")
+
+
+def test_missing_byte_order_means_little(tmp_path: Path) -> None:
+    parts = forge.members()
+    del parts["byteorder"]
+    path = tmp_path / "old.pt"
+    path.write_bytes(forge.write_zip(parts.values()))
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w")[1, 2] == 5.0
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """Not even numpy, which only reading needs: a refusal is not kept waiting."""
+    code = (
+        "import sys, wdport.checkpoint; "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & "
+        "{'torch', 'keras', 'jax', 'ml_dtypes', 'safetensors', 'h5py', 'yaml', 'numpy'}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_no_unpickler_and_no_eval_in_the_sources() -> None:
+    for source in (ROOT / "wdport" / "checkpoint").glob("*.py"):
+        words = source.read_text()
+        assert "import pickle" not in words, source.name
+        assert "eval(" not in words, source.name
+        assert "exec(" not in words, source.name
+        assert "import_module" not in words, source.name
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "contiguous"),
+    [
+        ((2, 3), (3, 1), True),
+        ((2, 3), (1, 2), False),
+        ((2, 1, 3), (3, 77, 1), True),
+        ((1, 6), (0, 1), True),
+        ((), (), True),
+        ((0, 3), (5, 5), True),
+        ((3,), (2,), False),
+    ],
+)
+def test_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], contiguous: bool) -> None:
+    """A tensor that is contiguous is read without a second copy."""
+    assert tensor_ref(StorageRef("0", "float32", 6), 0, shape, strides).contiguous is contiguous

@@ -1,0 +1,12 @@
+"""The untrusted-file reader: a checkpoint's bytes go in, ``{name: array}`` comes out, nothing is run.
+
+Needs numpy and the standard library only. From the file to the array::
+
+    source -> sniff -> ziparchive, torchzip, opcodes | safetensors, sharded -> layout -> prefixes -> reading
+"""
+
+from wdport.checkpoint.checkpoint import Checkpoint as Checkpoint
+from wdport.checkpoint.checkpoint import open_checkpoint as open_checkpoint
+from wdport.checkpoint.tensor import StorageRef as StorageRef
+from wdport.checkpoint.tensor import TensorInfo as TensorInfo
+from wdport.checkpoint.tensor import TensorRef as TensorRef

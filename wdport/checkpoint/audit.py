@@ -1,0 +1,61 @@
+"""The tree of the pickle machine goes in; nothing comes out unless it is no tree, too deep or too large.
+
+Shared objects are normal (the same text or tensor stands in several places). What must not pass are an
+object inside itself, and a few hundred bytes that unfold to billions of nodes for whoever walks them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wdport.checkpoint.faults import STATE_DICT_ONLY, Fault
+from wdport.checkpoint.symbols import Constant
+from wdport.checkpoint.tensor import StorageRef, TensorRef
+from wdport.limits import MAX_DEPTH, MAX_OPCODES
+
+_LEAVES: Final = (str, int, float, bool, type(None), TensorRef, StorageRef, Constant)
+
+
+def audit(tree: object) -> None:
+    """Refuse cycles, depth over ``MAX_DEPTH``, unfolded size over ``MAX_OPCODES``, and stray symbols."""
+    _Audit().measure(tree, 0)
+
+
+class _Audit:
+    def __init__(self) -> None:
+        self.measured: dict[int, tuple[int, int]] = {}
+        self.open: set[int] = set()
+
+    def measure(self, node: object, depth: int) -> tuple[int, int]:
+        """Height and unfolded size of ``node``, which stands ``depth`` deep; each object is walked once."""
+        if isinstance(node, _LEAVES):
+            return 0, 1
+        known = self.measured.get(id(node))
+        height, size = known if known is not None else self._walk(node, depth)
+        if depth + height > MAX_DEPTH:
+            raise Fault(f"nested more than {MAX_DEPTH} deep", STATE_DICT_ONLY)
+        if size > MAX_OPCODES:
+            raise Fault(f"unfolds to more than {MAX_OPCODES} objects", STATE_DICT_ONLY)
+        return height, size
+
+    def _walk(self, node: object, depth: int) -> tuple[int, int]:
+        if depth > MAX_DEPTH:
+            raise Fault(f"nested more than {MAX_DEPTH} deep", STATE_DICT_ONLY)
+        if id(node) in self.open:
+            raise Fault("an object of the pickle contains itself")
+        self.open.add(id(node))
+        height, size = 0, 1
+        for child in _children(node):
+            child_height, child_size = self.measure(child, depth + 1)
+            height, size = max(height, child_height + 1), size + child_size
+        self.open.remove(id(node))
+        self.measured[id(node)] = height, size
+        return height, size
+
+
+def _children(node: object) -> list[object] | tuple[object, ...]:
+    if isinstance(node, dict):
+        return list(node.values())
+    if isinstance(node, (list, tuple)):
+        return node
+    raise Fault("a class stands where a value is expected", STATE_DICT_ONLY)

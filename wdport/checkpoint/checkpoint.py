@@ -1,0 +1,147 @@
+"""The path of a checkpoint goes in; its tensors, by the network's own names, come out as numpy arrays.
+
+Opening reads names, shapes and places only. Reading a tensor touches the bytes of its storage only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from wdport.checkpoint.contents import Contents
+from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.layout import StateDict, find_state_dict
+from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
+from wdport.checkpoint.safetensors import read_safetensors
+from wdport.checkpoint.sharded import read_sharded
+from wdport.checkpoint.sniff import HEAD, sniff
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.tensor import TensorInfo, TensorRef
+from wdport.checkpoint.torchzip import read_torch_zip
+from wdport.errors import InputError, MisfitError, UsageError
+
+if TYPE_CHECKING:
+    from wdport.checkpoint.reading import Array
+
+
+class Checkpoint:
+    """An open checkpoint; a context manager that closes its files. Made by :func:`open_checkpoint`."""
+
+    def __init__(self, path: Path, contents: Contents, found: StateDict, names: Names) -> None:
+        self.path = path
+        self.format = contents.format
+        """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``."""
+        self.layout = "averaged" if names.averaged else found.layout
+        """``"lightning"``, ``"fabric"`` (under another key), ``"bare"`` or ``"averaged"``."""
+        self.key = found.key
+        """Dotted key of the state_dict inside the file, None when it is the file."""
+        self.prefixes = names.prefixes
+        """Prefixes stripped from all names, outermost first."""
+        self.tensors = {
+            own: TensorInfo(own, ref.dtype, ref.shape, ref.nbytes, stored, ref)
+            for stored, own in names.own.items()
+            for ref in (found.tensors[stored],)
+        }
+        """Every tensor of the state_dict by its own name, in the file's order."""
+        self.ignored = names.ignored
+        """Entries of the state_dict that are not the network's, with the reason."""
+        self.metadata: dict[str, object] = contents.metadata | found.metadata
+        """Plain facts beside the state_dict, such as epoch and global_step."""
+        self.other_keys = found.other_keys
+        """Top-level keys beside the state_dict."""
+        self.tree = contents.tree if contents.format == "torch-zip" else None
+        """The whole symbolic object (plain containers, tensor leaves); None for safetensors."""
+        self._contents = contents
+
+    def read(self, name: str) -> Array:
+        """The tensor of that name as an owned, C-contiguous array in native byte order.
+
+        bfloat16 is widened to float32, which is exact. Raises :class:`InputError` if the bytes do not
+        match their CRC (torch files; safetensors has none) or the file has become shorter.
+        """
+        info = self.tensors.get(name)
+        if info is None:
+            raise UsageError((self.path, name), "no tensor of that name", "see Checkpoint.tensors")
+        return self._read(info.ref, name)
+
+    def read_ref(self, ref: object) -> Array:
+        """The same for a tensor leaf of :attr:`tree`, such as an optimiser's moment."""
+        if not isinstance(ref, TensorRef) or ref.storage.key not in self._contents.spans:
+            raise UsageError(self.path, "not a tensor of this checkpoint", "give a TensorRef leaf of tree")
+        return self._read(ref, f"storage {ref.storage.key}")
+
+    def file_sha256(self) -> str:
+        """SHA-256 of the file, in hex; of a sharded checkpoint, of the index and then its shards in turn."""
+        return _sha256(self._contents.sources)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        for source in self._contents.sources:
+            source.close()
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, ref: TensorRef, name: str) -> Array:
+        # numpy takes half of this package's import time, and a refusal does without it.
+        from wdport.checkpoint.reading import read_tensor
+
+        span = self._contents.spans[ref.storage.key]
+        with located(span.source.path, name):
+            return read_tensor(ref, span)
+
+
+def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None) -> Checkpoint:
+    """Open a PyTorch or safetensors checkpoint without running anything in it.
+
+    ``key`` is the dotted key of the state_dict where the file holds more than one. ``sha256`` is the
+    expected hash of the file, which is then read whole and checked first; a file so proved may lack
+    CRCs. Raises :class:`InputError` for a file that is damaged, unsafe or of another kind,
+    :class:`MisfitError` for names that collide without their prefixes, and :class:`MachineError`
+    where the machine refuses.
+    """
+    file = Path(path)
+    if "\0" in str(file):
+        raise InputError(file, "a path cannot contain a zero byte", "check the path")
+    with located(file), ExitStack() as undo:
+        source = Source(file)
+        undo.callback(source.close)
+        if sha256 is not None and _sha256([source]) != sha256.lower():
+            raise Fault("its SHA-256 is not the expected one", "check which file and which hash are meant")
+        contents = _parse(source, crc_optional=sha256 is not None)
+        for opened in contents.sources:
+            undo.callback(opened.close)
+        found = find_state_dict(contents.tree, key)
+        try:
+            names = strip_prefixes(found.tensors)
+        except NameCollision as collision:
+            first, second = collision.args
+            what = f"has the same name as {second} once its prefix is stripped"
+            raise MisfitError((file, first), what, "rename one of the two") from None
+        checkpoint = Checkpoint(file, contents, found, names)
+        undo.pop_all()
+        return checkpoint
+
+
+def _parse(source: Source, *, crc_optional: bool) -> Contents:
+    kind = sniff(source.read(0, min(HEAD, source.size)), source.path.name)
+    if kind == "torch-zip":
+        return read_torch_zip(source, crc_optional=crc_optional)
+    return read_safetensors(source) if kind == "safetensors" else read_sharded(source)
+
+
+def _sha256(sources: list[Source]) -> str:
+    digest = hashlib.sha256()
+    for source in sources:
+        with located(source.path):
+            source.add_to(digest)
+    return digest.hexdigest()

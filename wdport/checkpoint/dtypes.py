@@ -1,0 +1,85 @@
+"""The name of a storage class or a safetensors tag goes in; dtype name, item size and numpy type come out.
+
+A dtype that is known but not read (complex, quantized) keeps its name, so that the refusal can say it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NUMPY: Final = {
+    "float64": "<f8",
+    "float32": "<f4",
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "int64": "<i8",
+    "int32": "<i4",
+    "int16": "<i2",
+    "int8": "|i1",
+    "uint8": "|u1",
+    "bool": "|u1",
+}
+"""The little-endian numpy type that holds the stored bytes of each dtype that is read.
+
+numpy has no bfloat16, so its bits are taken as uint16; the bytes of a bool are checked to be 0 or 1
+before they become one.
+"""
+
+ITEMSIZE: Final = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+    "complex128": 16,
+    "complex64": 8,
+    "complex32": 4,
+    "quint8": 1,
+    "qint8": 1,
+    "qint32": 4,
+}
+"""Bytes of one element, of dtypes that are read and of those that are only named."""
+
+TORCH_STORAGES: Final = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64",
+    "QUInt8Storage": "quint8",
+    "QInt8Storage": "qint8",
+    "QInt32Storage": "qint32",
+}
+"""Storage classes of module ``torch`` that a persistent id may name."""
+
+TORCH_DTYPES: Final = frozenset(
+    {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
+    | {"complex128", "complex64", "complex32"}
+)
+"""``torch.<name>`` objects that may stand in a file as inert constants, for instance among options."""
+
+SAFETENSORS: Final = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""Tags of the safetensors header."""

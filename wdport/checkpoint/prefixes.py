@@ -1,0 +1,104 @@
+"""The names of a state_dict go in; the network's own names come out, without what wrappers put before them.
+
+``torch.compile`` puts the component ``_orig_mod`` before the names of what it compiles, wherever that stands;
+``DistributedDataParallel`` and averaged models put ``module`` before everything. A prefix is taken away only
+where every name carries it: a half-wrapped file has no single reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from wdport.checkpoint.faults import SAVE_AGAIN, Fault
+
+_COUNTER: Final = "n_averaged"
+_COMPILED: Final = "_orig_mod"
+_WRAPPERS: Final = ("module.", f"{_COMPILED}.")
+
+
+class NameCollision(Exception):
+    """Two tensors, the arguments, would have one name."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What stripping found; ``own`` maps stored name to own name, in stored order."""
+
+    own: dict[str, str]
+    prefixes: tuple[str, ...]
+    """Outermost first; one inside the names stands with its place, as ``"net._orig_mod."``."""
+    ignored: dict[str, str]
+    """Entries that are no tensor of the network, with the reason."""
+
+    @property
+    def averaged(self) -> bool:
+        return bool(self.ignored)
+
+
+def strip_prefixes(stored: Iterable[str]) -> Names:
+    """Strip the wrappers from all names, or raise :class:`Fault` where only some carry one."""
+    own = {name: name for name in stored}
+    prefixes: list[str] = []
+    ignored: dict[str, str] = {}
+    while True:
+        counter = next((name for name, short in own.items() if short == _COUNTER), None)
+        rest = [name for name in own if name != counter]
+        if counter and rest and all(own[name].startswith("module.") for name in rest):
+            ignored[counter] = "counter of an averaged model"
+            del own[counter]
+        prefix = _shared_prefix(own)
+        if prefix is None:
+            break
+        own = {name: short[len(prefix) :] for name, short in own.items()}
+        prefixes.append(prefix)
+    inner = _inner_places(own)
+    return Names({name: _without(short, inner) for name, short in own.items()}, (*prefixes, *inner), ignored)
+
+
+def _shared_prefix(own: dict[str, str]) -> str | None:
+    """The wrapper prefix that all names carry, if any."""
+    for prefix in _WRAPPERS:
+        wrapped = [name for name, short in own.items() if short.startswith(prefix)]
+        if wrapped and len(wrapped) == len(own):
+            return prefix
+        if wrapped:
+            _refuse_mixture(own, prefix)
+    return None
+
+
+def _inner_places(own: dict[str, str]) -> list[str]:
+    """Every ``parent._orig_mod.`` inside the names; all names below such a parent have to go through it."""
+    places = dict.fromkeys(head for short in own.values() for head in _heads(short) if head.endswith(f".{_COMPILED}."))
+    parents = {place.removesuffix(f"{_COMPILED}.") for place in places}
+    for short in own.values():
+        for head, deeper in pairwise([*_heads(short), short]):
+            if head in parents and deeper != f"{head}{_COMPILED}.":
+                below = {name: path[len(head) :] for name, path in own.items() if path.startswith(head)}
+                _refuse_mixture(below, f"{_COMPILED}.")
+    return list(places)
+
+
+def _heads(short: str) -> list[str]:
+    """``["a.", "a.b."]`` for ``"a.b.c"``."""
+    return [short[: at + 1] for at, character in enumerate(short) if character == "."]
+
+
+def _without(short: str, places: list[str]) -> str:
+    if not places:
+        return short
+    parts = short.split(".")
+    return ".".join([part for part in parts[:-1] if part != _COMPILED] + parts[-1:])
+
+
+def _refuse_mixture(own: dict[str, str], prefix: str) -> None:
+    """Refuse names of which only some carry ``prefix``: two that would be one, else one that lacks it."""
+    by_short = {short: name for name, short in own.items()}
+    for short, name in by_short.items():
+        bare = short.removeprefix(prefix)
+        if bare != short and bare in by_short:
+            raise NameCollision(by_short[bare], name)
+    lacking = next(name for name, short in own.items() if not short.startswith(prefix))
+    raise Fault(f"has no prefix {prefix!r}, which other tensors carry", SAVE_AGAIN, lacking)

@@ -1,0 +1,65 @@
+"""A symbolic tensor and the bytes of its storage go in; an owned numpy array comes out.
+
+Memory: a tensor that fills its storage is read straight into the result. A strided one costs its extent
+besides the result, and bfloat16 (two bytes, widened to four) half the result.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
+from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, Fault
+from wdport.checkpoint.span import Span
+from wdport.checkpoint.tensor import TensorRef
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def read_tensor(ref: TensorRef, span: Span) -> Array:
+    """The tensor, C-contiguous and in native byte order; bfloat16 becomes float32, exactly."""
+    if ref.dtype not in NUMPY:
+        raise Fault(f"has dtype {ref.dtype}, which is not read", SAVE_AGAIN)
+    try:
+        if ref.contiguous:
+            stored = np.empty(ref.shape, NUMPY[ref.dtype])
+            _fill(stored.reshape(-1), ref.offset, span)
+        else:
+            run = np.empty(ref.extent, NUMPY[ref.dtype])
+            _fill(run, ref.offset, span)
+            stored = _gather(run, ref)
+        return _decode(stored, ref.dtype)
+    except MemoryError:
+        raise MemoryError(f"needs {2 * ref.nbytes >> 20} MiB of memory") from None
+
+
+def _fill(flat: Array, first: int, span: Span) -> None:
+    """Read ``flat`` from element ``first`` of the storage on."""
+    if flat.size:
+        span.read_into(flat.view(np.uint8).data, first * flat.itemsize)
+
+
+def _gather(run: Array, ref: TensorRef) -> Array:
+    """The view of ``run``, an extent, with the tensor's strides, copied into C order.
+
+    The ndarray constructor checks the view against its buffer once more; ``as_strided`` would not.
+    """
+    strides = tuple(stride * ITEMSIZE[ref.dtype] for stride in ref.strides)
+    return np.ndarray(ref.shape, run.dtype, run.data, strides=strides).copy(order="C")
+
+
+def _decode(stored: Array, dtype: str) -> Array:
+    """From little-endian stored bits to native values."""
+    if dtype == "bfloat16":
+        # A bfloat16 is the upper half of a float32.
+        wide = stored.astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    if dtype == "bool":
+        if stored.size and stored.max() > 1:
+            raise Fault("a bool tensor holds bytes other than 0 and 1", COPY_AGAIN)
+        return stored.view(np.bool_)
+    return stored if sys.byteorder == "little" else stored.astype(stored.dtype.newbyteorder("="))

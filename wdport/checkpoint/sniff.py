@@ -1,0 +1,107 @@
+"""The first bytes of a file go in; the name of its format comes out, or a refusal that says what it is."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Final
+
+from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, STATE_DICT_ONLY, Fault
+
+HEAD: Final = 1024
+"""Bytes that suffice to tell every format below (tar has its magic at 257)."""
+
+_LEGACY_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""The pickled number 0x1950a86a20f9469cfc6c, which starts files of torch.save before 1.6."""
+
+_MAGICS: Final = (
+    (_LEGACY_TORCH, "a legacy PyTorch file (before 1.6)", "load it with torch and save it again"),
+    (b"\x1f\x8b", "gzip-compressed", "unpack it first: gunzip"),
+    (b"\xfd7zXZ\x00", "xz-compressed", "unpack it first: unxz"),
+    (b"BZh", "bzip2-compressed", "unpack it first: bunzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it first: unzstd"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it first"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "give the PyTorch checkpoint"),
+    (b"GGUF", "a GGUF file", "give the PyTorch checkpoint that it was made from"),
+    (b"\x93NUMPY", "a numpy array", "give the PyTorch checkpoint"),
+    (b"PK\x05\x06", "an empty zip archive", COPY_AGAIN),
+)
+
+_TEXTS: Final = (
+    ("version https://git-lfs", "a git-lfs pointer, not the file itself", "fetch the file: git lfs pull"),
+    ("<!doctype html", "an HTML page", "download the file itself, not its web page"),
+    ("<html", "an HTML page", "download the file itself, not its web page"),
+)
+
+
+def sniff(head: bytes, name: str) -> str:
+    """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``; anything else is a :class:`Fault`.
+
+    ``head`` is the first :data:`HEAD` bytes, or the whole of a shorter file; ``name`` decides only
+    where the bytes alone cannot.
+    """
+    if not head:
+        raise Fault("is empty", COPY_AGAIN)
+    if name.endswith(".index.json"):
+        return "safetensors-sharded"
+    if head.startswith(b"PK\x03\x04"):
+        return "torch-zip"
+    _refuse_magic(head)
+    _refuse_text(head)
+    if head[8:9] == b"{" or name.endswith(".safetensors"):
+        return "safetensors"
+    _refuse_weak_magic(head)
+    raise Fault("is neither a PyTorch nor a safetensors file", "give a checkpoint written by torch.save")
+
+
+def refuse_foreign_zip(members: set[str]) -> None:
+    """Refuse a zip archive that is something else than a state_dict; ``members`` have no root folder."""
+    for marks, kind, fix in _ZIPS:
+        if any(member.startswith(marks) for member in members):
+            raise Fault(f"is {kind}", fix)
+    if "data.pkl" not in members:
+        raise Fault("is a zip archive without data.pkl, not a PyTorch checkpoint", SAVE_AGAIN)
+
+
+def refuse_keras_or_numpy(members: list[str]) -> None:
+    """Refuse the two kinds of zip archive that have no root folder."""
+    if members and all(member.endswith(".npy") for member in members):
+        raise Fault("is a numpy .npz archive", "give the PyTorch checkpoint")
+    if "model.weights.h5" in members:
+        raise Fault("is a Keras .keras file", "give the PyTorch checkpoint")
+
+
+_ZIPS: Final = (
+    (("code/", "constants.pkl"), "a TorchScript archive", STATE_DICT_ONLY),
+    (("archive_format", "models/"), "a torch.export archive (.pt2)", STATE_DICT_ONLY),
+)
+
+
+def _refuse_magic(head: bytes) -> None:
+    for magic, kind, fix in _MAGICS:
+        if head.startswith(magic):
+            raise Fault(f"is {kind}", fix)
+    if head[257:262] == b"ustar":
+        raise Fault("is a tar archive", "unpack it first: tar xf")
+
+
+def _refuse_weak_magic(head: bytes) -> None:
+    """Formats whose first bytes are short enough to occur by chance; asked last."""
+    if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        raise Fault("is a bare pickle, not a PyTorch checkpoint", SAVE_AGAIN)
+    # An ONNX protobuf: field 1 (ir_version) as a small varint, then another length-delimited field.
+    if head[0] == 0x08 and 0 < head[1] < 32 and head[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x3a"):
+        raise Fault("is an ONNX model", "give the PyTorch checkpoint that it was exported from")
+
+
+def _refuse_text(head: bytes) -> None:
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return
+    if any(ord(character) < 32 and character not in "\t\n\r\f" for character in text):
+        return
+    start = text.lstrip("\ufeff \t\r\n").lower()
+    for mark, kind, fix in _TEXTS:
+        if start.startswith(mark):
+            raise Fault(f"is {kind}", fix)
+    raise Fault("is a text file, not a checkpoint", "give a checkpoint written by torch.save")

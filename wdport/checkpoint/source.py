@@ -1,0 +1,104 @@
+"""A path goes in; an open regular file comes out, read by position, in full or not at all.
+
+Nothing is mapped: mapped pages count as resident memory, and a file cut short while mapped kills the
+process with SIGBUS instead of raising an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zlib
+from pathlib import Path
+from typing import Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.errors import UsageError
+
+CHUNK: Final = 1 << 20
+"""Read and checksum in steps of 1 MiB, so that the checksum finds the bytes in the processor's cache."""
+
+_KINDS: Final = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+class Source:
+    """A file held open by descriptor; ``size`` is its length at opening."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # The kind is asked before opening: merely opening a device can have effects.
+        _require_regular(os.stat(path).st_mode)
+        # And again after: with O_NONBLOCK a pipe that has taken the file's place cannot hang the call.
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            state = os.fstat(self._fd)
+            _require_regular(state.st_mode)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self.size = state.st_size
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Exactly ``count`` bytes from ``offset``."""
+        if offset < 0 or count < 0 or offset + count > self.size:
+            raise Fault(f"{count} bytes at offset {offset} lie outside the file")
+        buffer = bytearray(count)
+        self.read_into(offset, memoryview(buffer))
+        return bytes(buffer)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        """Fill ``target``, a writable view of bytes, from ``offset``."""
+        if self._fd < 0:
+            raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")
+        filled = 0
+        while filled < len(target):
+            count = os.preadv(self._fd, [target[filled:]], offset + filled)
+            if count == 0:
+                raise Fault("the file became shorter while it was read", "try again once it is complete")
+            filled += count
+
+    def read_into_with_crc(self, offset: int, target: memoryview) -> int:
+        """Fill ``target`` from ``offset`` and return the CRC-32 of what was read, in one pass."""
+        crc = 0
+        for start in range(0, len(target), CHUNK):
+            piece = target[start : start + CHUNK]
+            self.read_into(offset + start, piece)
+            crc = zlib.crc32(piece, crc)
+        return crc
+
+    def crc(self, offset: int, count: int) -> int:
+        """CRC-32 of ``count`` bytes from ``offset``, in constant memory."""
+        buffer = memoryview(bytearray(min(CHUNK, count)))
+        crc = 0
+        for start in range(0, count, CHUNK):
+            piece = buffer[: min(CHUNK, count - start)]
+            self.read_into(offset + start, piece)
+            crc = zlib.crc32(piece, crc)
+        return crc
+
+    def add_to(self, digest: hashlib._Hash) -> None:
+        """Feed the whole file to ``digest``, in constant memory."""
+        buffer = memoryview(bytearray(min(CHUNK, self.size)))
+        for start in range(0, self.size, CHUNK):
+            piece = buffer[: min(CHUNK, self.size - start)]
+            self.read_into(start, piece)
+            digest.update(piece)
+
+
+def _require_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
+        raise Fault(f"is {kind}" if kind.startswith("a ") else kind, "give the path of a checkpoint file")

@@ -1,0 +1,115 @@
+"""An open zip file goes in; its members come out as byte runs, proved to tile the file.
+
+PyTorch writes stored (uncompressed) members one after another and nothing else. Anything beyond that is
+refused: two readers of the same archive must not be able to see different bytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, Fault
+from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.span import Span
+from wdport.checkpoint.zipdirectory import Entry, read_directory
+
+_LOCAL: Final = Struct("<4s5H3L2H")
+_DESCRIPTORS: Final = (Struct("<4s3L"), Struct("<4sL2Q"))
+_ENCRYPTED: Final = 0x2041  # bits 0, 6 and 13
+_DESCRIPTOR_FOLLOWS: Final = 0x0008
+_UTF8_NAMES: Final = 0x0800
+_FULL32: Final = 0xFFFFFFFF
+
+
+def read_members(source: Source) -> dict[str, Span]:
+    """Every member of a PyTorch archive, its name without the root folder, in the directory's order."""
+    directory = read_directory(source)
+    entries = directory.entries
+    refuse_keras_or_numpy([entry.name for entry in entries])
+    root = _common_root(entries)
+    refuse_foreign_zip({entry.name[len(root) :] for entry in entries})
+    for entry in entries:
+        _check_entry(entry)
+
+    spans: dict[str, Span] = {}
+    ordered = sorted(entries, key=lambda entry: entry.header)
+    ends = [entry.header for entry in ordered[1:]] + [directory.start]
+    if ordered[0].header != 0:
+        raise Fault("something stands before the first zip member")
+    for entry, end in zip(ordered, ends, strict=True):
+        name = entry.name[len(root) :]
+        spans[name] = Span(source, _data_start(source, entry, end), entry.size, entry.crc, name)
+    return {name: spans[name] for name in (entry.name[len(root) :] for entry in entries)}
+
+
+def _common_root(entries: list[Entry]) -> str:
+    """The one top folder of all members, with its slash."""
+    roots = {entry.name.partition("/")[0] for entry in entries if "/" in entry.name}
+    bare = [entry.name for entry in entries if "/" not in entry.name]
+    if len(roots) != 1 or bare:
+        raise Fault("is a zip archive without the single root folder of a PyTorch checkpoint", SAVE_AGAIN)
+    seen: set[str] = set()
+    for entry in entries:
+        parts = entry.name.split("/")
+        if {"", ".", ".."} & set(parts) or "\\" in entry.name or not entry.name.isprintable():
+            raise Fault(f"zip member with an unsafe name, {entry.name!r}")
+        if entry.name in seen:
+            raise Fault(f"zip member {entry.name!r} stands there twice")
+        seen.add(entry.name)
+    return f"{roots.pop()}/"
+
+
+def _check_entry(entry: Entry) -> None:
+    if entry.flags & _ENCRYPTED:
+        raise Fault("zip member is encrypted", "decrypt the file first", entry.name)
+    if entry.method != 0 or entry.packed != entry.size:
+        raise Fault("zip member is compressed; PyTorch stores them plain", SAVE_AGAIN, entry.name)
+    if entry.flags & ~(_DESCRIPTOR_FOLLOWS | _UTF8_NAMES):
+        raise Fault(f"zip member with unknown flags {entry.flags:#06x}", COPY_AGAIN, entry.name)
+
+
+def _data_start(source: Source, entry: Entry, end: int) -> int:
+    """Offset of the member's bytes; ``end`` is where the next member or the directory begins."""
+    name = entry.name.encode("utf-8")
+    if entry.header + _LOCAL.size + len(name) > end:
+        raise Fault("zip member overlaps the next one", COPY_AGAIN, entry.name)
+    raw = source.read(entry.header, _LOCAL.size + len(name))
+    magic, _, flags, method, _, _, crc, packed, size, name_len, extra_len = _LOCAL.unpack_from(raw)
+    if (magic, flags, method, name_len) != (b"PK\x03\x04", entry.flags, entry.method, len(name)):
+        raise Fault("zip member's two headers disagree", COPY_AGAIN, entry.name)
+    if raw[_LOCAL.size :] != name:
+        raise Fault("zip member's two headers disagree about its name", COPY_AGAIN, entry.name)
+    start: int = entry.header + len(raw) + extra_len
+    deferred = bool(flags & _DESCRIPTOR_FOLLOWS)
+    _check_sizes(entry, crc, packed, size, deferred)
+    _check_gap(source, entry, start + entry.size, end, deferred)
+    return start
+
+
+def _check_sizes(entry: Entry, crc: int, packed: int, size: int, deferred: bool) -> None:
+    """The local header repeats the directory, except where it defers to the descriptor or a 64-bit field.
+
+    Where it defers, the size is settled all the same: the members have to tile the file.
+    """
+    if deferred and (crc, packed, size) == (0, 0, 0):
+        return
+    if crc != entry.crc or packed not in (entry.size, _FULL32) or size not in (entry.size, _FULL32):
+        raise Fault("zip member's two headers disagree about its size or CRC", COPY_AGAIN, entry.name)
+
+
+def _check_gap(source: Source, entry: Entry, data_end: int, end: int, deferred: bool) -> None:
+    """Between the member's bytes and ``end`` stands its data descriptor, or nothing."""
+    gap = end - data_end
+    if gap < 0:
+        raise Fault("zip member overlaps the next one", COPY_AGAIN, entry.name)
+    if not deferred:
+        if gap:
+            raise Fault(f"{gap} bytes after it belong to no zip member", COPY_AGAIN, entry.name)
+        return
+    form = next((form for form in _DESCRIPTORS if form.size == gap), None)
+    if form is None:
+        raise Fault(f"{gap} bytes after it are not a zip data descriptor", COPY_AGAIN, entry.name)
+    if form.unpack(source.read(data_end, gap)) != (b"PK\x07\x08", entry.crc, entry.size, entry.size):
+        raise Fault("zip member's data descriptor disagrees with the directory", COPY_AGAIN, entry.name)

@@ -1,0 +1,1 @@
+"""Diffusion: the noise schedules (the samplers follow)."""

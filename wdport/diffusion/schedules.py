@@ -1,0 +1,61 @@
+"""Noise schedules: a name to the arrays beta, alpha and alpha_bar over the diffusion steps.
+
+All arrays are float64 and 1001 long: index t is step t, index 0 a dummy (beta 0, alpha 1,
+alpha_bar 1). Formulas: the public WaveletDiff configuration's three schedules (arXiv 2510.11839);
+the cosine one is Nichol and Dhariwal's (arXiv 2102.09672, eq. 17) with offset 0.008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEPS = 1000
+NAMES = ("exponential", "linear", "cosine")
+_BETA_MIN, _BETA_MAX, _BETA_CAP = 1e-4, 0.02, 0.9999
+
+Array = NDArray[Any]
+
+
+class NoiseSchedule(NamedTuple):
+    """beta, alpha = 1 - beta, and alpha_bar = the running product of alpha; each (1001,) float64."""
+
+    beta: Array
+    alpha: Array
+    alpha_bar: Array
+
+
+def noise_schedule(name: str) -> NoiseSchedule:
+    """The schedule with this name, in float64; raises ``KeyError`` for an unknown one."""
+    beta = np.concatenate([[0.0], {"exponential": _exponential, "linear": _linear, "cosine": _cosine}[name]()])
+    return NoiseSchedule(beta, 1.0 - beta, np.cumprod(1.0 - beta))
+
+
+def identify_schedule(beta: Array, tolerance: Mapping[str, float], relative: float = 0.0) -> str | None:
+    """The schedule whose beta is everywhere within its tolerance (absolute, plus ``relative``) of ``beta``."""
+    if beta.shape != (STEPS + 1,):
+        return None
+    for name in NAMES:
+        expected = noise_schedule(name).beta
+        if np.all(np.abs(beta - expected) <= tolerance[name] + relative * expected):
+            return name
+    return None
+
+
+def _exponential() -> Array:
+    u = np.linspace(0.0, 1.0, STEPS)
+    beta = _BETA_MIN + (_BETA_MAX - _BETA_MIN) * (1.0 - np.exp(-2.0 * u))
+    return np.clip(np.maximum.accumulate(beta), _BETA_MIN, _BETA_CAP)
+
+
+def _linear() -> Array:
+    return np.linspace(_BETA_MIN, _BETA_MAX, STEPS)
+
+
+def _cosine() -> Array:
+    x = np.arange(STEPS + 1)
+    f = np.cos((x / STEPS + 0.008) / 1.008 * np.pi / 2.0) ** 2
+    return np.clip(1.0 - f[1:] / f[:-1], _BETA_MIN, _BETA_CAP)

@@ -1,0 +1,89 @@
+"""Every error that a user can meet: where it is, what is wrong, what to do, and the exit code.
+
+The text is one line, safe to print on a terminal (control characters escaped) and at most
+:data:`wdport.limits.MAX_MESSAGE_CHARS` long; it is put together here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike, fspath
+from typing import ClassVar
+
+from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
+
+
+def printable(text: object, limit: int = MAX_NAME_CHARS) -> str:
+    """``text`` with everything unprintable escaped, and its middle cut out beyond ``limit``."""
+    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+    if len(escaped) <= limit:
+        return escaped
+    head = (limit - 1) * 2 // 3
+    return f"{escaped[:head]}…{escaped[head + 1 - limit :]}"
+
+
+class WdportError(Exception):
+    """Base of all errors; ``where``, ``what`` and ``fix`` make the line, ``details`` the full list.
+
+    ``where`` is the file and, if it helps, the tensor or line within it. ``details`` holds one
+    entry per fault when several were collected; the line itself then names only the first.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(
+        self,
+        where: str | PathLike[str] | tuple[object, ...],
+        what: str,
+        fix: str,
+        details: Iterable[str] = (),
+    ) -> None:
+        parts = where if isinstance(where, tuple) else (where,)
+        self.where = ": ".join(
+            printable(fspath(part) if isinstance(part, PathLike) else part) for part in parts if part
+        )
+        self.what = what
+        self.fix = fix
+        self.details = tuple(printable(line, 4 * MAX_NAME_CHARS) for line in details)
+        super().__init__(self.where, what, fix)
+
+    def __str__(self) -> str:
+        prefix = f"{self.where}: " if self.where else ""
+        room = MAX_MESSAGE_CHARS - len("error: ") - len(prefix) - len(self.fix) - len("; ")
+        return printable(f"{prefix}{printable(self.what, max(room, 40))}; {self.fix}", MAX_MESSAGE_CHARS - 7)
+
+
+class UsageError(WdportError):
+    """The command line or the call asks for something impossible."""
+
+    exit_code = 2
+
+
+class InputError(WdportError):
+    """A file is not what it should be: damaged, unsafe, or of a kind that is not read."""
+
+    exit_code = 3
+
+
+class MisfitError(WdportError):
+    """The file is sound, but the mapping table or the configuration does not fit it."""
+
+    exit_code = 4
+
+
+class MachineError(WdportError):
+    """The machine refused: permission, disk space, memory, or a missing package."""
+
+    exit_code = 5
+
+
+class IncompleteError(WdportError):
+    """Something that had to be compared was not."""
+
+    exit_code = 6
+
+
+class InternalError(WdportError):
+    """A broken promise inside wdport itself."""
+
+    exit_code = 70

@@ -1,0 +1,38 @@
+"""Every cap in one place, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_MESSAGE_CHARS: Final = 240
+"""An error stays one line on a wide terminal and in a CI annotation."""
+
+MAX_NAME_CHARS: Final = 120
+"""A file or tensor name inside a message; the longest real tensor name seen has 76 characters."""
+
+MAX_PICKLE_BYTES: Final = 64 << 20
+"""data.pkl of a checkpoint with optimiser state and 10,000 tensors has about 3 MB."""
+
+MAX_OPCODES: Final = 5_000_000
+"""A full-size WaveletDiff checkpoint with AdamW state has about 60,000; 5 M bounds the time."""
+
+MAX_DEPTH: Final = 100
+"""Nesting of containers; a Lightning checkpoint has 8."""
+
+MAX_TENSORS: Final = 1_000_000
+"""Tensors in one file."""
+
+MAX_RANK: Final = 32
+"""numpy 1.x's limit on axes, and far above any layer's weight."""
+
+MAX_MEMBERS: Final = 2_000_000
+"""Members of a zip archive: one per storage and a handful of records."""
+
+MAX_HEADER_BYTES: Final = 100_000_000
+"""The safetensors format's own cap on its JSON header."""
+
+MAX_TABLE_BYTES: Final = 1 << 20
+"""A mapping table or configuration file; the longest shipped table has about 6 kB."""
+
+MAX_TABLE_DEPTH: Final = 20
+"""Nesting of a YAML document; the public training configuration has 3."""

@@ -1,0 +1,61 @@
+"""Name patterns: text such as ``blocks.<block>.mlp.0.weight``, matched whole against tensor names.
+
+``<index>`` stands for one whole number in plain decimal; everything else stands for itself. A
+pattern reads names (:meth:`NamePattern.match`) and writes them (:meth:`NamePattern.format`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+_PIECE = re.compile(r"<([a-z_]+)>")
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be read."""
+
+
+@dataclass(frozen=True)
+class NamePattern:
+    """A name with named integer indices."""
+
+    text: str
+
+    @cached_property
+    def indices(self) -> tuple[str, ...]:
+        """The names of the indices, in order of appearance."""
+        return tuple(_PIECE.findall(self.text))
+
+    @cached_property
+    def _matcher(self) -> re.Pattern[str]:
+        pieces = _PIECE.split(self.text)
+        parts = [re.escape(p) if i % 2 == 0 else f"(?P<{p}>0|[1-9][0-9]{{0,8}})" for i, p in enumerate(pieces)]
+        return re.compile("".join(parts), re.ASCII)
+
+    def match(self, name: str) -> dict[str, int] | None:
+        """The indices of ``name``, or ``None`` if the pattern is not exactly this name."""
+        found = self._matcher.fullmatch(name)
+        return None if found is None else {k: int(v) for k, v in found.groupdict().items()}
+
+    def format(self, indices: dict[str, int]) -> str:
+        """The name with these indices."""
+        return _PIECE.sub(lambda piece: str(indices[piece[1]]), self.text)
+
+
+def parse_pattern(text: str) -> NamePattern:
+    """Check the text of a pattern; raises :class:`PatternError` with the reason."""
+    rest = _PIECE.sub("", text)
+    if not text or text != text.strip():
+        raise PatternError("a name is empty or has blanks around it")
+    if "<" in rest or ">" in rest:
+        raise PatternError(f"{text!r} has a bracket that is no <index>")
+    if "*" in rest or "?" in rest:
+        raise PatternError(f"{text!r} has a wildcard; only <index> is allowed")
+    pattern = NamePattern(text)
+    if len(set(pattern.indices)) != len(pattern.indices):
+        raise PatternError(f"{text!r} names an index twice")
+    if "><" in text:
+        raise PatternError(f"{text!r} has two indices without anything between them")
+    return pattern

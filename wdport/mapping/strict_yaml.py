@@ -1,0 +1,118 @@
+"""YAML text from strangers to plain Python values, with the line of everything, and no surprises.
+
+What YAML allows and a reviewer would miss is refused with its line: duplicate keys, anchors,
+aliases, merge keys, tags, several documents, deep nesting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wdport.errors import MisfitError
+from wdport.limits import MAX_TABLE_BYTES, MAX_TABLE_DEPTH
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PREFIX = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A YAML value: ``str``, ``int``, ``float``, ``bool``, ``None``, list or dict of nodes; its line."""
+
+    value: Any
+    line: int
+
+    def plain(self) -> Any:
+        """The value without line numbers."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def load_yaml(data: bytes, where: str | Path) -> Node:
+    """Read one YAML document; raises :class:`MisfitError` naming the line."""
+    if len(data) > MAX_TABLE_BYTES:
+        raise MisfitError(where, f"{len(data)} bytes of YAML", f"keep it under {MAX_TABLE_BYTES} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MisfitError(
+            (where, f"line {data[: error.start].count(10) + 1}"), "not UTF-8", "save the file as UTF-8"
+        ) from None
+    try:
+        _refuse_surprises(text, where)
+        root = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise _syntax(error, where) from None
+    if root is None:
+        raise MisfitError(where, "the file is empty", "give it content or leave it out")
+    return _convert(root, where)
+
+
+def _syntax(error: yaml.YAMLError, where: str | Path) -> MisfitError:
+    mark = getattr(error, "problem_mark", None)
+    line = f"line {mark.line + 1}" if mark is not None else ""
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return MisfitError((where, line), f"not valid YAML ({problem})", "correct the syntax")
+
+
+def _refuse_surprises(text: str, where: str | Path) -> None:
+    """One pass over the events, before anything is built."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        line = f"line {_line(event)}"
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_TABLE_DEPTH:
+                raise MisfitError((where, line), f"nested deeper than {MAX_TABLE_DEPTH}", "flatten it")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise MisfitError((where, line), "an anchor or alias", "write the value out")
+        if tag := getattr(event, "tag", None):
+            raise MisfitError((where, line), f"a tag ({tag})", "remove it")
+
+
+def _line(item: Any) -> int:
+    """1-based line where a node or event starts."""
+    return int(item.start_mark.line) + 1
+
+
+def _convert(node: yaml.Node, where: str | Path) -> Node:
+    line = _line(node)
+    if isinstance(node, yaml.SequenceNode):
+        return Node([_convert(item, where) for item in node.value], line)
+    if isinstance(node, yaml.MappingNode):
+        return Node(_convert_pairs(node, where), line)
+    return Node(_scalar(node, where, line), line)
+
+
+def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]:
+    pairs: dict[str, Node] = {}
+    for key_node, value_node in node.value:
+        line = f"line {_line(key_node)}"
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_PREFIX}str":
+            shown = getattr(key_node, "value", "?")
+            raise MisfitError((where, line), f"the key {shown!s} is not text", "put it in quotes")
+        if key_node.value in pairs:
+            raise MisfitError((where, line), f"the key {key_node.value!r} stands twice", "remove one")
+        pairs[key_node.value] = _convert(value_node, where)
+    return pairs
+
+
+def _scalar(node: yaml.Node, where: str | Path, line: int) -> Any:
+    kind = node.tag.removeprefix(_PREFIX)
+    if kind == "str":
+        return node.value
+    if kind in ("int", "float", "bool", "null"):
+        try:
+            return yaml.constructor.SafeConstructor().construct_object(node)
+        except ValueError:
+            pass
+    raise MisfitError((where, f"line {line}"), f"{node.value!r} is read as a {kind}", "put it in quotes")

@@ -1,0 +1,125 @@
+"""What a model family tells the rest of wdport: the one interface between the two.
+
+A family knows its configuration, its variables and its constants without importing keras or torch;
+it builds its Keras model and its PyTorch reference on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from wdport.mapping.axes import Shape
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A table that the family can recompute: ``values`` in float64, and how far (absolutely) a
+    correct float32 file is from it at most, measured; ``None`` where nothing is known to compare with."""
+
+    values: Array
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors."""
+
+    path: Path
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, str]
+    read: Callable[[str], Array]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration, and for each of its values where it came from.
+
+    ``origins`` maps a field to "shapes", "buffers", "config", "flag" or "assumed".
+    """
+
+    config: Any
+    origins: Mapping[str, str]
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """The values that nothing told."""
+        return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How an output divides into wavelet levels along ``axis``, and back into a series.
+
+    ``reconstruct`` takes coefficients (B, C, F) to a series (B, N, F); ``None`` where the wavelet
+    is not known.
+    """
+
+    names: tuple[str, ...]
+    slices: tuple[slice, ...]
+    reconstruct: Callable[[Array], Array] | None
+    axis: int = 1
+
+
+class Family(Protocol):
+    """One architecture: see `wdport/models/waveletdiff/family.py` for the first."""
+
+    name: str
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        """The family's fields from a training configuration file (already parsed YAML)."""
+        ...
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        """One ``--set KEY=VALUE``; raises ``UsageError``."""
+        ...
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        """The configuration; raises ``MisfitError`` where the givens contradict the file."""
+        ...
+
+    def features(self, config: Any) -> frozenset[str]:
+        """Names that tables use under ``when:``."""
+        ...
+
+    def variables(self, config: Any) -> dict[str, Shape]:
+        """Path and shape of every variable of the port, in creation order."""
+        ...
+
+    def constants(self, config: Any) -> dict[str, Constant]:
+        """Every table of the model, by the name that mapping tables use under ``check:``."""
+        ...
+
+    def load_config(self, values: Mapping[str, Any]) -> Any:
+        """A configuration from its JSON form; raises ``ValueError``."""
+        ...
+
+    def keras_document(self, config: Any) -> dict[str, Any]:
+        """What Keras writes as ``config.json`` for the model in float32."""
+        ...
+
+    def build(self, config: Any, dtype: str | None = None) -> Any:
+        """The Keras model, its variables at their initial values."""
+        ...
+
+    def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
+        """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
+        ...
+
+    def make_inputs(self, config: Any, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
+        """Float64 inputs of the network for parity runs, each with the batch on axis 0."""
+        ...
+
+    def levels(self, config: Any) -> Levels:
+        """How the output divides into wavelet levels."""
+        ...
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
+        ...

@@ -1,0 +1,1 @@
+"""WaveletDiff (arXiv 2510.11839): configuration, Keras port, PyTorch reference, tables of constants."""

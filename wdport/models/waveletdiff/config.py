@@ -1,0 +1,110 @@
+"""The configuration: everything that fixes the function a WaveletDiff network computes, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from wdport.diffusion.schedules import NAMES as SCHEDULES
+
+PREDICTION_TARGETS = ("noise", "coefficient")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and switches of one network; raises ``ValueError`` for an impossible combination.
+
+    ``level_lengths`` are the coefficients per group and feature, [cA_L, cD_L, ..., cD_1]. ``wavelet``,
+    ``boundary_mode`` and ``seq_len`` say how a series becomes coefficients and back; the network
+    itself does not use them, and they are ``None`` where nothing tells them.
+    """
+
+    level_lengths: tuple[int, ...]
+    features: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    time_embed_dim: int
+    qk_norm: bool = False
+    cross_level_attention: bool = True
+    scale_embedding: bool = False
+    prediction_target: str = "noise"
+    noise_schedule: str = "exponential"
+    dropout: float = 0.1
+    wavelet: str | None = None
+    boundary_mode: str | None = None
+    seq_len: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level_lengths", tuple(int(d) for d in self.level_lengths))
+        sizes = (*self.level_lengths, self.features, self.embed_dim, self.num_heads, self.num_layers)
+        if not self.level_lengths or any(size < 1 for size in sizes):
+            raise ValueError("every size must be at least 1")
+        if self.embed_dim % self.num_heads:
+            raise ValueError(f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}")
+        if self.time_embed_dim % 2 or self.time_embed_dim < 4:
+            raise ValueError(f"time_embed_dim {self.time_embed_dim} is not even and at least 4")
+        if self.cross_level_attention and len(self.level_lengths) < 2:
+            raise ValueError("cross-level attention needs at least two coefficient groups")
+        if self.prediction_target not in PREDICTION_TARGETS:
+            raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {PREDICTION_TARGETS}")
+        if self.noise_schedule not in (*SCHEDULES, "custom"):
+            raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {SCHEDULES}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
+
+    @property
+    def groups(self) -> int:
+        """Number of coefficient groups, levels + 1."""
+        return len(self.level_lengths)
+
+    @property
+    def coefficients(self) -> int:
+        """C, coefficients per feature over all groups."""
+        return sum(self.level_lengths)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Token width of each group: the approximation's is twice the others'."""
+        return tuple(self.embed_dim * (2 if i == 0 else 1) for i in range(self.groups))
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Blocks of each group: the approximation has two more than the others."""
+        return tuple(self.num_layers + (2 if i == 0 else 0) for i in range(self.groups))
+
+    @property
+    def cross_width(self) -> int:
+        """W, the width of the cross-level block: the widest group's."""
+        return max(self.widths)
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """``cA3``, ``cD3``, ..., ``cD1``: the groups in the order of the coefficients."""
+        top = self.groups - 1
+        return (f"cA{top}", *(f"cD{level}" for level in range(top, 0, -1)))
+
+    @property
+    def level_slices(self) -> tuple[slice, ...]:
+        """Where each group lies on the coefficient axis."""
+        ends = [sum(self.level_lengths[: i + 1]) for i in range(self.groups)]
+        return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; :meth:`from_dict` reads them back."""
+        return {**asdict(self), "level_lengths": list(self.level_lengths)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """A configuration from :meth:`to_dict`'s values; raises ``ValueError`` for unknown ones."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"unknown configuration values: {', '.join(unknown)}")
+        missing = [f.name for f in fields(cls) if f.name not in values and f.name in _REQUIRED]
+        if missing:
+            raise ValueError(f"missing configuration values: {', '.join(missing)}")
+        return cls(**values)
+
+
+_REQUIRED = ("level_lengths", "features", "embed_dim", "num_heads", "num_layers", "time_embed_dim")

@@ -1,0 +1,124 @@
+"""WaveletDiff as a family: the one object through which the rest of wdport reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.diffusion.schedules import noise_schedule
+from wdport.mapping.axes import Shape
+from wdport.models.family import Array, Constant, Levels, Resolved, Source
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
+from wdport.models.waveletdiff.settings import parse_setting, read_settings
+from wdport.models.waveletdiff.tables import position_table, time_frequencies
+from wdport.models.waveletdiff.variables import variables
+
+
+class WaveletDiffFamily:
+    """See :class:`wdport.models.family.Family`."""
+
+    name = "waveletdiff"
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        return read_settings(document, where)
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        return parse_setting(key, text)
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        return resolve(source, config, flags)
+
+    def features(self, config: Config) -> frozenset[str]:
+        return frozenset(name for name in ("cross_level_attention", "scale_embedding") if getattr(config, name))
+
+    def variables(self, config: Config) -> dict[str, Shape]:
+        return variables(config)
+
+    def constants(self, config: Config) -> dict[str, Constant]:
+        found: dict[str, Constant] = {}
+        custom = config.noise_schedule == "custom"
+        for name, values in noise_schedule("linear" if custom else config.noise_schedule)._asdict().items():
+            tolerance = None if custom else SCHEDULE_TOLERANCE[config.noise_schedule]
+            found[f"noise_schedule.{name}"] = Constant(values, tolerance)
+        # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
+        # position table: float32 angles p * w lose p * 2^-24 of a radian.
+        found["time_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+        if config.scale_embedding:
+            found["scale_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+        for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
+            found[f"position_table.{level}"] = Constant(position_table(length, width), 1e-7 * max(length, 8))
+            others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
+            found[f"other_levels.{level}"] = Constant(others, 0.0)
+            scale = Constant(np.array((width // config.num_heads) ** -0.5), 1e-6)
+            for block in range(config.depths[level]):
+                found[f"attention_scale.{level}.{block}"] = scale
+            cross = (config.cross_width // config.num_heads) ** -0.5
+            found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
+        return found
+
+    def load_config(self, values: Mapping[str, Any]) -> Config:
+        return Config.from_dict(values)
+
+    def keras_document(self, config: Config) -> dict[str, Any]:
+        return {
+            "module": "wdport.models.waveletdiff.port",
+            "class_name": "WaveletDiff",
+            "config": {"name": "waveletdiff", "dtype": "float32", "config": config.to_dict()},
+            "registered_name": "wdport>WaveletDiff",
+            "compile_config": {},
+        }
+
+    def build(self, config: Config, dtype: str | None = None) -> Any:
+        from wdport.models.waveletdiff.port import WaveletDiff
+
+        return WaveletDiff(config, dtype=dtype)
+
+    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Any:
+        import torch
+
+        from wdport.models.waveletdiff.reference import build_reference
+
+        return build_reference(config, tensors, getattr(torch, dtype))
+
+    def make_inputs(self, config: Config, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
+        """Coefficients (B, C, F) with a different energy in every level, time (B,) from both ends."""
+        rng = np.random.default_rng(seed)
+        coefficients = rng.standard_normal((batch, config.coefficients, config.features))
+        for level, part in enumerate(config.level_slices):
+            coefficients[:, part] *= 2.0 ** (1 - level)
+        steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
+        start = 1 if batch == 1 else 0
+        return coefficients * scale, steps[start : start + batch] / 1000.0
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        found = {"time_frequencies": model.time_embedding.frequencies}
+        if model.scale_embedding is not None:
+            found["scale_frequencies"] = model.scale_embedding.frequencies
+        for level in range(model.config.groups):
+            found[f"position_table.{level}"] = getattr(model, f"level_{level}").position.table
+        return found
+
+    def levels(self, config: Config) -> Levels:
+        reconstruct = None
+        if config.wavelet and config.seq_len:
+            mode = config.boundary_mode or "symmetric"
+            reconstruct = partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices,
+                                  seq_len=config.seq_len)  # fmt: skip
+        return Levels(config.level_names, config.level_slices, reconstruct)
+
+
+def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:
+    """(B, C, F) to the series (B, N, F), by PyWavelets."""
+    import pywt
+
+    groups = [coefficients[:, part] for part in slices]
+    series: Array = pywt.waverec(groups, wavelet, mode=mode, axis=1)
+    return series[:, :seq_len]
+
+
+FAMILY = WaveletDiffFamily()

@@ -1,0 +1,163 @@
+"""Finding a checkpoint's configuration: shapes first, then what was given, then stated assumptions.
+
+Shapes tell most of it; the head count, the prediction target and the wavelet leave no trace in an
+official checkpoint. A given value that contradicts the file is an error, never a preference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wdport.diffusion.schedules import identify_schedule
+from wdport.errors import MisfitError
+from wdport.models.family import Resolved, Source
+from wdport.models.waveletdiff.config import Config
+from wdport.wavelets.lengths import auto_wavelet, group_lengths
+
+ASSUMED = {
+    "num_heads": 8,
+    "prediction_target": "noise",
+    "noise_schedule": "exponential",
+    "dropout": 0.1,
+    "boundary_mode": "symmetric",
+}
+"""The released configuration's values for what a checkpoint cannot tell."""
+
+SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
+"""How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
+exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
+
+HALF_PRECISION = 2.0**-8
+"""Relative spacing of bfloat16, the coarsest dtype that files are stored in."""
+
+_LEVEL = re.compile(r"level_transformers\.(\d+)\.")
+_BLOCK = re.compile(r"level_transformers\.([1-9]\d*)\.blocks\.(\d+)\.")
+
+
+def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+    """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
+    told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
+    schedule = _from_buffers(source)
+    if schedule is not None:
+        told["noise_schedule"] = (schedule, "buffers")
+    given = {**{name: (value, "config") for name, value in config.items()},
+             **{name: (value, "flag") for name, value in flags.items()}}  # fmt: skip
+    faults = []
+    for name, (value, origin) in given.items():
+        if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):
+            faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
+    values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
+    if "noise_schedule" not in values:
+        faults.append(
+            "its noise schedule is none of exponential, linear, cosine (--set noise_schedule=custom keeps it)"
+        )
+    if faults:
+        raise MisfitError(source.path, "; ".join(faults), "correct the configuration or leave the value out", faults)
+    for name, value in ASSUMED.items():
+        values.setdefault(name, (value, "assumed"))
+    _wavelet(values, source)
+    plain = {name: value for name, (value, _) in values.items() if name != "levels"}
+    try:
+        made = Config.from_dict(plain)
+    except ValueError as error:
+        fix = "give the right value with --config FILE or --set NAME=VALUE"
+        raise MisfitError(source.path, str(error), fix) from None
+    return Resolved(made, {name: origin for name, (_, origin) in values.items() if name != "levels"})
+
+
+def _from_shapes(source: Source) -> dict[str, Any]:
+    """Everything that the names and shapes alone tell.
+
+    Each size is read off several tensors and the most frequent answer wins, so that one wrong or
+    missing tensor is reported as such by the plan and does not change the configuration.
+    """
+    shapes = source.shapes
+    groups = 1 + max((int(m[1]) for name in shapes if (m := _LEVEL.match(name))), default=-1)
+    depth = [int(m[2]) + 1 for name in shapes if (m := _BLOCK.match(name))]
+    lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
+    if not depth or not all(lengths):
+        absent = [f"level_transformers.{i}.pos_encoding.pe" for i, d in enumerate(lengths) if not d]
+        what = f"missing {', '.join(absent)}" if depth and groups else "the level transformers are missing"
+        raise MisfitError(source.path, f"{what}, so the model's size is unknown", "use a complete checkpoint")
+    values: dict[str, Any] = {
+        "level_lengths": tuple(length[0] for length in lengths),
+        "features": _most(_sizes(shapes, "output_proj.bias", 0, range(groups))),
+        "embed_dim": _most(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),
+        "num_layers": max(depth),
+        "time_embed_dim": _most([
+            *_axis(shapes, "time_embedding.mlp.2.bias", 0),
+            *_axis(shapes, "time_embedding.mlp.0.weight", 1),
+            *(2 * s for s in _axis(shapes, "time_embedding.emb", 0)),
+        ]),
+        "qk_norm": any(name.endswith(".attn.q_norm.scale") for name in shapes),
+        "cross_level_attention": any(name.startswith("cross_level_attention.") for name in shapes),
+        "scale_embedding": any(name.startswith("scale_embedding.") for name in shapes),
+    }  # fmt: skip
+    if unknown := [name for name, value in values.items() if value is None]:
+        raise MisfitError(
+            source.path, f"{', '.join(unknown)} cannot be told from its shapes", "use a complete checkpoint"
+        )
+    if values["qk_norm"]:
+        widths = [s for name in shapes if name.startswith("level_transformers.1.") and name.endswith(".q_norm.scale")
+                  for s in shapes[name]]  # fmt: skip
+        head = _most(widths)
+        if head:
+            values["num_heads"] = values["embed_dim"] // head
+    return values
+
+
+def _sizes(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int, levels: Iterable[int]) -> list[int]:
+    return [size for i in levels for size in _axis(shapes, f"level_transformers.{i}.{name}", axis)]
+
+
+def _axis(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int) -> Iterable[int]:
+    shape = shapes.get(name, ())
+    return shape[axis : axis + 1]
+
+
+def _most(answers: list[int]) -> int | None:
+    return Counter(answers).most_common(1)[0][0] if answers else None
+
+
+def _from_buffers(source: Source) -> str | None:
+    """Which schedule the file's beta is; ``None`` if it is none of them or not there."""
+    if source.shapes.get("beta_all") is None:
+        return None
+    beta = source.read("beta_all")
+    relative = 0.0 if source.dtypes["beta_all"] in ("float32", "float64") else HALF_PRECISION
+    return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
+
+
+def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
+    """Settle wavelet, length and boundary mode, and check them against the group lengths."""
+    lengths = values["level_lengths"][0]
+    level = len(lengths) - 1
+    mode = values["boundary_mode"][0]
+    wavelet, seq_len = values.get("wavelet"), values.get("seq_len")
+    try:
+        if seq_len is not None:
+            wavelet = wavelet or (auto_wavelet(seq_len[0]), "assumed")
+            wanted = group_lengths(seq_len[0], wavelet[0], level, mode)
+            if wanted != lengths:
+                what = f"seq_len {seq_len[0]} with {wavelet[0]} and {level} levels gives groups {list(wanted)}"
+                fix = "correct seq_len or wavelet"
+                raise MisfitError(source.path, f"{what}, the file has {list(lengths)}", fix)
+        else:
+            wavelet, seq_len = _search(wavelet, lengths, mode)
+    except ValueError as error:
+        raise MisfitError(source.path, str(error), "give a wavelet of PyWavelets") from None
+    values["wavelet"], values["seq_len"] = wavelet, seq_len
+
+
+def _search(
+    wavelet: tuple[str, str] | None, lengths: tuple[int, ...], mode: str
+) -> tuple[tuple[str | None, str], tuple[int | None, str]]:
+    """The longest series whose groups have these lengths, under the given or the automatic wavelet."""
+    for seq_len in range(4 * lengths[-1], 0, -1):
+        for name in [wavelet[0]] if wavelet else dict.fromkeys(("db2", auto_wavelet(seq_len))):
+            if group_lengths(seq_len, name, len(lengths) - 1, mode) == lengths:
+                return wavelet or (name, "assumed"), (seq_len, "assumed")
+    return wavelet or (None, "assumed"), (None, "assumed")

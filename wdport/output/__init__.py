@@ -1,0 +1,1 @@
+"""Writing converted models: atomically, re-read and compared, with a manifest."""

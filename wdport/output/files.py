@@ -1,0 +1,166 @@
+"""Arrays to a finished file: written under a temporary name, re-read, compared, then renamed.
+
+Until the last step nothing has the target's name; whatever happens before it, an older file stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.checkpoint import open_checkpoint
+from wdport.errors import InputError, InternalError, MachineError
+from wdport.output.safetensors_file import SafetensorsWriter
+from wdport.output.target import Target, clear_leftovers
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+FORMAT = 1
+
+
+class Writer(Protocol):
+    """What every output format can do."""
+
+    def write(self, name: str, array: Array) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished file under its temporary name: its hash and size, and each variable's shape and hash."""
+
+    temporary: Path
+    sha256: str
+    size: int
+    variables: dict[str, tuple[Shape, str]]
+
+
+def write_model(
+    target: Target,
+    variables: Mapping[str, Shape],
+    arrays: Iterable[tuple[str, Array]],
+    metadata: Mapping[str, Any],
+    document: Mapping[str, Any],
+) -> Written:
+    """Write all ``arrays`` (float32, one per entry of ``variables``), re-read them and compare.
+
+    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    """
+    clear_leftovers(target)
+    temporary = target.temporary
+    texts = {"wdport": json.dumps({"format": FORMAT, **metadata}, sort_keys=True)}
+    try:
+        writer = _open(target, variables, texts, document)
+        try:
+            digests = {name: _write(writer, name, array) for name, array in arrays}
+            if set(digests) != set(variables):
+                raise InternalError(target.path, "not every variable was written", "report this")
+            writer.finish()
+        finally:
+            writer.close()
+        _compare(target, variables, digests)
+        return Written(temporary, _sha256(temporary), temporary.stat().st_size, digests)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise machine_error(target.path, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def machine_error(path: Path, error: OSError) -> MachineError:
+    """An operating system's refusal as one line."""
+    fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder and its disk"
+    return MachineError(path, f"could not be written ({error.strerror or error})", fix)
+
+
+def _open(target: Target, variables: Mapping[str, Shape], texts: dict[str, str], document: Mapping[str, Any]) -> Writer:
+    if target.format == "safetensors":
+        return SafetensorsWriter(target.temporary, variables, texts)
+    from wdport.output.keras_files import ArchiveWriter, WeightsWriter
+
+    if target.format == "keras":
+        return ArchiveWriter(target.temporary, variables, texts, document)
+    return WeightsWriter(target.temporary, variables, texts)
+
+
+def _write(writer: Writer, name: str, array: Array) -> tuple[Shape, str]:
+    writer.write(name, array)
+    return array.shape, _digest(array)
+
+
+def _digest(array: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def read_variables(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
+    """Every variable of a converted file; raises :class:`InputError` if one is missing or too many are there."""
+    if path.name.endswith(".safetensors"):
+        with open_checkpoint(path) as file:
+            _same_names(path, set(variables), set(file.tensors))
+            for name in variables:
+                yield name, file.read(name)
+        return
+    from wdport.output.keras_files import count_datasets, read_arrays
+
+    if (count := count_datasets(path)) != len(variables):
+        raise InputError(path, f"has {count} variables where the model has {len(variables)}", "convert again")
+    try:
+        yield from read_arrays(path, variables)
+    except KeyError as error:
+        raise InputError(path, f"lacks a variable ({error})", "convert again") from None
+
+
+def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:
+    for name in sorted(wanted ^ found):
+        raise InputError(
+            (path, name), "is missing" if name in wanted else "is no variable of the model", "convert again"
+        )
+
+
+def _compare(target: Target, variables: Mapping[str, Shape], digests: Mapping[str, tuple[Shape, str]]) -> None:
+    for name, array in read_variables(target.temporary, variables):
+        if (array.shape, _digest(array)) != digests[name]:
+            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def publish(written: Written, target: Target, manifest: str) -> None:
+    """Give the finished file and then its manifest their names, and sync the folder."""
+    beside = target.manifest.with_name(f".{target.manifest.name}.{os.getpid()}.wdport-tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(manifest)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(written.temporary, target.path)
+        os.replace(beside, target.manifest)
+        folder = os.open(target.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise machine_error(target.path, error) from error
+    finally:
+        beside.unlink(missing_ok=True)
+        written.temporary.unlink(missing_ok=True)

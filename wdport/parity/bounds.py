@@ -1,0 +1,25 @@
+"""Every bound of the parity gates, each with its reason. None is ever loosened to make a run pass."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOGIC: Final = 1e-10
+"""Gate A, relative L2 error in float64. A correct port agrees to about 1e-15; the weakest logic fault
+known (a LayerNorm epsilon of 1e-6 for 1e-5) shows 1e-5."""
+
+LEAK: Final = 1e-5
+"""Between LOGIC and this the error is called a precision leak: something computes in float32."""
+
+NUMERICS: Final = 8.0
+"""Gate B: a layer's float32 error may be this many times the reference's own float32 error."""
+
+UNIT_ROUNDOFF: Final = 2.0**-24
+"""Of float32: the least error that a result of unit size has by being stored at all."""
+
+TABLE_ULP: Final = 2.0
+"""Gate A', units in the last place of float32 between a table of the port and its float64 formula."""
+
+FLOAT32_SHARE: Final = 0.5
+"""Share of a float64 tap's values that float32 can hold exactly: near 0 in a true float64 run, near 1
+behind a cast to float32."""

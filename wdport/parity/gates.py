@@ -1,0 +1,90 @@
+"""The gates: gathered results in, a passed or failed gate with its worst value and its findings out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
+from wdport.parity.measure import ulps
+from wdport.parity.runner import OUTPUT, Runner
+from wdport.parity.sides import Weights
+from wdport.parity.verdict import Gate
+from wdport.prepare import Prepared
+
+
+def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Gate:
+    """Gate 0: everything accounted for, both sides sound, nothing left uncompared."""
+    plan, tensors = prepared.plan, prepared.checkpoint.tensors
+    findings = list(dict.fromkeys(runner.findings))
+    findings += [f"{name} is not its tensor, bit for bit" for name in unequal]
+    settled = {move.source for move in plan.moves} | set(plan.checks) | set(plan.drops)
+    findings += [f"{name} is not accounted for" for name in tensors if name not in settled]
+    variables = [variable.path for variable in runner.sides.candidates["float32"].weights]
+    if sorted(variables) != sorted(plan.targets):
+        findings.append("the plan does not fill every variable exactly once")
+    if any(module.training for module in runner.sides.references.values()):
+        findings.append("the reference is not in evaluation mode")
+    if runner.torch_precision != "highest" or runner.jax_precision != "highest":
+        findings.append("matrix products do not run at the highest precision on both sides")
+    frameworks = {type(model).__module__ for side in (runner.sides.references, runner.sides.candidates)
+                  for model in side.values()}  # fmt: skip
+    if len(frameworks) != 2:
+        findings.append("reference and candidate are not models of two frameworks")
+    expected = len(tensors) + len(variables) + runner.expected
+    compared = len(settled & set(tensors)) + len(set(plan.targets)) + runner.compared
+    return Gate("0", "preflight", not findings and compared == expected, compared, expected, findings=tuple(findings))
+
+
+def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
+    """Gate A': the port's tables against their float64 formulas, and the file's tables carried unchanged."""
+    constants = prepared.family.constants(prepared.config)
+    tables = prepared.family.port_tables(candidate)
+    distances = {name: ulps(np.asarray(table), constants[name].values) for name, table in tables.items()}
+    findings = [f"{name} is {d:.1f} ulp from its formula" for name, d in distances.items() if not d <= TABLE_ULP]
+    carried = [move for move in prepared.plan.moves if move.source in prepared.plan.checks]
+    for move in carried:
+        if not np.array_equal(weights.tensors[move.source], weights.variables[move.targets[0]]):
+            findings.append(f"{move.targets[0]} is not the file's {move.source}")
+    worst = max(distances, key=lambda name: distances[name], default="")
+    count = len(tables) + len(carried)
+    return Gate("A'", "constants", not findings and count > 0, count, count, distances.get(worst), TABLE_ULP, worst,
+                tuple(findings))  # fmt: skip
+
+
+def logic_gate(runner: Runner) -> Gate:
+    """Gate A: float64, every layer fed the reference's own input, and the whole network."""
+    findings = []
+    for tap in runner.taps.values():
+        for error, how in ((tap.isolated, "fed the reference's input"), (tap.cumulative, "within the network")):
+            if not error <= LOGIC:
+                kind = "precision leak: " if error <= LEAK else ""
+                findings.append(f"{kind}{tap.reference} is off by {error:.1e} {how}")
+                break
+        for share, side in zip(tap.share32, ("the reference", "the port"), strict=True):
+            if share > FLOAT32_SHARE:
+                findings.append(f"precision leak: {tap.reference} of {side} holds float32 values")
+    worst = max(runner.taps.values(), key=lambda tap: max(tap.isolated, tap.cumulative))
+    count, expected = len(runner.taps), len(runner.aligned) + 1
+    value = max(worst.isolated, worst.cumulative)
+    return Gate("A", "logic, float64", not findings and count == expected, count, expected, value, LOGIC,
+                worst.reference, tuple(findings))  # fmt: skip
+
+
+def numerics_gate(runner: Runner) -> Gate:
+    """Gate B: float32 errors as multiples of the reference's own, per tap, and per level and feature."""
+    for name, pair in runner.errors.items():
+        tap = runner.taps[name]
+        tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
+    ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in runner.errors.items()}
+    names = runner.family.levels(runner.config).names
+    for (level, channel), pair in runner.level_errors.items():
+        ratios[f"{OUTPUT} {names[level]} feature {channel}"] = pair.rms_ratio
+    findings = [
+        f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items() if not r <= NUMERICS
+    ]
+    worst = max(ratios, key=lambda name: ratios[name])
+    count, expected = len(runner.errors), len(runner.aligned) + 1
+    return Gate("B", "numerics, float32", not findings and count == expected, count, expected, ratios[worst], NUMERICS,
+                worst, tuple(findings))  # fmt: skip

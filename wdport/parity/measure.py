@@ -1,0 +1,105 @@
+"""Error measures: two arrays in, one number out. NaN and infinity always count as infinitely wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import numpy as np
+
+from wdport.models.family import Array
+from wdport.parity.bounds import UNIT_ROUNDOFF
+
+
+def like(candidate: Array, reference: Array) -> Array:
+    """``candidate`` with its trailing axes merged or split as in ``reference``: (B, L, H, K) is (B, L, D).
+
+    Raises ``ValueError`` if that is not the same array.
+    """
+    if candidate.shape == reference.shape:
+        return candidate
+    shared = min(candidate.ndim, reference.ndim) - 1
+    if candidate.size != reference.size or candidate.shape[:shared] != reference.shape[:shared]:
+        raise ValueError(f"shape {candidate.shape} where the reference has {reference.shape}")
+    return candidate.reshape(reference.shape)
+
+
+def relative_l2(candidate: Array, reference: Array) -> float:
+    """||c - r|| / ||r|| in float64."""
+    difference = float(np.linalg.norm(candidate.astype(np.float64) - reference.astype(np.float64)))
+    size = float(np.linalg.norm(reference.astype(np.float64)))
+    if not isfinite(difference) or not isfinite(size):
+        return inf
+    return difference / size if size else (0.0 if difference == 0.0 else inf)
+
+
+def float32_share(values: Array) -> float:
+    """Share of the values, other than 0 and 1, that float32 holds exactly; 0.0 where there are none."""
+    values = values[(values != 0.0) & (np.abs(values) != 1.0)]
+    return float(np.mean(values.astype(np.float32).astype(np.float64) == values)) if values.size else 0.0
+
+
+def is_constant(values: Array) -> bool:
+    """Whether all values are one number, other than 1: a softmax over a single token is 1 by nature."""
+    return values.size > 1 and bool(np.all(values == values.flat[0])) and float(values.flat[0]) != 1.0
+
+
+def ulps(values: Array, exact: Array) -> float:
+    """Largest distance from ``exact`` in float32 units in the last place of ``exact``."""
+    spacing = np.spacing(np.maximum(np.abs(exact), np.finfo(np.float32).tiny).astype(np.float32)).astype(np.float64)
+    return float(np.max(np.abs(values.astype(np.float64) - exact) / spacing, initial=0.0))
+
+
+@dataclass
+class ErrorPair:
+    """Float32 errors of the candidate and of the reference against one float64 truth, over many runs."""
+
+    candidate_square: float = 0.0
+    reference_square: float = 0.0
+    truth_square: float = 0.0
+    candidate_max: float = 0.0
+    reference_max: float = 0.0
+    truth_max: float = 0.0
+    bias_sum: float = 0.0
+    count: int = 0
+
+    def add(self, candidate: Array, reference: Array, truth: Array) -> None:
+        """Take in one more run's results."""
+        c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
+        self.candidate_square += float(np.sum(c * c))
+        self.reference_square += float(np.sum(r * r))
+        self.truth_square += float(np.sum(truth * truth))
+        self.candidate_max = _largest(self.candidate_max, c)
+        self.reference_max = _largest(self.reference_max, r)
+        self.truth_max = _largest(self.truth_max, truth)
+        self.bias_sum += float(np.sum(c))
+        self.count += c.size
+
+    @property
+    def rms_ratio(self) -> float:
+        """Candidate's RMS error over the reference's, which counts as no less than rounding alone."""
+        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, self.truth_square**0.5)
+
+    @property
+    def max_ratio(self) -> float:
+        """The same for the largest error."""
+        return _ratio(self.candidate_max, self.reference_max, self.truth_max)
+
+    @property
+    def bias(self) -> float:
+        """Mean signed error of the candidate, relative to the truth's RMS."""
+        size = (self.truth_square / self.count) ** 0.5 if self.count else 0.0
+        return self.bias_sum / self.count / size if size else 0.0
+
+
+def _largest(so_far: float, values: Array) -> float:
+    """NaN wins over every number."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    return inf if not isfinite(largest) else max(so_far, largest)
+
+
+def _ratio(candidate: float, reference: float, truth: float) -> float:
+    floor = max(reference, UNIT_ROUNDOFF * truth)
+    if not isfinite(candidate) or not isfinite(floor):
+        return inf
+    return candidate / floor if floor else (0.0 if candidate == 0.0 else inf)

@@ -1,0 +1,114 @@
+"""The second river: checkpoint and converted file into two running models, through probes, to a verdict.
+
+Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
+per layer and per wavelet level.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import jax
+
+from wdport.errors import MisfitError
+from wdport.load import Converted, open_converted
+from wdport.models.family import Array
+from wdport.parity.battery import CASES, Case
+from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
+from wdport.parity.runner import Runner
+from wdport.parity.sides import build_sides, converted_weights, set_weights, unequal_variables, with_random_biases
+from wdport.parity.verdict import Verdict
+from wdport.prepare import PathText, Prepared, Settings, prepare
+
+Say = Callable[[str], None]
+
+
+def verify(
+    checkpoint: PathText,
+    converted: PathText,
+    *,
+    mapping: PathText | None = None,
+    key: str | None = None,
+    say: Say | None = None,
+) -> Verdict:
+    """Compare a converted model with its checkpoint, both running, layer by layer.
+
+    Args:
+        checkpoint: the PyTorch file that was converted.
+        converted: what :func:`wdport.convert` wrote.
+        mapping: the mapping table, if it was one of your own.
+        key: dotted key of the state_dict where the file holds more than one.
+        say: called with a few words at every step, for a progress display.
+
+    Returns:
+        A verdict, true if the two are equal.
+
+    Raises:
+        WdportError: a file is bad, the two do not belong together, torch is missing, or something
+        could not be compared.
+    """
+    started = time.monotonic()
+    say = say or (lambda _: None)
+    opened = open_converted(converted)
+    known = {name: value for name, value in asdict(opened.config).items() if value is not None}
+    with prepare(checkpoint, Settings(mapping=mapping, key=key, known=known)) as prepared:
+        if prepared.family.name != opened.family.name:
+            what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
+            raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
+        return _verify(prepared, opened, say, started)
+
+
+def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) -> Verdict:
+    say("reading both files")
+    weights = converted_weights(prepared, converted)
+    unequal = unequal_variables(prepared, weights)
+    say("building four models")
+    sides = build_sides(prepared, weights)
+    runner = Runner(prepared, sides)
+    for shown, case, randomised in _schedule():
+        if randomised and not runner.randomised:
+            set_weights(prepared, sides, with_random_biases(prepared, weights, seed=7))
+            runner.reload(randomised=True)
+        say(f"comparing: {shown}")
+        runner.compare(case)
+    gates = (
+        preflight_gate(prepared, runner, unequal),
+        constants_gate(prepared, sides.candidates["float32"], weights),
+        logic_gate(runner),
+        numerics_gate(runner),
+    )
+    return Verdict(
+        checkpoint=str(prepared.checkpoint.path),
+        converted=str(converted.path),
+        gates=gates,
+        taps=tuple(runner.taps.values()),
+        levels=runner.levels(),
+        series=runner.series_error,
+        assumed=_assumed(converted),
+        inputs=tuple(shown for shown, _, _ in _schedule()),
+        environment=_environment(runner),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _schedule() -> list[tuple[str, Case, bool]]:
+    return [(case.describe(), case, case.random_biases) for case in CASES]
+
+
+def _assumed(converted: Converted) -> dict[str, Any]:
+    origins: Mapping[str, str] = converted.facts.get("origins", {})
+    return {name: getattr(converted.config, name) for name, origin in origins.items() if origin == "assumed"}
+
+
+def _environment(runner: Runner) -> dict[str, str]:
+    packages = {name: version(name) for name in ("wdport", "torch", "keras", "jax", "numpy")}
+    precision = {"torch_matmul": runner.torch_precision, "jax_matmul": runner.jax_precision}
+    return {"python": platform.python_version(), **packages, "device": str(jax.devices()[0]), **precision}
+
+
+__all__ = ["Array", "verify"]

@@ -1,0 +1,158 @@
+"""A checkpoint's path and the user's settings to an open checkpoint, its configuration and its plan.
+
+Everything that can be refused is refused here, on names, shapes and four small tables, before any
+weight is read and without importing keras, jax or torch. `convert` and `verify` both start here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.errors import MisfitError
+from wdport.mapping.plan import Misfits, Plan, make_plan
+from wdport.mapping.shipped import choose_table
+from wdport.mapping.strict_yaml import load_yaml
+from wdport.mapping.table import Table, load_table
+from wdport.models.family import Array, Family, Resolved, Source
+from wdport.models.registry import find_family
+
+PathText = str | PathLike[str]
+
+HALF = ("float16", "bfloat16")
+"""Stored dtypes that ruin a table (alpha_bar[0..3] = 1.0 in bfloat16): tables are recomputed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user says about a checkpoint: a configuration file, single values, a table, a key.
+
+    ``strict`` refuses any assumption. ``known`` is a whole configuration, as a converted file holds it,
+    in place of a configuration file.
+    """
+
+    config: PathText | None = None
+    values: Mapping[str, str] | None = None
+    mapping: PathText | None = None
+    key: str | None = None
+    strict: bool = False
+    known: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table of the file beside the recomputed one: largest absolute difference and its bound."""
+
+    source: str
+    constant: str
+    error: float | None
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An open checkpoint whose every tensor is accounted for."""
+
+    checkpoint: Checkpoint
+    table: Table
+    family: Family
+    resolved: Resolved
+    plan: Plan
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def config(self) -> Any:
+        """The configuration, of the family's own type."""
+        return self.resolved.config
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """Tensors whose stored values 16 bits have ruined and which are recomputed instead."""
+        checkpoint = self.checkpoint.tensors
+        return tuple(
+            c.source for c in self.comparisons if checkpoint[c.source].dtype in HALF and c.tolerance is not None
+        )
+
+
+@contextmanager
+def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
+    """Open ``path`` and plan its conversion; closes the file on exit.
+
+    Raises ``InputError`` for a bad file, ``MisfitError`` where table, configuration and file do not fit.
+    """
+    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+        table = (
+            load_table(Path(settings.mapping))
+            if settings.mapping
+            else choose_table(checkpoint.tensors, checkpoint.path)
+        )
+        family = find_family(table.family, table.path)
+        resolved = _resolve(checkpoint, family, settings)
+        config = resolved.config
+        constants = family.constants(config)
+        shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+        known = {name: constant.values.shape for name, constant in constants.items()}
+        plan = make_plan(table, shapes, family.variables(config), known, family.features(config))
+        if isinstance(plan, Misfits):
+            raise _misfit(checkpoint.path, table, plan.faults)
+        comparisons = _compare(checkpoint, plan, constants)
+        yield Prepared(checkpoint, table, family, resolved, plan, comparisons)
+
+
+def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
+    given = dict(settings.known or {})
+    if settings.config:
+        file = Path(settings.config)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise MisfitError(file, f"cannot be read ({error.strerror})", "give the training configuration") from None
+        given = family.read_settings(load_yaml(data, file).plain(), file)
+    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    tensors = checkpoint.tensors
+    source = Source(
+        checkpoint.path,
+        {name: info.shape for name, info in tensors.items()},
+        {name: info.dtype for name, info in tensors.items()},
+        checkpoint.read,
+    )
+    resolved = family.resolve(source, given, flags)
+    if settings.strict and resolved.assumed:
+        assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
+        fix = "say them with --config FILE or --set NAME=VALUE"
+        raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
+    return resolved
+
+
+def _misfit(path: Path, table: Table, faults: tuple[str, ...]) -> MisfitError:
+    count = f"{len(faults)} misfits with {table.path}: " if len(faults) > 1 else ""
+    return MisfitError(
+        path, f"{count}{faults[0]}", "correct the checkpoint or give a table with --mapping FILE", faults
+    )
+
+
+def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Any]) -> tuple[Comparison, ...]:
+    """Hold every ``check:`` tensor against its constant; raises :class:`MisfitError` naming all that differ."""
+    comparisons, faults = [], []
+    for source, name in plan.checks.items():
+        constant = constants[name]
+        if constant.tolerance is None:
+            comparisons.append(Comparison(source, name, None, None))
+            continue
+        stored: Array = checkpoint.read(source).astype(np.float64)
+        relative = 2.0**-8 if checkpoint.tensors[source].dtype in HALF else 0.0
+        difference = np.abs(stored - constant.values)
+        error = float(np.max(difference, initial=0.0))
+        comparisons.append(Comparison(source, name, error, constant.tolerance))
+        if not np.all(difference <= constant.tolerance + relative * np.abs(constant.values)):
+            faults.append(f"{source} is not {name}: off by {error:.1e}, at most {constant.tolerance:.0e} is rounding")
+    if faults:
+        raise _misfit(checkpoint.path, plan.table, tuple(faults))
+    return tuple(comparisons)

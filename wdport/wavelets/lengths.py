@@ -1,0 +1,42 @@
+"""How many coefficients a multilevel transform has: series length and wavelet to group lengths.
+
+Same numbers as `pywt.wavedec` (PyWavelets) gives, without transforming anything; and the automatic
+choice of wavelet and depth that WaveletDiff's data pipeline makes.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+_MIN_LEVEL, _MAX_LEVEL = 3, 7
+
+
+def filter_length(wavelet: str) -> int:
+    """Taps of the wavelet's filters; raises ``ValueError`` for a name PyWavelets does not know."""
+    import pywt
+
+    if wavelet not in pywt.wavelist(kind="discrete"):
+        raise ValueError(f"wavelet {wavelet!r} is not a discrete wavelet of PyWavelets")
+    return int(pywt.Wavelet(wavelet).dec_len)
+
+
+def group_lengths(seq_len: int, wavelet: str, level: int, boundary_mode: str = "symmetric") -> tuple[int, ...]:
+    """Coefficients per group, (cA_L, cD_L, ..., cD_1), of a series of ``seq_len`` values."""
+    taps = filter_length(wavelet)
+    lengths: list[int] = []
+    for _ in range(level):
+        seq_len = (seq_len + 1) // 2 if boundary_mode == "periodization" else (seq_len + taps - 1) // 2
+        lengths.insert(0, seq_len)
+    return (lengths[0], *lengths)
+
+
+def auto_wavelet(seq_len: int) -> str:
+    """The wavelet that WaveletDiff takes for this length when its configuration says ``auto``."""
+    return next((name for limit, name in ((32, "db2"), (64, "db4"), (128, "db6")) if seq_len <= limit), "db8")
+
+
+def auto_level(seq_len: int, wavelet: str) -> int:
+    """The depth that WaveletDiff takes when its configuration says ``auto``: 3 to 7."""
+    taps = filter_length(wavelet)
+    deepest = int(log2(seq_len / (taps - 1))) if seq_len >= taps - 1 else 0
+    return min(max(deepest, _MIN_LEVEL), _MAX_LEVEL)
