@@ -48,7 +48,8 @@ def identify_schedule(beta: Array, tolerance: Mapping[str, float], relative: flo
 def _exponential() -> Array:
     u = np.linspace(0.0, 1.0, STEPS)
     beta = _BETA_MIN + (_BETA_MAX - _BETA_MIN) * (1.0 - np.exp(-2.0 * u))
-    return np.clip(np.maximum.accumulate(beta), _BETA_MIN, _BETA_CAP)
+    clipped: Array = np.clip(np.maximum.accumulate(beta), _BETA_MIN, _BETA_CAP)
+    return clipped
 
 
 def _linear() -> Array:

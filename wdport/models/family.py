@@ -105,7 +105,7 @@ class Family(Protocol):
         ...
 
     def build(self, config: Any, dtype: str | None = None) -> Any:
-        """The Keras model, its variables at their initial values."""
+        """The Keras model, its weights zero, waiting to be filled."""
         ...
 
     def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:

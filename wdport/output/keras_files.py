@@ -14,6 +14,7 @@ import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 import h5py
 import numpy as np
 from numpy.typing import NDArray
+
+from wdport.output.window import open_member
 
 METADATA = "wdport"
 """The attribute (``.weights.h5``) or the member ``wdport.json`` (``.keras``) that holds our metadata."""
@@ -125,17 +128,20 @@ def read_arrays(path: Path, names: Mapping[str, Any]) -> Iterator[tuple[str, NDA
 
     Raises ``KeyError`` for one that is not there.
     """
+    with _weights(path) as file:
+        for name, place in dataset_paths(names).items():
+            yield name, file[place][()]
+
+
+@contextmanager
+def _weights(path: Path) -> Iterator[h5py.File]:
+    """The HDF5 file that ``path`` is, or that it holds."""
     if path.name.endswith(".h5"):
         with h5py.File(path) as file:
-            yield from _datasets(file, names)
+            yield file
         return
-    with zipfile.ZipFile(path) as archive, archive.open(_WEIGHTS) as member, h5py.File(member) as file:
-        yield from _datasets(file, names)
-
-
-def _datasets(file: h5py.File, names: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, place in dataset_paths(names).items():
-        yield name, file[place][()]
+    with open_member(path, _WEIGHTS) as window, h5py.File(window) as file:
+        yield file
 
 
 def count_datasets(path: Path) -> int:
@@ -146,12 +152,8 @@ def count_datasets(path: Path) -> int:
         if isinstance(item, h5py.Dataset):
             found.append(name)
 
-    if path.name.endswith(".h5"):
-        with h5py.File(path) as file:
-            file.visititems(visit)
-    else:
-        with zipfile.ZipFile(path) as archive, archive.open(_WEIGHTS) as member, h5py.File(member) as file:
-            file.visititems(visit)
+    with _weights(path) as file:
+        file.visititems(visit)
     return len(found)
 
 

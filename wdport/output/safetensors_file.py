@@ -42,7 +42,9 @@ class SafetensorsWriter:
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
-        _write_at(self._file, memoryview(np.ascontiguousarray(array)).cast("B"), self._start + self._offsets[name])
+        _write_at(
+            self._file, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, self._start + self._offsets[name]
+        )
 
     def finish(self) -> None:
         """Bring everything to the disk and close."""

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """One input of the battery. ``isolated``: every layer is fed by itself too, not only the network.
+    """One input of the battery.
 
-    Feeding the layers takes one more compiled program per batch size, so one batch size does it.
+    ``isolated``: every layer is fed by itself too, and float32 is looked at. That takes three more
+    compiled programs per batch size, so one batch size does it; a batch of 1 is followed through the
+    network in float64.
     """
 
     seed: int

@@ -1,8 +1,8 @@
 """Looking into a running Keras model: record what its layers give, and feed every layer by itself.
 
-Nothing is added to the model: a layer is reached by its structural path. Both ways are one compiled
-program each, with the weights as arguments, so later assignments are seen. Feeding all layers in one
-program matters: one by one, the compiler takes ten times as long as for the whole network.
+Nothing is added to the model: a layer is reached by its structural path. Weights are arguments of
+the compiled programs, so later assignments are seen. Layers whose traced programs are the same, letter
+for letter, share one compiled program (`wdport/parity/replay.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from wdport.errors import IncompleteError
 from wdport.models.family import Array
+from wdport.parity.replay import Replay, evaluation
 
 Trace = dict[str, tuple[tuple[Any, ...], Any]]
 """Layer path -> (inputs, output) of its one call."""
@@ -65,11 +66,6 @@ def recording(layers: Mapping[str, Any]) -> Iterator[Trace]:
         yield trace
 
 
-def feed(layer: Any, inputs: Sequence[Any]) -> Any:
-    """The output of one layer for given inputs, in evaluation mode; eager or under jit."""
-    return layer(*inputs, **_evaluation(layer))
-
-
 class Probe:
     """One Keras model, looked into at the layers ``paths``."""
 
@@ -77,9 +73,10 @@ class Probe:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
-        self._shapes: dict[str, Any] = {}
-        self._record = jax.jit(self._traced_record)
-        self._replay = jax.jit(self._traced_replay, compiler_options=dict(options or {}))
+        self.shapes: dict[str, Any] = {}
+        self._options = dict(options or {})
+        self._record = jax.jit(self._traced_record, compiler_options=self._options)
+        self._replay: Replay | None = None
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, list[Array]]]:
         """Run the model: its output, and the outputs of every layer."""
@@ -91,28 +88,19 @@ class Probe:
 
         An input may have axes merged that the layer wants apart, as (B, L, D) for (B, L, H, K).
         """
-        shaped = {path: _reshape(values, self._shapes[path]) for path, values in inputs.items()}
-        return {path: _leaves(value) for path, value in self._replay(*self._weights(), shaped).items()}
+        shaped = {path: _reshape(values, self.shapes[path]) for path, values in inputs.items()}
+        if self._replay is None:
+            self._replay = Replay({path: self.layers[path] for path in shaped}, shaped, self._options)
+        return {path: _leaves(value) for path, value in self._replay(shaped).items()}
 
     def _weights(self) -> tuple[list[Any], list[Any]]:
         return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
 
     def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
         with recording(self.layers) as trace:
-            output, _ = self.model.stateless_call(trainable, fixed, inputs, **_evaluation(self.model))
-        self._shapes = {path: _shape(args) for path, (args, _) in trace.items()}
+            output, _ = self.model.stateless_call(trainable, fixed, inputs, **evaluation(self.model))
+        self.shapes = {path: _shape(args) for path, (args, _) in trace.items()}
         return output, {path: value for path, (_, value) in trace.items()}
-
-    def _traced_replay(self, trainable: list[Any], fixed: list[Any], inputs: dict[str, Any]) -> Any:
-        trained = zip(self.model.trainable_variables, trainable, strict=True)
-        kept = zip(self.model.non_trainable_variables, fixed, strict=True)
-        with keras.StatelessScope(state_mapping=[*trained, *kept]):
-            return {path: feed(self.layers[path], values) for path, values in inputs.items()}
-
-
-def _evaluation(layer: Any) -> dict[str, bool]:
-    """The argument that says evaluation mode, for layers that take it; the others have no other mode."""
-    return {"training": False} if layer._call_has_training_arg else {}
 
 
 def _leaves(output: Any) -> list[Array]:

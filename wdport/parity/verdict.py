@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
+from wdport.parity.bounds import LOGIC, NUMERICS
+
 SCHEMA = 1
 
 
@@ -42,6 +44,11 @@ class TapResult:
     max_ratio: float = 0.0
     bias: float = 0.0
     share32: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the layer, fed the reference's own input, is within the bounds of gates A and B."""
+        return self.isolated <= LOGIC and max(self.rms_ratio, self.max_ratio) <= NUMERICS
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,10 @@ class Verdict:
         return 0 if self else (1 if self.complete else 6)
 
     @property
-    def first_failing(self) -> TapResult | None:
-        """The first tap, in the order of the computation, that fails when fed the reference's input."""
-        from wdport.parity.bounds import LOGIC, NUMERICS
-
-        for tap in self.taps:
-            if not tap.isolated <= LOGIC or not max(tap.rms_ratio, tap.max_ratio) <= NUMERICS:
-                return tap
-        return None
+    def failing(self) -> tuple[TapResult, ...]:
+        """Taps that fail when fed the reference's own input, in the order of the computation: each is a
+        probable fault, the first of them the one to look at first."""
+        return tuple(tap for tap in self.taps if not tap.sound)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as text, since JSON has none."""

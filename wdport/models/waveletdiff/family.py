@@ -74,9 +74,11 @@ class WaveletDiffFamily:
         }
 
     def build(self, config: Config, dtype: str | None = None) -> Any:
+        from wdport.models.waveletdiff.initial import blank
         from wdport.models.waveletdiff.port import WaveletDiff
 
-        return WaveletDiff(config, dtype=dtype)
+        with blank():
+            return WaveletDiff(config, dtype=dtype)
 
     def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Any:
         import torch

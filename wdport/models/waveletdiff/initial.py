@@ -6,11 +6,26 @@ Drawn by numpy, whose seed `keras.utils.set_random_seed` sets too: drawing 63 mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers
+
+_BLANK: ContextVar[bool] = ContextVar("blank", default=False)
+
+
+@contextmanager
+def blank() -> Iterator[None]:
+    """Weights made inside are zero instead of drawn: for models that are about to be filled."""
+    token = _BLANK.set(True)
+    try:
+        yield
+    finally:
+        _BLANK.reset(token)
 
 
 def _generator() -> np.random.Generator:
@@ -24,6 +39,8 @@ class XavierUniform(keras.initializers.Initializer):
         self.limit = (6.0 / fans) ** 0.5
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+        if _BLANK.get():
+            return np.zeros(shape, np.float32)
         return (_generator().random(shape, np.float32) * 2.0 - 1.0) * np.float32(self.limit)
 
 

@@ -22,6 +22,8 @@ from wdport.models.waveletdiff.tables import position_table, time_frequencies
 class PositionalEncoding(nn.Module):
     """Adds the position table, buffer ``pe`` (L, D), to tokens (B, L, D)."""
 
+    pe: Tensor
+
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         self.register_buffer("pe", torch.tensor(position_table(length, width), dtype=torch.get_default_dtype()))
@@ -32,6 +34,8 @@ class PositionalEncoding(nn.Module):
 
 class TimeEmbedding(nn.Module):
     """(B,) -> (B, T); ``gain`` turns time back into steps."""
+
+    emb: Tensor
 
     def __init__(self, width: int, gain: float) -> None:
         super().__init__()
@@ -202,7 +206,8 @@ class WaveletDiff(nn.Module):
         if self.cross_level_attention is not None:
             tokens = self.cross_level_attention(tokens, embedded)
         return torch.cat(
-            [level.output_proj(h) for level, h in zip(self.level_transformers, tokens, strict=True)], dim=1
+            [level.get_submodule("output_proj")(h) for level, h in zip(self.level_transformers, tokens, strict=True)],
+            dim=1,
         )
 
 
@@ -212,18 +217,25 @@ def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: 
     In float32 the tables are the file's own; in float64 they are computed in float64 (the lift: a
     float32 table in a float64 network would be off by 2e-6).
     """
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
+    with torch.device("meta"):  # no weight is drawn only to be replaced
         model = WaveletDiff(config).eval()
-    finally:
-        torch.set_default_dtype(before)
     state = {name: torch.tensor(array, dtype=dtype) for name, array in tensors.items()}
     if dtype == torch.float64:
-        parameters = dict(model.named_parameters())
-        state = {n: state[n] if n in parameters else t for n, t in model.state_dict().items()}
-    model.load_state_dict(state)
+        state |= {name: torch.tensor(table, dtype=dtype) for name, table in _tables(config).items()}
+    model.load_state_dict(state, assign=True)
     return model
+
+
+def _tables(config: Config) -> dict[str, NDArray[Any]]:
+    """Every buffer of the network in float64; a custom noise schedule stays the file's."""
+    tables = {"time_embedding.emb": time_frequencies(config.time_embed_dim)}
+    if config.scale_embedding:
+        tables["scale_embedding.emb"] = time_frequencies(config.time_embed_dim)
+    for i, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
+        tables[f"level_transformers.{i}.pos_encoding.pe"] = position_table(length, width)
+    if config.noise_schedule != "custom":
+        tables |= {f"{name}_all": table for name, table in noise_schedule(config.noise_schedule)._asdict().items()}
+    return tables
 
 
 def _attention(config: Config, width: int) -> nn.Module:

@@ -1,0 +1,91 @@
+"""`wdport convert`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from wdport.cli.options import facts, key_option, mapping_option, parse_values, progress_bar, size
+
+
+@click.command(name="convert")
+@click.argument("checkpoint")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="NAME.keras, NAME.safetensors or NAME.weights.h5.  [default: .keras beside the checkpoint]",
+)
+@click.option("--config", metavar="FILE", help="Training configuration (YAML), for what shapes cannot tell.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value, such as num_heads=8; repeatable.")
+@mapping_option
+@key_option
+@click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
+@click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON instead of text.")
+def command(
+    checkpoint: str,
+    output: str | None,
+    config: str | None,
+    pairs: tuple[str, ...],
+    mapping: str | None,
+    key: str | None,
+    strict: bool,
+    force: bool,
+    cast: bool,
+    allow_nonfinite: bool,
+    as_json: bool,
+) -> int:
+    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth or .safetensors) into a Keras model file.
+
+    Writes the model, re-reads and compares it, and puts a manifest FILE.wdport.json beside it.
+    """
+    values = parse_values(pairs)
+    from wdport.convert import convert
+
+    with progress_bar("converting") as progress:
+        conversion = convert(
+            checkpoint,
+            output,
+            config=config,
+            mapping=mapping,
+            values=values,
+            key=key,
+            strict=strict,
+            force=force,
+            cast=cast,
+            allow_nonfinite=allow_nonfinite,
+            progress=progress,
+        )
+    manifest = conversion.manifest
+    click.echo(json.dumps(manifest, indent=1) if as_json else _text(manifest, str(conversion.output)))
+    return 0
+
+
+def _text(manifest: dict[str, Any], output: str) -> str:
+    """A few lines for a person: what went in, what was assumed, what was checked, what came out."""
+    source, mapping = manifest["source"], manifest["mapping"]
+    layout = source["layout"] + (f", {' '.join(source['prefixes'])} stripped" if source["prefixes"] else "")
+    counts = [len(manifest["tensors"]), len(manifest["checks"]), len(manifest["drops"])]
+    recomputed = [row["source"] for row in manifest["tensors"] if row["recomputed"]]
+    errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
+    told = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
+    heading = f"{source['name']}: {mapping['family']}, {mapping['variant']} layout"
+    rows = [
+        ("file", f"{layout}; {mapping['name']}"),
+        ("model", f"groups {told['level_lengths']}, {', '.join(f'{k} {told[k]}' for k in _SHOWN if k in told)}"),
+        ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
+        ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
+        ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
+        ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
+        ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
+        ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
+    ]
+    return f"{heading}\n{facts(rows)}"
+
+
+_SHOWN = ("num_heads", "prediction_target", "noise_schedule", "wavelet")

@@ -1,0 +1,123 @@
+"""`wdport inspect`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wdport.cli.options import facts, key_option, size
+from wdport.errors import WdportError
+from wdport.output.target import FORMATS
+
+
+@click.command(name="inspect")
+@click.argument("file")
+@key_option
+@click.option("--tensors", "every", is_flag=True, help="List every tensor.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
+def command(file: str, key: str | None, every: bool, as_json: bool) -> int:
+    """Show what is in FILE, a checkpoint or a converted model: layout, configuration, tensors."""
+    found = _converted(Path(file)) or _checkpoint(Path(file), key)
+    click.echo(json.dumps(found, indent=1, default=str) if as_json else _text(found, every))
+    return 0
+
+
+def _converted(path: Path) -> dict[str, Any] | None:
+    """What a converted model says about itself; ``None`` if ``path`` is none."""
+    from wdport.load import open_converted
+
+    if not any(path.name.endswith(suffix) for suffix in FORMATS):
+        return None
+    try:
+        converted = open_converted(path)
+    except WdportError:
+        if path.name.endswith(".safetensors"):
+            return None  # a checkpoint in this format
+        raise
+    origins = converted.facts.get("origins", {})
+    values = converted.config.to_dict()
+    return {
+        "file": path.name,
+        "kind": f"converted model ({converted.format})",
+        "bytes": path.stat().st_size,
+        "model": f"{converted.family.name}, {converted.facts.get('variant', 'variant unknown')}",
+        "config": {name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()},
+        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in converted.variables.items()},
+    }
+
+
+def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
+    """What is in a checkpoint, and which model it is if a shipped table knows it."""
+    from wdport.checkpoint import open_checkpoint
+
+    with open_checkpoint(path, key=key) as checkpoint:
+        model, config = _recognise(path, key)
+        return {
+            "file": path.name,
+            "kind": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
+            "bytes": path.stat().st_size,
+            "model": model,
+            "key": checkpoint.key,
+            "prefixes": list(checkpoint.prefixes),
+            "other_keys": list(checkpoint.other_keys),
+            "ignored": dict(checkpoint.ignored),
+            "config": config,
+            "tensors": {
+                name: {"dtype": info.dtype, "shape": list(info.shape)} for name, info in checkpoint.tensors.items()
+            },
+        }
+
+
+def _recognise(path: Path, key: str | None) -> tuple[str, dict[str, Any]]:
+    """Family, variant and configuration; where nothing fits, the reason."""
+    from wdport.prepare import Settings, prepare
+
+    try:
+        with prepare(path, Settings(key=key)) as prepared:
+            values, origins = prepared.config.to_dict(), prepared.resolved.origins
+            config = {name: {"value": values[name], "origin": origins.get(name, "default")} for name in values}
+            return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config
+    except WdportError as error:
+        return f"not recognised: {error.what}", {}
+
+
+def _text(found: Mapping[str, Any], every: bool) -> str:
+    tensors = found["tensors"]
+    dtypes: dict[str, int] = {}
+    for info in tensors.values():
+        dtypes[info["dtype"]] = dtypes.get(info["dtype"], 0) + 1
+    values = sum(prod(info["shape"]) for info in tensors.values())
+    rows = [
+        ("kind", f"{found['kind']}, {size(found['bytes'])}"),
+        ("model", found["model"]),
+        ("state_dict", found.get("key")),
+        ("prefixes", " ".join(found.get("prefixes", []))),
+        ("beside it", ", ".join(found.get("other_keys", []))),
+        ("ignored", ", ".join(f"{name} ({why})" for name, why in found.get("ignored", {}).items())),
+        ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
+    ]
+    parts = [found["file"], facts(rows)]
+    if found["config"]:
+        settings = [(name, f"{row['value']}  ({row['origin']})") for name, row in found["config"].items()]
+        parts += ["config", facts(settings)]
+    parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
+    return "\n".join(parts)
+
+
+def _every(tensors: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, f"{info['dtype']} {tuple(info['shape'])}") for name, info in tensors.items()]
+
+
+def _groups(tensors: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Tensors counted by the first part of their names, and its number if one follows."""
+    groups: dict[str, list[int]] = {}
+    for name, info in tensors.items():
+        parts = name.replace("/", ".").split(".")
+        end = 2 if len(parts) > 2 and parts[1].isdigit() else 1
+        groups.setdefault(".".join(parts[:end]), []).append(prod(info["shape"]))
+    return [(name, f"{len(counts)} tensors, {sum(counts):,} values") for name, counts in groups.items()]

@@ -1,0 +1,96 @@
+"""`wdport`: the command group, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+
+import click
+
+from wdport.errors import WdportError, printable
+from wdport.limits import MAX_MESSAGE_CHARS
+from wdport.version import VERSION
+
+VERBS = {
+    "convert": "Convert a PyTorch checkpoint into a Keras model file.",
+    "verify": "Run both models side by side and compare them layer by layer.",
+    "inspect": "Show what is in a checkpoint or a converted model.",
+}
+
+
+class Verbs(click.Group):
+    """Subcommands imported when they are called, so that `--help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"wdport.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="wdport")
+def group() -> None:
+    """Move trained models from PyTorch to Keras 3 on JAX, and prove that nothing changed."""
+
+
+def run() -> None:
+    """Entry point: run the command line and exit with its code."""
+    sys.exit(main())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code. See the README for what each code means."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        result = group.main(args=arguments, prog_name="wdport", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except WdportError as error:
+        return _fail(error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        return 2
+    except click.ClickException as error:
+        return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return _line("interrupted; nothing was changed", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except MemoryError:
+        return _line("out of memory; free some, or use a machine with more", 5)
+    except Exception as error:
+        if os.environ.get("WDPORT_DEBUG"):
+            raise
+        where = f"{type(error).__name__}: {printable(error, 120)}"
+        return _line(f"{where}; a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it", 70)
+
+
+def _fail(error: WdportError) -> int:
+    """All collected faults on standard output, the line on standard error."""
+    if len(error.details) > 1:
+        for detail in error.details:
+            click.echo(f"  {detail}")
+    return _line(str(error), error.exit_code)
+
+
+def _line(text: str, code: int) -> int:
+    line = f"error: {text}"
+    click.echo(line if len(line) <= MAX_MESSAGE_CHARS else printable(line, MAX_MESSAGE_CHARS), err=True)
+    return code
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """SIGTERM unwinds like an exception, so that temporary files go."""
+    raise SystemExit(128 + number)

@@ -1,0 +1,84 @@
+"""Options and small texts that several verbs share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from wdport.errors import UsageError
+
+Step = Callable[[str], None]
+Count = Callable[[int, int], None]
+
+
+def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a dictionary; raises :class:`UsageError`."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or not value:
+            raise UsageError("--set", f"{pair!r} is not KEY=VALUE", "write for example --set num_heads=8")
+        if key in values:
+            raise UsageError("--set", f"{key} is given twice", "give it once")
+        values[key] = value
+    return values
+
+
+mapping_option = click.option(
+    "--mapping", metavar="FILE", help="A mapping table of your own.  [default: the shipped one that fits]"
+)
+key_option = click.option(
+    "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
+)
+
+
+def size(count: int) -> str:
+    """Bytes for a person: ``5.8 MB``."""
+    number = float(count)
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.2f} GB"
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Count | None]:
+    """A bar of bytes on standard error; ``None`` where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield update
+
+
+@contextmanager
+def steps() -> Iterator[Step | None]:
+    """A spinner with the current step on standard error; ``None`` where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update
+
+
+def facts(pairs: list[tuple[str, Any]]) -> str:
+    """Label and value per line, labels in a column; empty values are left out."""
+    shown = [(label, str(value)) for label, value in pairs if value not in ("", None)]
+    width = max((len(label) for label, _ in shown), default=0)
+    return "\n".join(f"  {label:<{width}}  {value}" for label, value in shown)
