@@ -14,13 +14,13 @@ from wdport.errors import WdportError
 from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from wdport.convert import Conversion, convert
+    from wdport.conversion import Conversion, convert
     from wdport.load import load_model
     from wdport.parity import Verdict, verify
 
 _LAZY = {
-    "Conversion": "wdport.convert",
-    "convert": "wdport.convert",
+    "Conversion": "wdport.conversion",
+    "convert": "wdport.conversion",
     "load_model": "wdport.load",
     "Verdict": "wdport.parity",
     "verify": "wdport.parity",

@@ -59,4 +59,5 @@ def _linear() -> Array:
 def _cosine() -> Array:
     x = np.arange(STEPS + 1)
     f = np.cos((x / STEPS + 0.008) / 1.008 * np.pi / 2.0) ** 2
-    return np.clip(1.0 - f[1:] / f[:-1], _BETA_MIN, _BETA_CAP)
+    clipped: Array = np.clip(1.0 - f[1:] / f[:-1], _BETA_MIN, _BETA_CAP)
+    return clipped

@@ -16,7 +16,7 @@ def require_backend(dtype: str) -> None:
     if (backend := keras.backend.backend()) != "jax":
         fix = "set KERAS_BACKEND=jax before keras is first imported"
         raise UsageError("keras", f"it runs on the {backend} backend", fix)
-    if dtype == "float64" and not jax.config.read("jax_enable_x64"):
+    if dtype == "float64" and not getattr(jax.config, "jax_enable_x64"):
         fix = 'call jax.config.update("jax_enable_x64", True) first, or set JAX_ENABLE_X64=1'
         raise UsageError("jax", "float64 is switched off", fix)
 

@@ -55,7 +55,7 @@ class Runner:
         """Run one case through everything."""
         inputs = self.family.make_inputs(self.config, case.seed, case.batch, case.scale)
         with highest_precision() as self.torch_precision, jax.default_matmul_precision("highest"):
-            self.jax_precision = str(jax.config.read("jax_default_matmul_precision"))
+            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             calls, reference = self._reference(inputs)
             with jax.enable_x64(True):
                 self._logic(case, inputs, calls, reference)

@@ -1,0 +1,52 @@
+# Every target does all the set-up that it needs: `make demo` and `make test` work on a fresh clone.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+export KERAS_BACKEND := jax
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help demo test lint unit parity bench clean
+
+help:
+	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
+	@echo "make test    lint, types, unit and parity tests"
+	@echo "make parity  the full numeric-equivalence suite"
+	@echo "make bench   conversion and verification at the released size, against plain torch"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "setting up .venv (once; some minutes)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/python examples/train_reference.py demo
+	@echo
+	@echo '$$ wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --force'
+	@$(BIN)/wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --force
+	@echo
+	@echo '$$ wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras'
+	@$(BIN)/wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras --json demo/ecg-seq24-db2.parity.json
+	@echo
+	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison)'
+
+test: lint unit
+
+lint: $(READY)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | tail -5
+
+unit: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full'
+
+parity: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile parity_tests
+
+bench: $(READY)
+	@$(BIN)/python bench/full_size.py
+
+clean:
+	rm -rf .venv .jax_cache demo build dist

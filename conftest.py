@@ -1,0 +1,25 @@
+"""Shared by all tests: the JAX backend, one compile cache, and small checkpoints made once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parent
+GOLDEN = ROOT.parent / "shared" / "golden"
+
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of recordings beside the project; tests that need it skip where it is absent."""
+    if not GOLDEN.is_dir():
+        pytest.skip("../shared/golden is not here: the recordings of the public implementation")
+    return GOLDEN

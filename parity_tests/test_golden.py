@@ -1,0 +1,139 @@
+"""Recordings of the public implementation: the port and our reference against them, layer by layer.
+
+Float64: every recorded activation to 1e-10 (a correct port reaches 1e-14). Float32: no further from
+the float64 recording than 8 times the public implementation itself is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from wdport.checkpoint import open_checkpoint
+from wdport.load import open_converted
+from wdport.mapping.shipped import choose_table
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.keras_probe import Probe, layers_by_path
+from wdport.parity.measure import like, relative_l2
+from wdport.parity.taps import align
+from wdport.parity.torch_probe import record
+
+NAMES = {
+    "etth1-seq24-db2": "etth1-seq24-db2.ckpt",
+    "stocks-seq64-db4": "stocks-seq64-db4.pt",
+    "exchange-seq24-qknorm": "exchange-seq24-qknorm.ckpt",
+}
+UNIT_ROUNDOFF = 2.0**-24
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an npz file, which is closed again."""
+    with np.load(path) as file:
+        return dict(file)
+
+
+class Case:
+    """One recording, the file that it was made from, and its conversion."""
+
+    def __init__(self, name: str, golden: Path, folder: Path) -> None:
+        self.checkpoint = golden / NAMES[name]
+        self.single = read_arrays(golden / f"{name}.golden.npz")
+        self.double = read_arrays(golden / f"{name}.golden64.npz")
+        self.output = folder / f"{name}.keras"
+        self.conversion = wdport.convert(self.checkpoint, self.output, config=golden / f"{name}.config.yaml")
+        self.activations = {key[4:]: self.double[key] for key in self.double if key.startswith("act/")}
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.single["x_t"].astype(np.float64), self.single["t"] / 1000.0
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        with open_checkpoint(self.checkpoint) as checkpoint:
+            return {name: checkpoint.read(name) for name in checkpoint.tensors}
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def case(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(request.param, golden, tmp_path_factory.mktemp("golden"))
+
+
+def port_activations(case: Case) -> tuple[np.ndarray, dict[str, list[np.ndarray]]]:
+    """Output and every tapped layer of the float64 port, by torch module path."""
+    tensors = case.tensors()
+    config = open_converted(case.output).config
+    modules = [n for n, _ in FAMILY.build_reference(config, tensors, "float64").named_modules() if n]
+    with jax.enable_x64(True):
+        model = wdport.load_model(case.output, dtype="float64")
+        taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
+        output, recorded = Probe(model, [tap.candidate for tap in taps]).record(case.inputs)
+    return output, {tap.reference: recorded[tap.candidate] for tap in taps}
+
+
+def named(activations: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Activations under the recording's names: a module with a list of outputs has one name for each."""
+    found: dict[str, np.ndarray] = {}
+    for name, values in activations.items():
+        found |= {name: values[0]} if len(values) == 1 else {f"{name}[{i}]": value for i, value in enumerate(values)}
+    return found
+
+
+def test_nothing_is_assumed(case: Case) -> None:
+    assert case.conversion.assumed == {}
+
+
+def test_port_float64(case: Case) -> None:
+    output, activations = port_activations(case)
+    assert relative_l2(output, case.double["output"]) <= LOGIC
+    ours = named(activations)
+    assert set(case.activations) - set(ours) == set()
+    errors = {name: relative_l2(like(ours[name], value), value) for name, value in case.activations.items()}
+    assert len(errors) > 150
+    assert {name: error for name, error in errors.items() if not error <= LOGIC} == {}
+
+
+def test_reference_float64(case: Case) -> None:
+    module = FAMILY.build_reference(open_converted(case.output).config, case.tensors(), "float64")
+    output, calls = record(module, case.inputs)
+    assert relative_l2(output, case.double["output"]) <= LOGIC
+    ours = named({name: call.outputs for name, call in calls.items()})
+    errors = {name: relative_l2(like(ours[name], value), value) for name, value in case.activations.items()}
+    assert {name: error for name, error in errors.items() if not error <= LOGIC} == {}
+
+
+@pytest.mark.parametrize("side", ["port", "reference"])
+def test_float32(case: Case, side: str) -> None:
+    """Output and every recorded activation, through the whole network."""
+    inputs = (case.single["x_t"], (case.single["t"] / 1000.0).astype(np.float32))
+    config, tensors = open_converted(case.output).config, case.tensors()
+    module = FAMILY.build_reference(config, tensors, "float32")
+    if side == "reference":
+        output, calls = record(module, inputs)
+        ours = named({name: call.outputs for name, call in calls.items()})
+    else:
+        model = wdport.load_model(case.output)
+        modules = [name for name, _ in module.named_modules() if name]
+        taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
+        output, recorded = Probe(model, [tap.candidate for tap in taps]).record(inputs)
+        ours = named({tap.reference: recorded[tap.candidate] for tap in taps})
+    ours |= {"": output}
+    exact = case.activations | {"": case.double["output"]}
+    ratios = {}
+    for name, truth in exact.items():
+        public = case.single[f"act/{name}"] if name else case.single["output"]
+        own = np.linalg.norm(like(ours[name], truth).astype(np.float64) - truth)
+        theirs = np.linalg.norm(public.astype(np.float64) - truth)
+        ratios[name] = own / max(theirs, UNIT_ROUNDOFF * np.linalg.norm(truth))
+    assert {name: ratio for name, ratio in ratios.items() if not ratio <= NUMERICS} == {}
+
+
+def test_verify_passes(case: Case) -> None:
+    verdict = wdport.verify(case.checkpoint, case.output)
+    assert [gate for gate in verdict.gates if not gate.passed] == []
+    assert verdict.exit_code == 0
+    assert all(level.series is not None and level.series <= LOGIC for level in verdict.levels)

@@ -1,0 +1,90 @@
+"""Noise schedules against their formulas written out step by step, and told apart by their beta."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from wdport.diffusion.schedules import NAMES, STEPS, identify_schedule, noise_schedule
+
+EXACT = dict.fromkeys(NAMES, 1e-12)
+
+
+def written_out(name: str, step: int) -> float:
+    """beta of step 1 to 1000, in double precision, from the paper's formula alone."""
+    if name == "linear":
+        return 1e-4 + (0.02 - 1e-4) * (step - 1) / 999
+    if name == "exponential":
+        return 1e-4 + (0.02 - 1e-4) * (1 - math.exp(-2 * (step - 1) / 999))
+    later, earlier = (math.cos((x / 1000 + 0.008) / 1.008 * math.pi / 2) ** 2 for x in (step, step - 1))
+    return min(max(1 - later / earlier, 1e-4), 0.9999)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_step_follows_the_formula(name: str) -> None:
+    beta, alpha, alpha_bar = noise_schedule(name)
+    assert beta.shape == alpha.shape == alpha_bar.shape == (STEPS + 1,) == (1001,)
+    assert beta.dtype == alpha.dtype == alpha_bar.dtype == np.float64
+    wanted = np.array([written_out(name, step) for step in range(1, 1001)])
+    np.testing.assert_allclose(beta[1:], wanted, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(alpha, 1 - beta)
+    product = 1.0
+    for step in range(1, 1001):
+        product *= 1 - wanted[step - 1]
+        assert alpha_bar[step] == pytest.approx(product, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_step_zero_is_a_dummy(name: str) -> None:
+    schedule = noise_schedule(name)
+    assert [float(values[0]) for values in schedule] == [0.0, 1.0, 1.0]
+    assert schedule._fields == ("beta", "alpha", "alpha_bar")
+
+
+def test_known_ends() -> None:
+    ends = {name: noise_schedule(name).beta[[1, -1]].tolist() for name in NAMES}
+    assert ends["linear"] == pytest.approx([1e-4, 0.02], abs=1e-15)
+    assert ends["exponential"] == pytest.approx([1e-4, 0.01730682786], abs=1e-10)
+    assert ends["cosine"] == pytest.approx([1e-4, 0.9999], abs=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noise_only_grows(name: str) -> None:
+    assert np.all(np.diff(noise_schedule(name).beta[1:]) >= 0)
+    assert np.all(np.diff(noise_schedule(name).alpha_bar) < 0)
+
+
+def test_an_unknown_name_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        noise_schedule("sigmoid")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schedule_is_identified_by_its_beta(name: str) -> None:
+    beta = noise_schedule(name).beta
+    assert identify_schedule(beta, EXACT) == name
+    assert identify_schedule(beta.astype(np.float32), dict.fromkeys(NAMES, 1e-6)) == name
+    for step in (0, 1, 500, 1000):
+        changed = beta.copy()
+        changed[step] += 1e-9
+        assert identify_schedule(changed, EXACT) is None
+        changed[step] = np.nan
+        assert identify_schedule(changed, dict.fromkeys(NAMES, 1.0)) is None
+
+
+def test_what_is_no_schedule_is_none() -> None:
+    for shape in ((1000,), (1002,), (), (1001, 1), (1, 1001)):
+        assert identify_schedule(np.zeros(shape), dict.fromkeys(NAMES, 1e9)) is None
+    assert identify_schedule(np.zeros(1001), EXACT) is None
+
+
+def test_tolerances_are_per_schedule_and_relative_ones_are_added() -> None:
+    beta = noise_schedule("cosine").beta + 1e-6
+    assert identify_schedule(beta, EXACT) is None
+    assert identify_schedule(beta, {**EXACT, "cosine": 2e-6}) == "cosine"
+    assert identify_schedule(beta, {**EXACT, "linear": 2e-6}) is None
+    scaled = noise_schedule("linear").beta * 1.001
+    assert identify_schedule(scaled, EXACT, relative=0.002) == "linear"
+    assert identify_schedule(scaled, EXACT, relative=0.0005) is None

@@ -1,0 +1,51 @@
+"""Small checkpoints and models for the tests: our reference with random weights, saved as users save theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.reference import WaveletDiff
+
+SMALL = Config((5, 5, 8, 13), 3, 16, 2, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24)
+"""24 steps of 3 features in db2: the smallest that still has every part of the model."""
+
+QK_NORM = Config(**{**SMALL.to_dict(), "qk_norm": True})
+NO_CROSS = Config(**{**SMALL.to_dict(), "cross_level_attention": False})
+SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
+"""What the shapes of these checkpoints do not tell (apart from what the assumptions get right)."""
+
+
+def make_module(config: Config = SMALL, seed: int = 0) -> WaveletDiff:
+    """The reference with every parameter random, biases and norms included."""
+    torch.manual_seed(seed)
+    module = WaveletDiff(config).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim == 1:
+                parameter.normal_(1.0 if "norm.scale" in str(parameter) else 0.1, 0.3)
+    return module
+
+
+def make_state(config: Config = SMALL, seed: int = 0) -> dict[str, torch.Tensor]:
+    """A state_dict whose tables are float32, as the public code's are."""
+    return {name: tensor.clone() for name, tensor in make_module(config, seed).state_dict().items()}
+
+
+def save(path: Path, state: dict[str, Any], lightning: bool = True) -> Path:
+    """Save a state_dict bare or as Lightning does."""
+    whole = {"epoch": 1, "global_step": 10, "pytorch-lightning_version": "2.6.6", "state_dict": state, "loops": {}}
+    torch.save(whole if lightning else state, path)
+    return path
+
+
+def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (B, C, F) and time (B,), float64."""
+    from wdport.models.waveletdiff.family import FAMILY
+
+    coefficients, time = FAMILY.make_inputs(config, seed, batch, 1.0)
+    return coefficients, time

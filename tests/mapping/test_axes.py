@@ -1,0 +1,155 @@
+"""Axis expressions against tables: texts that are read, texts that are not, and shapes that fit or do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from wdport.mapping.axes import AxisError, Shape, Side, parse_rule
+
+GOOD: dict[str, tuple[Side, Side]] = {
+    "... -> ...": (Side((), any_axes=True), Side((), any_axes=True)),
+    "a -> a": (Side((("a",),)), Side((("a",),))),
+    "out in -> in out": (Side((("out",), ("in",))), Side((("in",), ("out",)))),
+    "(a b) c->[a] c b": (Side((("a", "b"), ("c",))), Side((("c",), ("b",)), "a")),
+    "  (  a b )c  ->  c(a  b)  ": (Side((("a", "b"), ("c",))), Side((("c",), ("a", "b")))),
+    "(a) b -> b a": (Side((("a",), ("b",))), Side((("b",), ("a",)))),
+    "[a] b -> [b] a": (Side((("b",),), "a"), Side((("a",),), "b")),
+    "[ part ] -> part": (Side((), "part"), Side((("part",),))),
+    "to_a _b -> _b to_a": (Side((("to_a",), ("_b",))), Side((("_b",), ("to_a",)))),
+}
+
+BAD = {
+    "": "SIDE -> SIDE",
+    "a b": "SIDE -> SIDE",
+    "a -> a -> a": "SIDE -> SIDE",
+    "a = a": "SIDE -> SIDE",
+    "a -> b": "every axis once",
+    "a b -> a": "every axis once",
+    "a -> a b": "every axis once",
+    "a a -> a": "every axis once",
+    "a a -> a a": "every axis once",
+    "(a a) -> a a": "every axis once",
+    "[a] a -> a a": "every axis once",
+    "... -> a": "both sides",
+    "a -> ...": "both sides",
+    "a ... -> ... a": "out of place",
+    "[a] ... -> a ...": "out of place",
+    "(a b -> a b": "not closed",
+    "a b) -> a b": "out of place",
+    "() -> ()": "out of place",
+    "a () -> a": "out of place",
+    "((a b)) -> a b": "out of place",
+    "([a] b) -> a b": "out of place",
+    "b [a] -> a b": "out of place",
+    "[a] [b] -> a b": "out of place",
+    "[] a -> a": "one axis name",
+    "[a b] -> a b": "one axis name",
+    "[a -> a": "one axis name",
+    "[(a)] -> a": "one axis name",
+    "[...] -> ...": "one axis name",
+    "A -> A": "not an axis",
+    "a1 -> a1": "not an axis",
+    "a, b -> b, a": "not an axis",
+    "é -> é": "not an axis",
+    "a .. -> a ..": "not an axis",
+    "* -> *": "not an axis",
+}
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_a_good_text_is_read(text: str) -> None:
+    rule = parse_rule("name", text)
+    assert rule.name == "name"
+    assert (rule.source, rule.target) == GOOD[text]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_text_is_refused_with_the_reason(text: str) -> None:
+    with pytest.raises(AxisError) as caught:
+        parse_rule("name", text)
+    assert BAD[text] in str(caught.value)
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_the_inverse_is_the_text_turned_around(text: str) -> None:
+    rule = parse_rule("name", text)
+    left, right = str(rule).split(" -> ")
+    assert parse_rule("name^-1", f"{right} -> {left}") == rule.inverse()
+    assert (rule.inverse().inverse().source, rule.inverse().inverse().target) == (rule.source, rule.target)
+
+
+PACKED = "(part heads head) in -> [part] in heads head"
+
+FITS: list[tuple[str, list[Shape], list[Shape], dict[str, int]]] = [
+    ("... -> ...", [(2, 3)], [(2, 3)], {}),
+    ("... -> ...", [()], [()], {}),
+    ("out in -> in out", [(2, 3)], [(3, 2)], {"out": 2, "in": 3}),
+    ("out in -> in out", [(0, 3)], [(3, 0)], {"out": 0, "in": 3}),
+    (PACKED, [(12, 5)], [(5, 2, 2)] * 3, {"part": 3, "heads": 2, "head": 2, "in": 5}),
+    ("out (heads head) -> heads head out", [(5, 6)], [(3, 2, 5)], {"out": 5, "heads": 3, "head": 2}),
+    ("[a] b -> (a b)", [(4,)] * 3, [(12,)], {"a": 3, "b": 4}),
+    ("(a b) (c d) -> a (b c) d", [(6, 20)], [(2, 12, 5)], {"a": 2, "b": 3, "c": 4, "d": 5}),
+    # Each size is told by the one found before it, from both ends inwards.
+    (
+        "(a b) (c d) (e f) (g h) -> a (b c) (d e) (f g) h",
+        [(6, 20, 42, 72)],
+        [(2, 12, 30, 56, 9)],
+        {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "f": 7, "g": 8, "h": 9},
+    ),
+]
+
+UNFIT: list[tuple[str, list[Shape], list[Shape], str]] = [
+    ("... -> ...", [(2, 3)], [(3, 2)], "(2, 3) is not (3, 2)"),
+    ("... -> ...", [(2,)], [(2,), (2,)], "(2,) is not 2 x (2,)"),
+    ("out in -> in out", [(2, 3)], [(2, 3)], "(2, 3) does not become (2, 3)"),
+    ("out in -> in out", [(2, 3)], [(6,)], "1 axes"),
+    ("out in -> in out", [(2, 3, 1)], [(3, 2)], "3 axes"),
+    ("out in -> in out", [()], [(3, 2)], "0 axes"),
+    ("out in -> in out", [(2, 3), (2, 3)], [(3, 2)], "one tensor, not 2"),
+    ("out in -> in out", [], [(3, 2)], "nothing"),
+    (PACKED, [(12, 5)], [(5, 2, 2), (5, 2, 2), (5, 4, 1)], "differ"),
+    (PACKED, [(12, 5)], [(5, 2, 2)] * 2, "does not become"),
+    (PACKED, [(13, 5)], [(5, 2, 2)] * 3, "does not become"),
+    (PACKED, [(5, 12)], [(5, 2, 2)] * 3, "does not become"),
+    (PACKED, [(12, 5)], [], "nothing"),
+    ("(a b) -> a b", [(7,)], [(2, 3)], "does not become"),
+    ("(a b) c -> (a c) b", [(6, 4)], [(6, 2)], "no multiple"),
+    ("(a b) -> (b a)", [(6,)], [(6,)], "cannot be told"),
+]
+
+
+@pytest.mark.parametrize(("text", "sources", "targets", "sizes"), FITS)
+def test_sizes_are_read_off_the_shapes(
+    text: str, sources: list[Shape], targets: list[Shape], sizes: dict[str, int]
+) -> None:
+    rule = parse_rule("name", text)
+    assert rule.sizes(sources, targets) == sizes
+    assert rule.inverse().sizes(targets, sources) == sizes
+
+
+@pytest.mark.parametrize(("text", "sources", "targets", "reason"), UNFIT)
+def test_shapes_that_do_not_fit_are_refused(text: str, sources: list[Shape], targets: list[Shape], reason: str) -> None:
+    rule = parse_rule("name", text)
+    with pytest.raises(AxisError) as caught:
+        rule.sizes(sources, targets)
+    assert reason in str(caught.value)
+    with pytest.raises(AxisError):
+        rule.inverse().sizes(targets, sources)
+
+
+@pytest.mark.parametrize(
+    ("text", "targets", "wanted"),
+    [
+        ("... -> ...", [(2, 3)], (2, 3)),
+        ("out in -> in out", [(3, 2)], (2, 3)),
+        (PACKED, [(5, 2, 2)] * 3, (12, 5)),
+        ("out (heads head) -> heads head out", [(3, 2, 5)], (5, 6)),
+        ("out in -> in out", [(3, 2, 1)], None),
+        (PACKED, [(5, 2, 2), (5, 2, 1)], None),
+        ("a b -> (a b)", [(6,)], None),
+    ],
+)
+def test_the_wanted_source_shape_follows_from_the_targets(
+    text: str, targets: list[Shape], wanted: Shape | None
+) -> None:
+    assert parse_rule("name", text).source_shape(targets) == wanted

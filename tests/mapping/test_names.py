@@ -1,0 +1,131 @@
+"""Name patterns: whole names with plain decimal indices, read and written the same way."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdport.mapping.names import NamePattern, PatternError, parse_pattern
+
+MATCHES: list[tuple[str, str, dict[str, int]]] = [
+    ("emb", "emb", {}),
+    ("a.<i>", "a.0", {"i": 0}),
+    ("a.<i>.w", "a.12.w", {"i": 12}),
+    ("<i>.<j>", "3.100", {"i": 3, "j": 100}),
+    ("level_<level>/block_<block>", "level_1/block_20", {"level": 1, "block": 20}),
+    ("a<i>", "a123456789", {"i": 123456789}),
+    ("<in>.<if>", "1.2", {"in": 1, "if": 2}),
+    ("a+(b)[c]{2}|^$\\d.<i>", "a+(b)[c]{2}|^$\\d.7", {"i": 7}),
+    ("ä.<i>", "ä.1", {"i": 1}),
+]
+
+NO_MATCHES = [
+    ("emb", "Emb"),
+    ("emb", "emb."),
+    ("emb", "xemb"),
+    ("emb", "emb\n"),
+    ("emb", ""),
+    ("a.b", "axb"),
+    ("a+", "aa"),
+    ("(a|b)", "a"),
+    (".w", "xw"),
+    ("a.<i>", "a."),
+    ("a.<i>", "a.01"),
+    ("a.<i>", "a.00"),
+    ("a.<i>", "a.-1"),
+    ("a.<i>", "a.+1"),
+    ("a.<i>", "a.1.0"),
+    ("a.<i>", "a.1 "),
+    ("a.<i>", "a.1\n"),
+    ("a.<i>", "a.1_0"),
+    ("a.<i>", "a.0x1"),
+    ("a.<i>", "a.x"),
+    ("a.<i>", "a.\u0661"),
+    ("a.<i>", "a.\uff11"),
+    ("a.<i>", "a.\u00b2"),
+    ("a.<i>", f"a.{'9' * 5000}"),
+    ("a.<i>.w", "b.a.1.w"),
+    ("a.<i>.w", "a.1.w.w"),
+]
+
+BAD = {
+    "": "empty",
+    " ": "blanks",
+    " a": "blanks",
+    "a\n": "blanks",
+    "a.<>": "bracket",
+    "a.<I>": "bracket",
+    "a.<i1>": "bracket",
+    "a.<i": "bracket",
+    "a.i>": "bracket",
+    "a.<<i>>": "bracket",
+    "a.<i j>": "bracket",
+    "a.*.w": "wildcard",
+    "a.?.w": "wildcard",
+    "a.<i>.*": "wildcard",
+    "a.<i>.<i>": "twice",
+    "a.<i><j>": "between",
+    # Digits between two indices cannot be told from the indices: "a10101" would be (1, 101) and (101, 1).
+    "a<i>0<j>": "between",
+    "<i>12<j>.w": "between",
+}
+
+
+@pytest.mark.parametrize(("pattern", "name", "indices"), MATCHES)
+def test_a_whole_name_matches(pattern: str, name: str, indices: dict[str, int]) -> None:
+    read = parse_pattern(pattern)
+    assert read.match(name) == indices
+    assert read.format(indices) == name
+    assert read.indices == tuple(indices)
+
+
+@pytest.mark.parametrize(("pattern", "name"), NO_MATCHES)
+def test_anything_else_does_not(pattern: str, name: str) -> None:
+    assert parse_pattern(pattern).match(name) is None
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_pattern_is_refused(text: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        parse_pattern(text)
+    assert BAD[text] in str(caught.value)
+
+
+def test_an_index_must_be_given() -> None:
+    with pytest.raises(KeyError):
+        parse_pattern("a.<i>.<j>").format({"i": 1})
+
+
+LITERAL = st.text("ab9.0_/+()[]{}|^$\\- é", min_size=1, max_size=6).filter(lambda text: re.search(r"[^0-9]", text))
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> tuple[NamePattern, dict[str, int]]:
+    """A pattern of zero to three indices with literal text around them, and a value for each."""
+    names = draw(st.lists(st.text("abc_", min_size=1, max_size=5), max_size=3, unique=True))
+    pieces = [draw(LITERAL) for _ in range(len(names) + 1)]
+    text = pieces[0] + "".join(f"<{name}>{piece}" for name, piece in zip(names, pieces[1:], strict=True))
+    index = st.one_of(st.integers(0, 20), st.integers(0, 10**9 - 1))
+    return parse_pattern(f"x{text}x"), {name: draw(index) for name in names}
+
+
+@given(patterns())
+def test_what_a_pattern_writes_it_reads(drawn: tuple[NamePattern, dict[str, int]]) -> None:
+    pattern, indices = drawn
+    name = pattern.format(indices)
+    assert pattern.match(name) == indices
+    assert all(pattern.match(other) is None for other in (f"x{name}", f"{name}x", f"{name}\n", name[:-1], name[1:]))
+
+
+@given(st.text("ab01.()+*?[]\\^$|x", min_size=1, max_size=8), st.text("ab01.x", max_size=8))
+def test_a_pattern_without_indices_is_its_own_only_match(text: str, other: str) -> None:
+    if "*" in text or "?" in text:
+        with pytest.raises(PatternError, match="wildcard"):
+            parse_pattern(text)
+    else:
+        pattern = parse_pattern(text)
+        assert pattern.match(text) == {}
+        assert (pattern.match(other) == {}) == (other == text)

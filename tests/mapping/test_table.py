@@ -1,0 +1,158 @@
+"""Mapping tables: the shipped ones are read, and every row that says nothing sound is refused with its line."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from wdport.errors import MisfitError
+from wdport.mapping.catalog import RULES
+from wdport.mapping.table import Table, load_table, parse_table
+
+HEAD = "format: 1\nfamily: f\nvariant: v\nsignature: a.<i>\n"
+SECTION = "sections:\n  - tensors:\n      - {torch: ok, keras: ok, rule: identity}\n"
+
+BAD_ROWS = {
+    "{torch: a, keras: a, rule: transpose}": "unknown rule 'transpose'",
+    "{torch: a, keras: a, rule: Identity}": "unknown rule 'Identity'",
+    "{torch: a, keras: a, rule: no}": "rule is not text",
+    "{torch: a, keras: a, rule: identity, note: x}": "unknown field 'note'",
+    "{torch: a, drop: x, when: y}": "unknown field 'when'",
+    "{keras: a, rule: identity}": "torch is missing",
+    "{torch: a}": "must say one thing",
+    "{torch: a, keras: a}": "keras and rule go together",
+    "{torch: a, rule: identity}": "keras and rule go together",
+    "{torch: a, rule: identity, drop: x}": "keras and rule go together",
+    "{torch: a, check: a, drop: x}": "must say one thing",
+    "{torch: a, keras: a, rule: identity, drop: x}": "must say one thing",
+    "{torch: a, keras: a, rule: identity, drop: x, check: a}": "must say one thing",
+    "{torch: a, drop: ''}": "drop is not text",
+    "{torch: a, drop: true}": "drop is not text",
+    "{torch: a, drop: x, optional: 1}": "optional is not true or false",
+    "{torch: a, drop: x, optional: 'true'}": "optional is not true or false",
+    "{torch: no, drop: x}": "torch is not text",
+    "{torch: 1:30, drop: x}": "torch is not text",
+    "{torch: [a], drop: x}": "torch is not text",
+    "{torch: 1, keras: a, rule: identity}": "torch is not text",
+    "{torch: a, keras: 1, rule: identity}": "keras is not text",
+    "{torch: a, keras: [q, 1, v], rule: attention_packed_bias}": "not text",
+    "{torch: a, keras: [q, [k], v], rule: attention_packed_bias}": "not text",
+    "{torch: a, keras: q, rule: attention_packed_weight}": "does not make 1 tensors",
+    "{torch: a, keras: [q], rule: attention_packed_weight}": "does not make 1 tensors",
+    "{torch: a, keras: [q, k], rule: linear}": "does not make 2 tensors",
+    "{torch: a, keras: [q, k, v], rule: identity}": "does not make 3 tensors",
+    "{torch: a, keras: [], rule: identity}": "keras and rule go together",
+    "{torch: a.<i>, keras: a, rule: identity}": "different indices",
+    "{torch: a, keras: a.<i>, rule: identity}": "different indices",
+    "{torch: a.<i>, keras: a.<j>, rule: identity}": "different indices",
+    "{torch: a.<i>, keras: [q.<i>, k, v.<i>], rule: attention_packed_bias}": "different indices",
+    "{torch: a.<i>, check: a}": "different indices",
+    "{torch: a, check: a.<i>}": "different indices",
+    "{torch: a.*, drop: x}": "wildcard",
+    "{torch: a, keras: 'a*', rule: identity}": "wildcard",
+    "{torch: a.<1>, drop: x}": "bracket",
+    "{torch: a.<i>.<i>, drop: x}": "names an index twice",
+    "{torch: ' a', drop: x}": "blanks",
+    "{torch: a, torch: b, drop: x}": "stands twice",
+    "just text": "not a list of `field: value` pairs",
+    "[torch, a]": "not a list of `field: value` pairs",
+    "~": "not a list of `field: value` pairs",
+}
+
+BAD_TAPS = {
+    "{torch: a}": "keras is missing",
+    "{keras: a}": "torch is missing",
+    "{torch: a, keras: a, rule: linear}": "unknown field 'rule'",
+    "{torch: a, keras: [a]}": "keras is not text",
+    "{torch: a.<i>, keras: a}": "different indices",
+    "{torch: a, keras: a.<i>}": "different indices",
+    "{torch: '*', keras: a}": "wildcard",
+}
+
+BAD_WHOLES: dict[str, tuple[str, int, str]] = {
+    "a list": ("- 1\n- 2\n", 1, "not a list of `field: value` pairs"),
+    "text": ("table\n", 1, "not a list of `field: value` pairs"),
+    "no format": ("family: f\nvariant: v\nsignature: a\n" + SECTION, 1, "format is not 1"),
+    "another format": ("family: f\nvariant: v\nformat: 2\nsignature: a\n" + SECTION, 3, "format is not 1"),
+    "true for a format": (HEAD.replace("1", "true") + SECTION, 1, "format is not 1"),
+    "no family": ("format: 1\nvariant: v\nsignature: a\n" + SECTION, 1, "family is missing"),
+    "no variant": ("format: 1\nfamily: f\nsignature: a\n" + SECTION, 1, "variant is missing"),
+    "no signature": ("format: 1\nfamily: f\nvariant: v\n" + SECTION, 1, "signature is missing"),
+    "family of another kind": (HEAD.replace("f\n", "[f]\n") + SECTION, 2, "family is not text"),
+    "variant no": (HEAD.replace(": v", ": no") + SECTION, 3, "variant is not text"),
+    "bad signature": (HEAD.replace("a.<i>", "'a.*'") + SECTION, 1, "wildcard"),
+    "unknown field": (HEAD + "author: me\n" + SECTION, 5, "unknown field 'author'"),
+    "no sections": (HEAD, 1, "sections is not a list"),
+    "no section": (HEAD + "sections: []\n", 1, "sections is not a list"),
+    "sections of another kind": (HEAD + "sections: {a: b}\n", 1, "sections is not a list"),
+    "section of another kind": (HEAD + "sections:\n  - tensors\n", 6, "not a list of `field: value` pairs"),
+    "section with no rows": (HEAD + SECTION + "  - tensors: []\n", 8, "tensors is not a list"),
+    "section with no taps": (HEAD + SECTION + "  - taps: []\n", 8, "taps is not a list"),
+    "section with nothing": (HEAD + SECTION + "  - {torch: a, keras: a}\n", 8, ""),
+    "section with rows left blank": (HEAD + SECTION + "  - tensors:\n", 8, ""),
+    "taps alone": (HEAD + "sections:\n  - taps:\n      - {torch: a, keras: a}\n", 1, "no tensors in any section"),
+    "unknown field of a section": (HEAD + SECTION + "    rows: []\n", 8, "unknown field 'rows'"),
+    "when of another kind": (HEAD + SECTION + "    when: [x]\n", 8, "when is not text"),
+}
+
+
+def refused(text: str, line: int) -> str:
+    with pytest.raises(MisfitError) as caught:
+        parse_table(text.encode(), "t.yaml")
+    message = str(caught.value)
+    assert message.startswith(f"t.yaml: line {line}: ")
+    return message
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+def test_a_bad_row_is_refused_with_its_line(row: str) -> None:
+    message = refused(f"{HEAD}{SECTION}      - {row}\n      - {{torch: b, keras: b, rule: identity}}\n", 8)
+    assert BAD_ROWS[row] in message
+
+
+@pytest.mark.parametrize("tap", BAD_TAPS)
+def test_a_bad_tap_is_refused_with_its_line(tap: str) -> None:
+    assert BAD_TAPS[tap] in refused(f"{HEAD}{SECTION}    taps:\n      - {tap}\n", 9)
+
+
+@pytest.mark.parametrize("name", BAD_WHOLES)
+def test_a_bad_table_is_refused_with_its_line(name: str) -> None:
+    text, line, fragment = BAD_WHOLES[name]
+    assert fragment in refused(text, line)
+
+
+def parsed(section: str) -> Table:
+    return parse_table(f"{HEAD}sections:\n{section}".encode(), "t.yaml")
+
+
+def test_a_section_stands_before_every_name_in_it() -> None:
+    table = parsed(
+        "  - torch: blocks.<b>\n    keras: block_<b>\n    when: deep\n    tensors:\n"
+        "      - {torch: w, keras: [q, k], rule: attention_packed_bias, check: c.<b>}\n"
+        "      - {torch: scale, check: s.<b>, optional: true}\n      - {torch: ., drop: of no use}\n"
+        "    taps:\n      - {torch: ., keras: .}\n      - {torch: m.0, keras: m/a}\n"
+    )
+    used, checked, dropped = table.rows
+    assert (used.torch.text, [k.text for k in used.keras]) == ("blocks.<b>.w", ["block_<b>/q", "block_<b>/k"])
+    assert (used.rule, used.check and used.check.text) == (RULES["attention_packed_bias"], "c.<b>")
+    assert (checked.torch.text, checked.check and checked.check.text) == ("blocks.<b>.scale", "s.<b>")
+    assert (dropped.torch.text, dropped.drop, dropped.keras) == ("blocks.<b>", "of no use", ())
+    assert [row.optional for row in table.rows] == [False, True, False]
+    assert {row.when for row in (*table.rows, *table.taps)} == {"deep"}
+    assert [row.line for row in (*table.rows, *table.taps)] == [10, 11, 12, 14, 15]
+    shown = [(tap.torch.text, tap.keras.text) for tap in table.taps]
+    assert shown == [("blocks.<b>", "block_<b>"), ("blocks.<b>.m.0", "block_<b>/m/a")]
+
+
+def test_a_table_knows_where_it_is_from(tmp_path: Path) -> None:
+    data = (HEAD + SECTION).encode()
+    path = tmp_path / "my.yaml"
+    path.write_bytes(data)
+    table = load_table(path)
+    assert (table.path, table.sha256) == (str(path), hashlib.sha256(data).hexdigest())
+    assert (table.family, table.variant, table.signature.text) == ("f", "v", "a.<i>")
+    for wrong in (tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(MisfitError, match="cannot be read"):
+            load_table(wrong)

@@ -1,0 +1,124 @@
+"""Errors: one printable line that fits, with the place in front and the fix at the end."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdport import errors
+from wdport.errors import InputError, MisfitError, UsageError, WdportError, printable
+from wdport.limits import MAX_MESSAGE_CHARS
+from wdport.mapping.table import parse_table
+from wdport.models.waveletdiff.settings import parse_setting
+
+LONG = "level_transformers.0." * 40
+
+
+def line_of(error: WdportError) -> str:
+    """Its line as the command prints it, held to the rules of form."""
+    line = f"error: {error}"
+    assert line.isprintable()
+    assert len(line) <= MAX_MESSAGE_CHARS
+    return line
+
+
+def test_a_short_error_is_shown_whole() -> None:
+    error = InputError(("a.pt", "w.0"), "its offset is 3 of 2", "save it again")
+    assert line_of(error) == "error: a.pt: w.0: its offset is 3 of 2; save it again"
+    assert (error.where, error.what, error.fix) == ("a.pt: w.0", "its offset is 3 of 2", "save it again")
+    assert line_of(InputError(Path("a") / "b.pt", "x", "y")) == "error: a/b.pt: x; y"
+    assert line_of(MisfitError(("a.yaml", ""), "x", "y")) == "error: a.yaml: x; y"
+    assert line_of(UsageError("", "x", "y")) == "error: x; y"
+
+
+def test_exit_codes() -> None:
+    codes = {
+        "WdportError": 70, "UsageError": 2, "InputError": 3, "MisfitError": 4,
+        "MachineError": 5, "IncompleteError": 6, "InternalError": 70,
+    }  # fmt: skip
+    assert {name: getattr(errors, name).exit_code for name in codes} == codes
+    assert all(issubclass(getattr(errors, name), WdportError) for name in codes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x00\x7f\x85", "\\x00\\x7f\\x85"),
+        ("\u202egnp.", "\\u202egnp."),
+        ("\u2028\u200b\xa0", "\\u2028\\u200b\\xa0"),
+        ("\udcff", "\\udcff"),
+        ("\U000e0001", "\\U000e0001"),
+        ("naïve λ 数 ✓", "naïve λ 数 ✓"),
+    ],
+)
+def test_what_a_terminal_would_act_on_is_escaped(raw: str, shown: str) -> None:
+    assert printable(raw) == shown
+    assert line_of(InputError(raw, raw, raw)) == f"error: {shown}: {shown}; {shown}"
+    assert InputError("x", "y", "z", [raw]).details == (shown,)
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    name = f"begin{'x' * 500}end"
+    short = printable(name, 50)
+    assert len(short) == 50
+    assert short.startswith("begin")
+    assert short.endswith("end")
+    assert short.count("…") == 1
+
+
+@given(st.text(max_size=300), st.integers(2, 200))
+def test_printable_keeps_its_promise(text: str, limit: int) -> None:
+    shown = printable(text, limit)
+    assert shown.isprintable()
+    assert len(shown) <= limit
+    if text.isprintable() and len(text) <= limit:
+        assert shown == text
+
+
+TEXT = st.one_of(st.text(max_size=30), st.text(min_size=100, max_size=400), st.just(LONG))
+
+
+@given(st.lists(TEXT, max_size=3), TEXT, TEXT)
+def test_any_error_is_one_line_that_fits(where: list[str], what: str, fix: str) -> None:
+    line_of(InputError(tuple(where), what, fix))
+
+
+@given(st.lists(TEXT, max_size=3), TEXT, st.text("abcdefg \n", min_size=1, max_size=60))
+def test_the_fix_is_always_visible(where: list[str], what: str, fix: str) -> None:
+    assert line_of(InputError(tuple(where), what, fix)).endswith(f"; {printable(fix)}")
+
+
+def test_the_longest_fixes_are_visible_behind_long_names() -> None:
+    """The two longest texts of the package, each behind a path of 300 characters."""
+    path = "folder/" * 42 + "table.yaml"
+    head = "format: 1\nfamily: f\nvariant: v\nsignature: a\nsections:\n"
+    with pytest.raises(MisfitError) as caught:
+        parse_table(f"{head}  - tensors:\n      - {{torch: a, keras: a, rule: {LONG}}}\n".encode(), path)
+    assert line_of(caught.value).endswith(f"; {caught.value.fix}")
+    with pytest.raises(UsageError) as usage:
+        parse_setting(LONG, "1")
+    assert line_of(usage.value).endswith(f"; {usage.value.fix}")
+
+
+def test_the_fault_is_visible_behind_a_long_path() -> None:
+    line = line_of(InputError("folder/" * 50, "not a zip archive", "save it again"))
+    assert "not a zip archive; save it again" in line
+
+
+def test_details_are_kept_line_by_line() -> None:
+    error = MisfitError("a", "2 misfits", "correct it", (f"missing {name}" for name in ("x\n", LONG)))
+    assert error.details[0] == "missing x\\n"
+    assert len(error.details) == 2
+    assert all(detail.isprintable() and len(detail) <= 480 for detail in error.details)
+
+
+def test_an_error_survives_another_process() -> None:
+    error = MisfitError(("a.pt", "w"), "x", "y", ["z"])
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.details) == (MisfitError, str(error), error.details)

@@ -1,0 +1,76 @@
+"""Coefficient counts against what PyWavelets itself produces and says."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import pywt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdport.wavelets.lengths import auto_level, auto_wavelet, filter_length, group_lengths
+
+WAVELETS = pywt.wavelist(kind="discrete")
+
+
+def transformed(seq_len: int, wavelet: str, level: int, mode: str) -> tuple[int, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # levels beyond dwt_max_level are allowed
+        return tuple(map(len, pywt.wavedec(np.zeros(seq_len), wavelet, mode=mode, level=level)))
+
+
+@given(st.integers(2, 300), st.sampled_from(WAVELETS), st.integers(1, 7), st.sampled_from(pywt.Modes.modes))
+def test_groups_are_as_long_as_pywt_makes_them(seq_len: int, wavelet: str, level: int, mode: str) -> None:
+    assert group_lengths(seq_len, wavelet, level, mode) == transformed(seq_len, wavelet, level, mode)
+
+
+@pytest.mark.parametrize("wavelet", ["haar", "db2", "db4", "db6", "db8", "bior2.2", "sym5", "coif3", "dmey"])
+@pytest.mark.parametrize("mode", ["symmetric", "periodization", "zero"])
+def test_every_short_length(wavelet: str, mode: str) -> None:
+    for seq_len in range(2, 70):
+        assert group_lengths(seq_len, wavelet, 3, mode) == transformed(seq_len, wavelet, 3, mode)
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "wavelet", "level", "lengths"),
+    [
+        (24, "db2", 3, (5, 5, 8, 13)),
+        (64, "db4", 3, (14, 14, 21, 35)),
+        (128, "db6", 3, (25, 25, 40, 69)),
+        (33, "bior2.2", 2, (12, 12, 19)),
+    ],
+)
+def test_the_published_sizes(seq_len: int, wavelet: str, level: int, lengths: tuple[int, ...]) -> None:
+    assert group_lengths(seq_len, wavelet, level) == lengths
+
+
+def test_every_filter_length() -> None:
+    assert {name: filter_length(name) for name in WAVELETS} == {n: pywt.Wavelet(n).dec_len for n in WAVELETS}
+
+
+@pytest.mark.parametrize("name", ["db0", "", "DB2", "morl", "mexh", "db2 ", "auto"])
+def test_an_unknown_wavelet_is_a_value_error(name: str) -> None:
+    for call in (filter_length, lambda wavelet: group_lengths(24, wavelet, 3), lambda w: auto_level(24, w)):
+        with pytest.raises(ValueError, match="is not a discrete wavelet"):
+            call(name)
+
+
+@given(st.integers(1, 10**6), st.sampled_from(WAVELETS))
+def test_the_automatic_level_is_pywts_between_three_and_seven(seq_len: int, wavelet: str) -> None:
+    deepest = pywt.dwt_max_level(seq_len, pywt.Wavelet(wavelet).dec_len)
+    assert auto_level(seq_len, wavelet) == int(np.clip(deepest, 3, 7))
+
+
+@pytest.mark.parametrize("wavelet", ["haar", "db2", "db4", "db8"])
+def test_the_automatic_level_where_it_changes(wavelet: str) -> None:
+    taps = pywt.Wavelet(wavelet).dec_len
+    for power in range(2, 10):
+        for seq_len in ((taps - 1) * 2**power + shift for shift in (-1, 0, 1)):
+            assert auto_level(seq_len, wavelet) == int(np.clip(pywt.dwt_max_level(seq_len, taps), 3, 7))
+
+
+def test_the_automatic_wavelet_follows_the_length() -> None:
+    changes = {1: "db2", 24: "db2", 32: "db2", 33: "db4", 64: "db4", 65: "db6", 128: "db6", 129: "db8", 10**6: "db8"}
+    assert {seq_len: auto_wavelet(seq_len) for seq_len in changes} == changes
