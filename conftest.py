@@ -9,10 +9,13 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import jax
 import pytest
+import torch
 
 ROOT = Path(__file__).parent
 GOLDEN = ROOT.parent / "shared" / "golden"
 
+# Two test processes with two threads each would wait for one another most of the time.
+torch.set_num_threads(1)
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 

@@ -111,6 +111,13 @@ def test_the_fault_is_visible_behind_a_long_path() -> None:
     assert "not a zip archive; save it again" in line
 
 
+def test_a_long_fault_gives_way_to_a_long_fix() -> None:
+    fix = "use one of " + ", ".join(f"choice_{i}" for i in range(12))
+    line = line_of(InputError("a.pt", f"begin {LONG} end", fix))
+    assert line.startswith("error: a.pt: begin ")
+    assert line.endswith(f" end; {fix}")
+
+
 def test_details_are_kept_line_by_line() -> None:
     error = MisfitError("a", "2 misfits", "correct it", (f"missing {name}" for name in ("x\n", LONG)))
     assert error.details[0] == "missing x\\n"

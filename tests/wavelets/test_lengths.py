@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import pywt
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from wdport.wavelets.lengths import auto_level, auto_wavelet, filter_length, group_lengths
@@ -23,7 +23,12 @@ def transformed(seq_len: int, wavelet: str, level: int, mode: str) -> tuple[int,
 
 @given(st.integers(2, 300), st.sampled_from(WAVELETS), st.integers(1, 7), st.sampled_from(pywt.Modes.modes))
 def test_groups_are_as_long_as_pywt_makes_them(seq_len: int, wavelet: str, level: int, mode: str) -> None:
-    assert group_lengths(seq_len, wavelet, level, mode) == transformed(seq_len, wavelet, level, mode)
+    try:
+        wanted = transformed(seq_len, wavelet, level, mode)
+    except ValueError:
+        assert "reflect" in mode  # which needs two values at every level
+        reject()
+    assert group_lengths(seq_len, wavelet, level, mode) == wanted
 
 
 @pytest.mark.parametrize("wavelet", ["haar", "db2", "db4", "db6", "db8", "bior2.2", "sym5", "coif3", "dmey"])

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wdport.errors import MachineError, UsageError
+from wdport.errors import InputError, MachineError, UsageError
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
 _TEMPORARY = ".wdport-tmp"
@@ -32,6 +32,8 @@ class Target:
 
 def choose_target(source: Path, output: Path | None, force: bool) -> Target:
     """The target of a conversion of ``source``; raises :class:`UsageError` where it may not be written."""
+    if not source.name:
+        raise InputError(source, "is a directory", "give a checkpoint file")
     path = output or source.with_name(source.name.removesuffix(source.suffix) + ".keras")
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:

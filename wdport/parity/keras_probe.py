@@ -67,16 +67,31 @@ def recording(layers: Mapping[str, Any]) -> Iterator[Trace]:
 
 
 class Probe:
-    """One Keras model, looked into at the layers ``paths``."""
+    """One Keras model, looked into at the layers ``paths``.
 
-    def __init__(self, model: Any, paths: Collection[str], options: Mapping[str, Any] | None = None) -> None:
+    ``shapes`` are the inputs' shapes of every layer, known once a model of this configuration was
+    recorded; a probe that was given them need not record its layers (``whole`` is enough).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        paths: Collection[str],
+        options: Mapping[str, Any] | None = None,
+        shapes: dict[str, Any] | None = None,
+    ) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
-        self.shapes: dict[str, Any] = {}
+        self.shapes = {} if shapes is None else shapes
         self._options = dict(options or {})
         self._record = jax.jit(self._traced_record, compiler_options=self._options)
+        self._whole = jax.jit(self._traced_whole, compiler_options=self._options)
         self._replay: Replay | None = None
+
+    def whole(self, inputs: tuple[Array, ...]) -> Array:
+        """The model's output alone."""
+        return np.asarray(self._whole(*self._weights(), inputs))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, list[Array]]]:
         """Run the model: its output, and the outputs of every layer."""
@@ -84,7 +99,7 @@ class Probe:
         return np.asarray(output), {path: _leaves(value) for path, value in traced.items()}
 
     def replay(self, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[Array]]:
-        """Feed every layer named in ``inputs`` by itself; :meth:`record` must have run before.
+        """Feed every layer named in ``inputs`` by itself; its inputs' shapes must be known.
 
         An input may have axes merged that the layer wants apart, as (B, L, D) for (B, L, H, K).
         """
@@ -99,8 +114,12 @@ class Probe:
     def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
         with recording(self.layers) as trace:
             output, _ = self.model.stateless_call(trainable, fixed, inputs, **evaluation(self.model))
-        self.shapes = {path: _shape(args) for path, (args, _) in trace.items()}
+        self.shapes.update({path: _shape(args) for path, (args, _) in trace.items()})
         return output, {path: value for path, (_, value) in trace.items()}
+
+    def _traced_whole(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+        output, _ = self.model.stateless_call(trainable, fixed, inputs, **evaluation(self.model))
+        return output
 
 
 def _leaves(output: Any) -> list[Array]:

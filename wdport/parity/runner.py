@@ -32,10 +32,9 @@ class Runner:
         features = prepared.family.features(prepared.config)
         self.aligned = align(prepared.table, modules, layers_by_path(sides.candidates["float64"]), features)
         paths = [tap.candidate for tap in self.aligned]
-        self.probes = {
-            "float64": Probe(sides.candidates["float64"], paths, FAST_COMPILE),
-            "float32": Probe(sides.candidates["float32"], paths),
-        }
+        exact = Probe(sides.candidates["float64"], paths, FAST_COMPILE)
+        # Float32 is compiled as users compile it, and knows its layers' shapes from float64.
+        self.probes = {"float64": exact, "float32": Probe(sides.candidates["float32"], paths, shapes=exact.shapes)}
         self.taps: dict[str, TapResult] = {}
         self.errors: dict[str, ErrorPair] = {}
         self.level_errors: dict[tuple[int, int], ErrorPair] = {}
@@ -134,7 +133,7 @@ class Runner:
     def _numerics(self, inputs: tuple[Array, ...], calls: dict[str, Call]) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the output."""
         rounded = _cast(inputs, np.float32)
-        output, _ = self.probes["float32"].record(tuple(rounded))
+        output = self.probes["float32"].whole(tuple(rounded))
         self._layer_numerics(calls)
         truth = run(self.sides.references["float64"], _cast(rounded, np.float64))[0]
         reference = run(self.sides.references["float32"], rounded)[0]

@@ -50,10 +50,8 @@ def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any])
         if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):
             faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
     values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
-    if "noise_schedule" not in values:
-        faults.append(
-            "its noise schedule is none of exponential, linear, cosine (--set noise_schedule=custom keeps it)"
-        )
+    if "noise_schedule" not in values and "beta_all" in source.shapes:
+        faults.append("its noise schedule is none of the known ones (--set noise_schedule=custom keeps it as it is)")
     if faults:
         raise MisfitError(source.path, "; ".join(faults), "correct the configuration or leave the value out", faults)
     for name, value in ASSUMED.items():
@@ -83,6 +81,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
         what = f"missing {', '.join(absent)}" if depth and groups else "the level transformers are missing"
         raise MisfitError(source.path, f"{what}, so the model's size is unknown", "use a complete checkpoint")
     values: dict[str, Any] = {
+        "levels": groups - 1,
         "level_lengths": tuple(length[0] for length in lengths),
         "features": _most(_sizes(shapes, "output_proj.bias", 0, range(groups))),
         "embed_dim": _most(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),

@@ -1,0 +1,173 @@
+"""The command line as a user sees it: output, exit codes, one line per refusal, nothing heavy imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import VERBS, main
+
+SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+
+SLOW = """
+import sys, time
+import wdport.output.safetensors_file as file
+write = file.SafetensorsWriter.write
+
+def slow(*arguments):
+    print("writing", flush=True)
+    time.sleep(30)
+    write(*arguments)
+
+file.SafetensorsWriter.write = slow
+from wdport.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return save(tmp_path / "small.ckpt", make_state())
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(verb in shown for verb in VERBS)
+    for verb in VERBS:
+        assert main([verb, "--help"]) == 0
+        assert f"wdport {verb} [OPTIONS]" in capsys.readouterr().out
+
+
+def test_convert_says_what_it_did(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(checkpoint), *SET]) == 0
+    shown = capsys.readouterr()
+    assert "num_heads 2 (flag)" in shown.out
+    assert "prediction_target=noise" in shown.out.split("assumed")[-1]
+    assert "small.keras (" in shown.out
+    assert shown.err == ""
+
+
+def test_convert_json_is_the_manifest(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(checkpoint), "--json", *SET]) == 0
+    manifest = json.loads(Path(f"{checkpoint.with_suffix('.keras')}.wdport.json").read_text())
+    assert json.loads(capsys.readouterr().out) == manifest
+
+
+REFUSALS: dict[str, tuple[list[str], int]] = {
+    "no file": (["convert", "nope.ckpt"], 3),
+    "folder": (["convert", "."], 3),
+    "text": (["convert", "README.md"], 3),
+    "no output format": (["convert", "CHECKPOINT", "-o", "out.bin"], 2),
+    "no such verb": (["transform"], 2),
+    "no argument": (["convert"], 2),
+    "no such option": (["convert", "CHECKPOINT", "--fast"], 2),
+    "bad set": (["convert", "CHECKPOINT", "--set", "num_heads"], 2),
+    "unknown set": (["convert", "CHECKPOINT", "--set", "width=3"], 2),
+    "set twice": (["convert", "CHECKPOINT", "--set", "num_heads=2", "--set", "num_heads=4"], 2),
+    "strict": (["convert", "CHECKPOINT", "--strict"], 4),
+    "config missing": (["convert", "CHECKPOINT", "--config", "nope.yaml"], 4),
+    "mapping missing": (["convert", "CHECKPOINT", "--mapping", "nope.yaml"], 4),
+    "verify nothing": (["verify", "CHECKPOINT", "nope.keras"], 3),
+    "verify text": (["verify", "CHECKPOINT", "README.md"], 3),
+    "inspect nothing": (["inspect", "nope.keras"], 3),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(checkpoint: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    arguments, code = REFUSALS[name]
+    assert main([str(checkpoint) if a == "CHECKPOINT" else a for a in arguments]) == code
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1
+    assert shown.err.startswith("error: ")
+    assert len(shown.err) <= 241
+    assert "Traceback" not in shown.err
+    assert {path.name for path in checkpoint.parent.iterdir()} == {"small.ckpt"}
+
+
+def test_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "a\x1b[31m\nb.ckpt"
+    bad.write_bytes(b"")
+    assert main(["convert", str(bad)]) == 3
+    line = capsys.readouterr().err
+    assert "\x1b" not in line
+    assert line.count("\n") == 1
+
+
+def test_all_misfits_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = make_state()
+    gone = ["time_embedding.mlp.0.bias", "time_embedding.mlp.2.bias", "level_transformers.0.output_proj.bias"]
+    path = save(tmp_path / "a.ckpt", {name: t for name, t in state.items() if name not in gone})
+    assert main(["convert", str(path), *SET]) == 4
+    shown = capsys.readouterr()
+    assert all(name in shown.out for name in gone)
+    assert shown.err.count("\n") == 1
+
+
+def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "waveletdiff, official layout" in capsys.readouterr().out
+    main(["convert", str(checkpoint), *SET])
+    capsys.readouterr()
+    assert main(["inspect", str(checkpoint.with_suffix(".keras")), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["config"]["num_heads"] == {"value": 2, "origin": "flag"}
+    assert found["tensors"]["level_0/input_proj/kernel"]["shape"] == [3, 32]
+    assert main(["inspect", str(checkpoint), "--tensors"]) == 0
+    assert re.search(r"beta_all +float32 \(1001,\)", capsys.readouterr().out)
+
+
+def test_inspect_of_an_unknown_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    torch.save({"fc.weight": torch.zeros(3, 2)}, tmp_path / "other.pt")
+    assert main(["inspect", str(tmp_path / "other.pt")]) == 0
+    assert "not recognised" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["convert", "inspect", "refusal", "help"])
+def test_nothing_heavy_is_imported(checkpoint: Path, verb: str) -> None:
+    arguments = {"convert": ["convert", str(checkpoint), *SET], "inspect": ["inspect", str(checkpoint)],
+                 "refusal": ["convert", "nope.pt"], "help": ["--help"]}[verb]  # fmt: skip
+    code = (
+        "import sys; from wdport.cli.main import main; main(sys.argv[1:]); "
+        "print([m for m in ('torch', 'keras', 'jax', 'tensorflow', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_interrupted_conversion_leaves_nothing(checkpoint: Path) -> None:
+    """SIGTERM while the model is being written."""
+    out = checkpoint.with_suffix(".safetensors")
+    command = [sys.executable, "-c", SLOW, "convert", str(checkpoint), "-o", str(out), *SET]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "writing\n"
+            os.kill(process.pid, number)
+            assert process.wait(20) == 128 + number
+        assert {path.name for path in checkpoint.parent.iterdir()} == {"small.ckpt"}
+
+
+def test_killed_conversion_is_cleaned_up_by_the_next(checkpoint: Path) -> None:
+    out = checkpoint.with_suffix(".safetensors")
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, "convert", str(checkpoint), "-o", str(out), *SET], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+        process.wait(20)
+    assert len(list(checkpoint.parent.iterdir())) == 2
+    assert main(["convert", str(checkpoint), "-o", str(out), *SET]) == 0
+    assert {p.name for p in checkpoint.parent.iterdir()} == {"small.ckpt", out.name, f"{out.name}.wdport.json"}
