@@ -48,9 +48,12 @@ class WdportError(Exception):
         super().__init__(self.where, what, fix)
 
     def __str__(self) -> str:
-        prefix = f"{self.where}: " if self.where else ""
-        room = MAX_MESSAGE_CHARS - len("error: ") - len(prefix) - len(self.fix) - len("; ")
-        return printable(f"{prefix}{printable(self.what, max(room, 40))}; {self.fix}", MAX_MESSAGE_CHARS - 7)
+        room = MAX_MESSAGE_CHARS - len("error: " + ": " + "; ")
+        fix = printable(self.fix, room - 70)
+        room -= len(fix)
+        where = printable(self.where, max(room - len(printable(self.what, room)), room // 2))
+        prefix = f"{where}: " if where else ""
+        return f"{prefix}{printable(self.what, room - len(where))}; {fix}"
 
 
 class UsageError(WdportError):

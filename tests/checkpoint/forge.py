@@ -112,15 +112,9 @@ def write_zip(members: Iterable[Member], *, before: bytes = b"", after: bytes = 
             "<4s5H3L2H", b"PK\3\4", 0, member.flags, method, 0, 0, local_crc, packed, size, len(local), 0
         )
         body += local + member.data + member.descriptor + member.gap
-        directory += struct.pack(
-            "<4s6H3L", b"PK\1\2", 0, 0, member.flags, member.method, 0, 0, crc, packed, size
-        )
-        directory += (
-            struct.pack("<5H2L", len(raw), 0, len(member.comment), 0, 0, 0, offset) + raw + member.comment
-        )
-    end = struct.pack(
-        "<4s4H2LH", b"PK\5\6", 0, 0, count or total, count or total, len(directory), len(body), 0
-    )
+        directory += struct.pack("<4s6H3L", b"PK\1\2", 0, 0, member.flags, member.method, 0, 0, crc, packed, size)
+        directory += struct.pack("<5H2L", len(raw), 0, len(member.comment), 0, 0, 0, offset) + raw + member.comment
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count or total, count or total, len(directory), len(body), 0)
     return body + directory + end + after
 
 
@@ -133,9 +127,7 @@ def members(
     return {key: Member(f"archive/{key}", value) for key, value in contents.items()}
 
 
-def archive(
-    pickle: bytes = GOOD_PICKLE, storages: Mapping[str, bytes] | None = None, **records: bytes
-) -> bytes:
+def archive(pickle: bytes = GOOD_PICKLE, storages: Mapping[str, bytes] | None = None, **records: bytes) -> bytes:
     """The bytes of a checkpoint with that data.pkl."""
     return write_zip(members(pickle, storages, **records).values())
 

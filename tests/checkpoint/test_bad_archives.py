@@ -158,9 +158,7 @@ def wide_end(good: bytes, **changes: int) -> bytes:
         fields["size"],
         fields["start"],
     )
-    return (
-        good[:-22] + record + struct.pack("<4sLQL", b"PK\6\7", 0, fields["at"], fields["disks"]) + good[-22:]
-    )
+    return good[:-22] + record + struct.pack("<4sLQL", b"PK\6\7", 0, fields["at"], fields["disks"]) + good[-22:]
 
 
 def test_wide_end_records(tmp_path: Path) -> None:
@@ -228,9 +226,7 @@ TENSORS = {
     "sizes that are bools": (
         one(
             forge.REBUILD
-            + forge.tuple_of(
-                storage(), number(0), forge.TRUE + b"\x85", number(1) + b"\x85", forge.FALSE, ORDERED
-            )
+            + forge.tuple_of(storage(), number(0), forge.TRUE + b"\x85", number(1) + b"\x85", forge.FALSE, ORDERED)
             + b"R"
         ),
         "not a tuple of integers",
@@ -241,11 +237,7 @@ TENSORS = {
     ),
     "a tensor of a tensor": (one(tensor(source=tensor())), "not a storage"),
     "a parameter of text": (
-        one(
-            forge.name("torch._utils", "_rebuild_parameter")
-            + forge.tuple_of(text("x"), forge.TRUE, ORDERED)
-            + b"R"
-        ),
+        one(forge.name("torch._utils", "_rebuild_parameter") + forge.tuple_of(text("x"), forge.TRUE, ORDERED) + b"R"),
         "parameter is rebuilt",
     ),
     "complex": (

@@ -125,9 +125,7 @@ def test_device() -> None:
         (OSError(5, "Input/output error"), "reading failed"),
     ],
 )
-def test_refused_by_the_machine(
-    error: OSError, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_by_the_machine(error: OSError, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(archive())
 

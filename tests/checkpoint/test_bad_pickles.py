@@ -276,9 +276,7 @@ def test_every_opcode_of_the_table_is_used_by_torch_save(tmp_path: Path) -> None
         torch.Size([2]),
     ]
     late = [1]
-    torch.save(
-        {"model": state, "odds": odds, "many": many, "one": {"a": 1}, "late": late, "again": late}, path
-    )
+    torch.save({"model": state, "odds": odds, "many": many, "one": {"a": 1}, "late": late, "again": late}, path)
     with zipfile.ZipFile(path) as opened:
         raw = opened.read("all/data.pkl")
     used = {ord(opcode.code) for opcode, _, _ in pickletools.genops(raw)}

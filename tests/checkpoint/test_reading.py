@@ -142,9 +142,7 @@ def test_reading_fails_in_the_machine(good: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_short_reads_are_continued(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.preadv
-    monkeypatch.setattr(
-        "wdport.checkpoint.source.os.preadv", lambda fd, views, at: real(fd, [views[0][:3]], at)
-    )
+    monkeypatch.setattr("wdport.checkpoint.source.os.preadv", lambda fd, views, at: real(fd, [views[0][:3]], at))
     with open_checkpoint(good) as checkpoint:
         assert checkpoint.read("w")[1, 2] == 5.0
 

@@ -136,9 +136,7 @@ def test_sharded(tmp_path: Path) -> None:
     with open_checkpoint(index) as checkpoint:
         assert checkpoint.format == "safetensors-sharded"
         assert list(checkpoint.tensors) == ["b", "a"]
-        assert np.concatenate([checkpoint.read("a"), checkpoint.read("b")]).ravel().tolist() == list(
-            range(12)
-        )
+        assert np.concatenate([checkpoint.read("a"), checkpoint.read("b")]).ravel().tolist() == list(range(12))
 
 
 AB = {"a": "x.safetensors", "b": "y.safetensors"}
@@ -188,9 +186,7 @@ def test_index_that_is_not_json(content: bytes, tmp_path: Path) -> None:
         open_checkpoint(path)
 
 
-@pytest.mark.parametrize(
-    "first", [A[:-1], safetensors({"module.a": entry()})], ids=["damaged", "mixed prefixes"]
-)
+@pytest.mark.parametrize("first", [A[:-1], safetensors({"module.a": entry()})], ids=["damaged", "mixed prefixes"])
 def test_shards_are_closed_after_a_refusal(first: bytes, tmp_path: Path) -> None:
     name = "module.a" if b"module" in first else "a"
     index = sharded(tmp_path, {"b": "y.safetensors", name: "x.safetensors"}, x=first, y=B)

@@ -79,7 +79,9 @@ class Rule:
         known: dict[str, int] = {}
         for side, shapes in ((self.source, sources), (self.target, targets)):
             _bind_counts(side, shapes, known)
-        for _ in range(2):
+        settled = -1
+        while settled != len(known):
+            settled = len(known)
             for side, shapes in ((self.source, sources), (self.target, targets)):
                 for group, size in zip(side.groups, shapes[0], strict=True):
                     _bind_group(group, size, known)

@@ -56,6 +56,6 @@ def parse_pattern(text: str) -> NamePattern:
     pattern = NamePattern(text)
     if len(set(pattern.indices)) != len(pattern.indices):
         raise PatternError(f"{text!r} names an index twice")
-    if "><" in text:
-        raise PatternError(f"{text!r} has two indices without anything between them")
+    if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[2:-2:2]):
+        raise PatternError(f"{text!r} has two indices with nothing but digits between them")
     return pattern

@@ -80,10 +80,10 @@ def make_plan(
     """
     rows = [row for row in table.rows if row.when is None or row.when in features]
     draft = _Draft()
-    used: set[int] = set()
+    used: set[int] = set()  # rows by identity: several may stand on one line
     for source, shape in sources.items():
         hits = [(row, indices) for row in rows if (indices := row.torch.match(source)) is not None]
-        used.update(row.line for row, _ in hits)
+        used.update(id(row) for row, _ in hits)
         if not hits:
             draft.unexpected.append(source)
         elif len(hits) > 1:
@@ -91,9 +91,10 @@ def make_plan(
             draft.doubled.append(f"{source} is claimed by the table's lines {lines}")
         else:
             _place(draft, *hits[0], source, shape, targets, constants)
-    missing = _missing(draft, rows, targets, constants)
+    wanted = _wanted(draft, rows, targets, constants)
+    missing = {name: shape for name, shape in wanted.items() if name not in sources}
     for row in rows:
-        silent = row.line not in used and not row.optional
+        silent = id(row) not in used and not row.optional
         if silent and not any(row.torch.match(name) is not None for name in missing):
             draft.idle.append(f"line {row.line} of the table ({row.torch.text}) matches nothing")
     faults = _sentences(draft, missing, sources)
@@ -116,7 +117,10 @@ def _place(
     if row.check is not None:
         constant = row.check.format(indices)
         if constant not in constants:
-            draft.unexpected.append(source)
+            if row.keras:
+                draft.idle.append(f"line {row.line} compares {source} with {constant}, which the model does not have")
+            else:
+                draft.unexpected.append(source)
             return
         if constants[constant] != shape:
             draft.misshapen.append(f"{source} has shape {shape}, the model wants {constants[constant]}")
@@ -147,10 +151,10 @@ def _place(
     draft.moves.append(Move(source, names, row.rule, sizes, row.line))
 
 
-def _missing(
+def _wanted(
     draft: _Draft, rows: list[Row], targets: Mapping[str, Shape], constants: Mapping[str, Shape]
 ) -> dict[str, Shape | None]:
-    """Sources that ought to be there, with the shape that they ought to have."""
+    """Sources that unfilled targets and uncompared constants want, with the shape they ought to have."""
     missing: dict[str, Shape | None] = {}
     for target in targets:
         if target in draft.filled:
@@ -171,8 +175,7 @@ def _missing(
             indices = row.check.match(constant)
             if indices is not None and constant not in compared:
                 missing.setdefault(row.torch.format(indices), shape)
-    shown = " ".join(draft.misshapen)
-    return {name: shape for name, shape in missing.items() if f"{name} has shape" not in shown}
+    return missing
 
 
 def _sentences(draft: _Draft, missing: dict[str, Shape | None], sources: Mapping[str, Shape]) -> tuple[str, ...]:

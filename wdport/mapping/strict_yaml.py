@@ -49,16 +49,17 @@ def load_yaml(data: bytes, where: str | Path) -> Node:
         _refuse_surprises(text, where)
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        raise _syntax(error, where) from None
+        raise _syntax(error, text, where) from None
     if root is None:
         raise MisfitError(where, "the file is empty", "give it content or leave it out")
     return _convert(root, where)
 
 
-def _syntax(error: yaml.YAMLError, where: str | Path) -> MisfitError:
-    mark = getattr(error, "problem_mark", None)
-    line = f"line {mark.line + 1}" if mark is not None else ""
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+def _syntax(error: yaml.YAMLError, text: str, where: str | Path) -> MisfitError:
+    mark, position = getattr(error, "problem_mark", None), getattr(error, "position", None)
+    number = mark.line if mark is not None else text.count("\n", 0, position) if position is not None else None
+    line = "" if number is None else f"line {number + 1}"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
     return MisfitError((where, line), f"not valid YAML ({problem})", "correct the syntax")
 
 
@@ -98,8 +99,8 @@ def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]
     for key_node, value_node in node.value:
         line = f"line {_line(key_node)}"
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_PREFIX}str":
-            shown = getattr(key_node, "value", "?")
-            raise MisfitError((where, line), f"the key {shown!s} is not text", "put it in quotes")
+            shown = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
+            raise MisfitError((where, line), f"{shown} is not text", "put it in quotes")
         if key_node.value in pairs:
             raise MisfitError((where, line), f"the key {key_node.value!r} stands twice", "remove one")
         pairs[key_node.value] = _convert(value_node, where)

@@ -76,8 +76,10 @@ def load_table(path: Path) -> Table:
 def parse_table(data: bytes, where: str) -> Table:
     """Read the bytes of a table; ``where`` names it in errors."""
     root = _Fields(load_yaml(data, where), where)
-    if root.take("format") != FORMAT:
-        raise root.fault(f"format is not {FORMAT}", f"write `format: {FORMAT}`")
+    line = root.rest["format"].line if root.has("format") else root.line
+    stated = root.take("format")
+    if type(stated) is not int or stated != FORMAT:
+        raise root.fault(f"format is not {FORMAT}", f"write `format: {FORMAT}`", line)
     family, variant = root.text("family"), root.text("variant")
     signature = root.pattern("signature")
     rows: list[Row] = []
@@ -85,8 +87,12 @@ def parse_table(data: bytes, where: str) -> Table:
     for node in root.list("sections"):
         fields = _Fields(node, where)
         section = _Section(*(fields.optional_text(name) for name in ("torch", "keras", "when")))
-        rows += [_parse_row(row, where, section) for row in fields.list("tensors", optional=True)]
-        taps += [_parse_tap(row, where, section) for row in fields.list("taps", optional=True)]
+        if not fields.has("tensors") and not fields.has("taps"):
+            raise fields.fault("a section without rows", "give it tensors or taps, or remove it")
+        if fields.has("tensors"):
+            rows += [_parse_row(row, where, section) for row in fields.list("tensors")]
+        if fields.has("taps"):
+            taps += [_parse_tap(row, where, section) for row in fields.list("taps")]
         fields.finish()
     root.finish()
     if not rows:
@@ -167,12 +173,11 @@ class _Fields:
             raise self.fault(f"{field} is {'missing' if value is None else 'not text'}", "give a text", line)
         return value
 
-    def list(self, field: str, optional: bool = False) -> list[Node]:
+    def list(self, field: str) -> list[Node]:
+        line = self.rest[field].line if field in self.rest else self.line
         value = self.take(field)
-        if value is None and optional:
-            return []
         if not isinstance(value, list) or not value:
-            raise self.fault(f"{field} is not a list of rows", "give at least one row")
+            raise self.fault(f"{field} is not a list of rows", "give at least one row", line)
         return value
 
     def pattern(self, field: str, prefix: str | None = None, joint: str = "") -> NamePattern:

@@ -6,11 +6,26 @@ choice of wavelet and depth that WaveletDiff's data pipeline makes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import log2
+
+BOUNDARY_MODES = (
+    "zero",
+    "constant",
+    "symmetric",
+    "periodic",
+    "smooth",
+    "periodization",
+    "reflect",
+    "antisymmetric",
+    "antireflect",
+)
+"""PyWavelets' nine ways of extending a series beyond its ends."""
 
 _MIN_LEVEL, _MAX_LEVEL = 3, 7
 
 
+@lru_cache
 def filter_length(wavelet: str) -> int:
     """Taps of the wavelet's filters; raises ``ValueError`` for a name PyWavelets does not know."""
     import pywt

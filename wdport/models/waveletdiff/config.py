@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from wdport.diffusion.schedules import NAMES as SCHEDULES
+from wdport.wavelets.lengths import BOUNDARY_MODES
 
 PREDICTION_TARGETS = ("noise", "coefficient")
 
@@ -51,6 +52,8 @@ class Config:
             raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {PREDICTION_TARGETS}")
         if self.noise_schedule not in (*SCHEDULES, "custom"):
             raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {SCHEDULES}")
+        if self.boundary_mode not in (None, *BOUNDARY_MODES):
+            raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {BOUNDARY_MODES}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
 

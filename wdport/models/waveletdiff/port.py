@@ -93,7 +93,7 @@ class Level(layers.Layer):
         self.output_proj.build(tokens)
         self.built = True
 
-    def call(self, coefficients: Tensor, time: Tensor) -> Tensor:
+    def call(self, coefficients: Tensor, time: Tensor, training: bool | None = None) -> Tensor:
         tokens = self.dropout(self.position(self.input_proj(coefficients)))
         for i in range(self.depth):
             tokens = getattr(self, f"block_{i}")(tokens, time)
@@ -168,7 +168,7 @@ class CrossLevel(layers.Layer):
     def _part(self, name: str, level: int) -> Any:
         return getattr(self, f"{name}_{level}")
 
-    def call(self, tokens: list[Tensor], time: Tensor) -> list[Tensor]:
+    def call(self, tokens: list[Tensor], time: Tensor, training: bool | None = None) -> list[Tensor]:
         pooled = ops.stack([self._pool(i, h) for i, h in enumerate(tokens)], axis=1)
         return [h + self._update(i, h, pooled, time) for i, h in enumerate(tokens)]
 
@@ -233,16 +233,20 @@ class WaveletDiff(keras.Model):
             self.cross_level.build([(None, length, width) for length, width in tokens], time)
         self.built = True
 
-    def call(self, inputs: tuple[Tensor, ...]) -> Tensor:
+    def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
+        # Keras's compiled training step calls this without a context: handing `training` on makes one,
+        # in which every dropout layer below finds it.
         coefficients, time = inputs[:2]
         embedded = self.time_embedding(time)
         if self.scale_embedding is not None and len(inputs) > 2:
             embedded = embedded + self.scale_embedding(ops.log1p(10.0 * inputs[2]))
         levels = [getattr(self, f"level_{i}") for i in range(self.config.groups)]
         slices = self.config.level_slices
-        tokens = [level(coefficients[:, s], embedded) for level, s in zip(levels, slices, strict=True)]
+        tokens = [
+            level(coefficients[:, s], embedded, training=training) for level, s in zip(levels, slices, strict=True)
+        ]
         if self.cross_level is not None:
-            tokens = self.cross_level(tokens, embedded)
+            tokens = self.cross_level(tokens, embedded, training=training)
         return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
 
     def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:

@@ -33,8 +33,9 @@ exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float3
 HALF_PRECISION = 2.0**-8
 """Relative spacing of bfloat16, the coarsest dtype that files are stored in."""
 
-_LEVEL = re.compile(r"level_transformers\.(\d+)\.")
-_BLOCK = re.compile(r"level_transformers\.([1-9]\d*)\.blocks\.(\d+)\.")
+_NUMBER = "(0|[1-9][0-9]{0,5})"
+_LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
+_BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
 
 
 def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
@@ -73,8 +74,9 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     missing tensor is reported as such by the plan and does not change the configuration.
     """
     shapes = source.shapes
-    groups = 1 + max((int(m[1]) for name in shapes if (m := _LEVEL.match(name))), default=-1)
-    depth = [int(m[2]) + 1 for name in shapes if (m := _BLOCK.match(name))]
+    groups = _contiguous(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
+    blocks = [(int(m[1]), int(m[2])) for name in shapes if (m := _BLOCK.match(name))]
+    depth = [_contiguous(block for level, block in blocks if level == i) for i in range(1, groups)]
     lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
     if not depth or not all(lengths):
         absent = [f"level_transformers.{i}.pos_encoding.pe" for i, d in enumerate(lengths) if not d]
@@ -85,7 +87,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
         "level_lengths": tuple(length[0] for length in lengths),
         "features": _most(_sizes(shapes, "output_proj.bias", 0, range(groups))),
         "embed_dim": _most(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),
-        "num_layers": max(depth),
+        "num_layers": _most(depth),
         "time_embed_dim": _most([
             *_axis(shapes, "time_embedding.mlp.2.bias", 0),
             *_axis(shapes, "time_embedding.mlp.0.weight", 1),
@@ -106,6 +108,12 @@ def _from_shapes(source: Source) -> dict[str, Any]:
         if head:
             values["num_heads"] = values["embed_dim"] // head
     return values
+
+
+def _contiguous(numbers: Iterable[int]) -> int:
+    """How many numbers follow one another from 0 on: one stray name does not make a model larger."""
+    found = set(numbers)
+    return next(i for i in range(len(found) + 1) if i not in found)
 
 
 def _sizes(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int, levels: Iterable[int]) -> list[int]:
@@ -147,7 +155,7 @@ def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
         else:
             wavelet, seq_len = _search(wavelet, lengths, mode)
     except ValueError as error:
-        raise MisfitError(source.path, str(error), "give a wavelet of PyWavelets") from None
+        raise MisfitError(source.path, str(error), "correct wavelet, boundary_mode or seq_len") from None
     values["wavelet"], values["seq_len"] = wavelet, seq_len
 
 
@@ -159,4 +167,6 @@ def _search(
         for name in [wavelet[0]] if wavelet else dict.fromkeys(("db2", auto_wavelet(seq_len))):
             if group_lengths(seq_len, name, len(lengths) - 1, mode) == lengths:
                 return wavelet or (name, "assumed"), (seq_len, "assumed")
-    return wavelet or (None, "assumed"), (None, "assumed")
+    if wavelet:
+        raise ValueError(f"no series gives groups {list(lengths)} with wavelet {wavelet[0]}, boundary mode {mode}")
+    return (None, "assumed"), (None, "assumed")

@@ -55,6 +55,8 @@ def read_settings(document: Mapping[str, Any], where: str | Path) -> dict[str, A
 def _read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str | Path) -> None:
     """Wavelet name and group count, resolving ``auto`` by the length as the public code does."""
     name, levels, seq_len = section.get("type"), section.get("levels"), found.get("seq_len")
+    if name is not None and not isinstance(name, str):
+        raise MisfitError((where, "wavelet.type"), f"{name!r} is no name", "give auto or a wavelet of PyWavelets")
     if name == "auto":
         name = auto_wavelet(seq_len) if seq_len else None
     if name is not None:
@@ -65,7 +67,7 @@ def _read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str 
         except ValueError as error:
             raise MisfitError((where, "wavelet.type"), str(error), "give a wavelet of PyWavelets") from None
     if levels is not None:
-        if not isinstance(levels, int) or levels < 1:
+        if type(levels) is not int or levels < 1:
             raise MisfitError((where, "wavelet.levels"), f"{levels!r} is no level count", "give auto or a number")
         found["levels"] = levels
 
