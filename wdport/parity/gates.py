@@ -32,8 +32,9 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
                   for model in side.values()}  # fmt: skip
     if len(frameworks) != 2:
         findings.append("reference and candidate are not models of two frameworks")
-    expected = len(tensors) + len(variables) + runner.expected
-    compared = len(settled & set(tensors)) + len(set(plan.targets)) + runner.compared
+    tallies = (runner.logic, runner.numerics)
+    expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
+    compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
     return Gate("0", "preflight", not findings and compared == expected, compared, expected, findings=tuple(findings))
 
 

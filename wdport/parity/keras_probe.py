@@ -23,11 +23,12 @@ from wdport.parity.replay import Replay, evaluation
 Trace = dict[str, tuple[tuple[Any, ...], Any]]
 """Layer path -> (inputs, output) of its one call."""
 
-FAST_COMPILE: Mapping[str, Any] = {
+FAST_COMPILE: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
-"""For programs run a few times in float64, where only the logic counts: halves the compile time."""
+"""For programs that look inside and run a few times: halves the compile time. :meth:`Probe.whole` is
+compiled as users compile it."""
 
 
 def layers_by_path(model: Any) -> dict[str, Any]:
@@ -77,16 +78,14 @@ class Probe:
         self,
         model: Any,
         paths: Collection[str],
-        options: Mapping[str, Any] | None = None,
         shapes: dict[str, Any] | None = None,
     ) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
         self.shapes = {} if shapes is None else shapes
-        self._options = dict(options or {})
-        self._record = jax.jit(self._traced_record, compiler_options=self._options)
-        self._whole = jax.jit(self._traced_whole, compiler_options=self._options)
+        self._record = jax.jit(self._traced_record, compiler_options=FAST_COMPILE)
+        self._whole = jax.jit(self._traced_whole)
         self._replay: Replay | None = None
 
     def whole(self, inputs: tuple[Array, ...]) -> Array:
@@ -105,7 +104,7 @@ class Probe:
         """
         shaped = {path: _reshape(values, self.shapes[path]) for path, values in inputs.items()}
         if self._replay is None:
-            self._replay = Replay({path: self.layers[path] for path in shaped}, shaped, self._options)
+            self._replay = Replay({path: self.layers[path] for path in shaped}, shaped, FAST_COMPILE)
         return {path: _leaves(value) for path, value in self._replay(shaped).items()}
 
     def _weights(self) -> tuple[list[Any], list[Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from wdport.models.family import Array
 from wdport.parity.battery import Case
-from wdport.parity.keras_probe import FAST_COMPILE, Probe, layers_by_path
+from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
 from wdport.parity.sides import Sides
 from wdport.parity.taps import Tap, align
@@ -21,8 +23,16 @@ from wdport.prepare import Prepared
 OUTPUT = "output"
 
 
+@dataclass
+class Tally:
+    """Single comparisons of one gate: those that had to be made, and those that were."""
+
+    expected: int = 0
+    compared: int = 0
+
+
 class Runner:
-    """Compares the sides case by case. ``expected`` and ``compared`` count single comparisons."""
+    """Compares the sides case by case; float64 logic and float32 numerics side by side."""
 
     def __init__(self, prepared: Prepared, sides: Sides) -> None:
         self.sides = sides
@@ -32,8 +42,8 @@ class Runner:
         features = prepared.family.features(prepared.config)
         self.aligned = align(prepared.table, modules, layers_by_path(sides.candidates["float64"]), features)
         paths = [tap.candidate for tap in self.aligned]
-        exact = Probe(sides.candidates["float64"], paths, FAST_COMPILE)
-        # Float32 is compiled as users compile it, and knows its layers' shapes from float64.
+        exact = Probe(sides.candidates["float64"], paths)
+        # Float32 knows its layers' shapes from float64, whose record comes first.
         self.probes = {"float64": exact, "float32": Probe(sides.candidates["float32"], paths, shapes=exact.shapes)}
         self.taps: dict[str, TapResult] = {}
         self.errors: dict[str, ErrorPair] = {}
@@ -42,7 +52,8 @@ class Runner:
         self.level_series: dict[int, list[float]] = {}
         self.series_error: float | None = None
         self.findings: list[str] = []
-        self.compared = self.expected = self.cases = 0
+        self.logic, self.numerics = Tally(), Tally()
+        self.cases = 0
         self.torch_precision = self.jax_precision = ""
         self._shape = self.family.levels(self.config)
 
@@ -53,13 +64,16 @@ class Runner:
     def compare(self, case: Case) -> None:
         """Run one case through everything."""
         inputs = self.family.make_inputs(self.config, case.seed, case.batch, case.scale)
-        with highest_precision() as self.torch_precision, jax.default_matmul_precision("highest"):
-            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
+        with highest_precision() as self.torch_precision, ThreadPoolExecutor(1) as pool:
             calls, reference = self._reference(inputs)
-            with jax.enable_x64(True):
-                self._logic(case, inputs, calls, reference)
-            if case.isolated:
-                self._numerics(inputs, calls)
+            with jax.default_matmul_precision("highest"), jax.enable_x64(True):
+                output, through = self.probes["float64"].record(inputs)
+                # Most of the time goes into compiling, which one thread does not fill two cores with.
+                numerics = pool.submit(self._numerics, inputs, calls) if case.isolated else None
+                self._logic(case, calls, through)
+                self._output_logic(output, reference)
+            if numerics is not None:
+                numerics.result()
         self.cases += 1
 
     def _reference(self, inputs: tuple[Array, ...]) -> tuple[dict[str, Call], Array]:
@@ -72,12 +86,11 @@ class Runner:
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
         return calls, output
 
-    def _logic(self, case: Case, inputs: tuple[Array, ...], calls: dict[str, Call], reference: Array) -> None:
+    def _logic(self, case: Case, calls: dict[str, Call], through: dict[str, list[Array]]) -> None:
         """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation."""
-        output, through = self.probes["float64"].record(inputs)
         alone = self.probes["float64"].replay(self._inputs(calls)) if case.isolated else {}
         for tap in self.aligned:
-            self.expected += 1
+            self.logic.expected += 1
             call = calls.get(tap.reference)
             if call is None or tap.candidate not in through or (case.isolated and tap.candidate not in alone):
                 self.findings.append(f"{tap.reference} did not run on both sides")
@@ -90,8 +103,7 @@ class Runner:
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
-            self.compared += 1
-        self._output_logic(output, reference)
+            self.logic.compared += 1
 
     def _inputs(self, calls: dict[str, Call]) -> dict[str, tuple[Any, ...]]:
         """The reference's own inputs of every tapped layer, by the candidate's path."""
@@ -111,11 +123,11 @@ class Runner:
     def _output_logic(self, candidate: Array, reference: Array) -> None:
         """The network's output, level by level, as coefficients and as series."""
         result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, OUTPUT, None))
-        self.expected += 1
+        self.logic.expected += 1
         error = relative_l2(candidate, reference) if candidate.shape == reference.shape else inf
         result.isolated = result.cumulative = max(result.cumulative, error)
         result.share32 = (float32_share(reference), float32_share(candidate))
-        self.compared += 1
+        self.logic.compared += 1
         if candidate.shape != reference.shape:
             return
         shape = self._shape
@@ -132,16 +144,18 @@ class Runner:
 
     def _numerics(self, inputs: tuple[Array, ...], calls: dict[str, Call]) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the output."""
-        rounded = _cast(inputs, np.float32)
-        output = self.probes["float32"].whole(tuple(rounded))
-        self._layer_numerics(calls)
+        with jax.default_matmul_precision("highest"), jax.enable_x64(False):
+            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
+            rounded = _cast(inputs, np.float32)
+            output = self.probes["float32"].whole(tuple(rounded))
+            self._layer_numerics(calls)
         truth = run(self.sides.references["float64"], _cast(rounded, np.float64))[0]
         reference = run(self.sides.references["float32"], rounded)[0]
-        self.expected += 1
+        self.numerics.expected += 1
         if output.shape != truth.shape:
             return
         self.errors.setdefault(OUTPUT, ErrorPair()).add(output, reference, truth)
-        self.compared += 1
+        self.numerics.compared += 1
         for level, part in enumerate(self._shape.slices):
             for channel in range(truth.shape[-1]):
                 at = (slice(None), part, channel)
@@ -153,7 +167,7 @@ class Runner:
         rounded = {path: _cast(values, np.float32) for path, values in self._inputs(calls).items()}
         candidates = self.probes["float32"].replay(rounded)
         for tap in self.aligned:
-            self.expected += 1
+            self.numerics.expected += 1
             if tap.candidate not in candidates:
                 continue
             values = rounded[tap.candidate]
@@ -164,7 +178,7 @@ class Runner:
                     pair.add(like(c, t), r, t)
             except ValueError:
                 continue
-            self.compared += 1
+            self.numerics.compared += 1
 
     def levels(self) -> tuple[LevelResult, ...]:
         """The results per wavelet level."""

@@ -89,20 +89,30 @@ def build_sides(prepared: Prepared, weights: Weights) -> Sides:
     return sides
 
 
-def set_weights(prepared: Prepared, sides: Sides, weights: Weights) -> None:
-    """Replace the weights of all four models."""
-    plan = prepared.plan
+def set_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights | None = None) -> None:
+    """Give all four models these weights; only what differs from ``before``, if they hold that already."""
     kept = {name: array for name, array in weights.tensors.items() if not _internal(prepared, name)}
     for dtype in DTYPES:
-        try:
-            sides.references[dtype] = prepared.family.build_reference(prepared.config, kept, dtype)
-        except ModuleNotFoundError as error:
-            fix = "install wdport[torch]"
-            raise MachineError("verify", f"the reference needs {error.name}, which is not installed", fix) from None
+        if before is None:
+            sides.references[dtype] = _reference(prepared, kept, dtype)
+        else:
+            new = {name: array for name, array in kept.items() if array is not before.tensors[name]}
+            module = sides.references[dtype]
+            values = {name: module.state_dict()[name].new_tensor(array) for name, array in new.items()}
+            module.load_state_dict(values, strict=False)
         with jax.enable_x64(dtype == "float64"):
             variables = {variable.path: variable for variable in sides.candidates[dtype].weights}
-            for name in plan.targets:
-                variables[name].assign(np.array(weights.variables[name], dtype=dtype))
+            for name in prepared.plan.targets:
+                if before is None or weights.variables[name] is not before.variables[name]:
+                    variables[name].assign(np.array(weights.variables[name], dtype=dtype))
+
+
+def _reference(prepared: Prepared, tensors: Mapping[str, Array], dtype: str) -> Any:
+    try:
+        return prepared.family.build_reference(prepared.config, tensors, dtype)
+    except ModuleNotFoundError as error:
+        what = f"the reference needs {error.name}, which is not installed"
+        raise MachineError("verify", what, "install wdport[torch]") from None
 
 
 def _internal(prepared: Prepared, name: str) -> bool:

@@ -72,7 +72,7 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
     runner = Runner(prepared, sides)
     for shown, case, randomised in _schedule():
         if randomised and not runner.randomised:
-            set_weights(prepared, sides, with_random_biases(prepared, weights, seed=7))
+            set_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
             runner.reload(randomised=True)
         say(f"comparing: {shown}")
         runner.compare(case)

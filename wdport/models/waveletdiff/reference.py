@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -222,7 +221,7 @@ def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: 
     """
     with _undrawn():
         model = WaveletDiff(config).eval()
-    state = {name: torch.from_numpy(np.array(array)).to(dtype) for name, array in tensors.items()}
+    state = {name: torch.from_numpy(array).to(dtype, copy=True) for name, array in tensors.items()}
     if dtype == torch.float64:
         state |= {name: torch.tensor(table, dtype=dtype) for name, table in _tables(config).items()}
     model.load_state_dict(state, assign=True)

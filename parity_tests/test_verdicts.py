@@ -1,0 +1,228 @@
+"""`verify` on small models: correct ports pass, broken ones fail at the broken layer, gaps are not passes.
+
+One fault at a time is put into a correct port or its file; the first failing tap must be the layer
+that the fault is in.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import wdport
+from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.cli.main import main
+from wdport.errors import IncompleteError, MisfitError
+from wdport.models.waveletdiff import layers, port
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.parity import sides
+from wdport.parity.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A checkpoint and its conversion."""
+    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state())
+    return path, wdport.convert(path, path.with_suffix(".weights.h5"), values=SETTINGS).output
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {gate.name for gate in verdict.gates if not gate.passed}
+
+
+@pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
+def test_correct_ports_pass(tmp_path: Path, config: Any) -> None:
+    path = save(tmp_path / "a.ckpt", make_state(config))
+    verdict = wdport.verify(path, wdport.convert(path, values=SETTINGS).output)
+    assert failed(verdict) == set()
+    assert bool(verdict)
+    assert verdict.exit_code == 0
+    assert len(verdict.taps) > 80
+    assert all(gate.compared == gate.expected > 0 for gate in verdict.gates)
+
+
+def test_half_precision_checkpoint_passes(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.ckpt", {name: tensor.bfloat16() for name, tensor in make_state().items()})
+    assert wdport.verify(path, wdport.convert(path, values=SETTINGS).output)
+
+
+def test_json_and_text(pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(pair[0]), str(pair[1]), "--json", str(tmp_path / "v.json")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("PASS")
+    assert len(shown) < 25
+    assert any(line.startswith("cA3") for line in shown)
+    import json
+
+    found = json.loads((tmp_path / "v.json").read_text())
+    assert found["passed"] is True
+    assert len(found["taps"]) > 100
+
+
+def swap(places: tuple[str, str]) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        first, second = file[places[0]][()], file[places[1]][()]
+        file[places[0]][...], file[places[1]][...] = second, first
+
+    return change
+
+
+def edit(place: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[h5py.File], None]:
+    def apply(file: h5py.File) -> None:
+        file[place][...] = change(file[place][()])
+
+    return apply
+
+
+ATTENTION = "level_0/block_1/attention"
+FILE_FAULTS: dict[str, tuple[Callable[[h5py.File], None], str]] = {
+    "one bias off by 1e-5": (edit("level_2/block_0/mlp/out/vars/1", lambda b: b + 1e-5), "level_2/block_0/mlp/out"),
+    "square kernel not transposed": (edit("cross_level/projection_0/vars/0", np.transpose), "cross_level/projection_0"),
+    "query and key swapped": (swap((f"{ATTENTION}/query/vars/0", f"{ATTENTION}/key/vars/0")), ATTENTION),
+    "heads merged wrongly": (
+        edit(f"{ATTENTION}/value/vars/0", lambda k: k.reshape(32, 16, 2).transpose(0, 2, 1)),
+        ATTENTION,
+    ),
+    "adaptive halves swapped": (
+        edit("level_1/block_0/norm2/ada_lin/vars/0", lambda k: np.roll(k, 16, axis=1)),
+        "level_1/block_0/norm2/ada_lin",
+    ),
+    "levels 0 and 1 of the pooled embeddings swapped": (
+        edit("cross_level/vars/0", lambda e: e[[1, 0, 2, 3]]),
+        "cross_level",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FILE_FAULTS)
+def test_faults_in_the_file(pair: tuple[Path, Path], tmp_path: Path, fault: str) -> None:
+    change, site = FILE_FAULTS[fault]
+    broken = tmp_path / "broken.weights.h5"
+    shutil.copy(pair[1], broken)
+    with h5py.File(broken, "a") as file:
+        change(file)
+    verdict = wdport.verify(pair[0], broken)
+    assert verdict.exit_code == 1
+    assert {"0", "A"} <= failed(verdict)
+    assert verdict.failing[0].candidate == site
+
+
+def norm_call(self: Any, tokens: Any, time: Any) -> Any:
+    scale, shift = keras.ops.split(self.ada_lin(time)[:, None, :], 2, axis=-1)
+    return (1.0 + scale) * self.norm(tokens) + shift
+
+
+def gelu(hidden: Any) -> Any:
+    return keras.ops.gelu(hidden, approximate=True)
+
+
+CODE_FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "layer norm epsilon 1e-3": (
+        lambda patch: patch.setattr(layers.Standardize.__init__, "__defaults__", (1e-3,)),
+        "level_0/block_0/norm1/norm",
+    ),
+    "layer norm epsilon 1e-6": (
+        lambda patch: patch.setattr(layers.Standardize.__init__, "__defaults__", (1e-6,)),
+        "level_0/block_0/norm1/norm",
+    ),
+    "scale plus one": (lambda patch: patch.setattr(layers.AdaptiveNorm, "call", norm_call), "level_0/block_0/norm1"),
+    "gelu by tanh": (lambda patch: patch.setattr(keras.activations, "gelu", gelu), "level_0/block_0/mlp/activation"),
+    "time off by one": (
+        lambda patch: patch.setattr(port, "STEPS_PER_TIME", 999.0),
+        "time_embedding",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", CODE_FAULTS)
+def test_faults_in_the_port(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    break_it, site = CODE_FAULTS[fault]
+    break_it(monkeypatch)
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 1
+    assert "A" in failed(verdict)
+    assert verdict.failing[0].candidate == site
+
+
+def test_a_float32_step_is_called_a_precision_leak(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    call = layers.Position.call
+
+    def leaky(self: Any, tokens: Any) -> Any:
+        return keras.ops.cast(keras.ops.cast(call(self, tokens), "float32"), tokens.dtype)
+
+    monkeypatch.setattr(layers.Position, "call", leaky)
+    verdict = wdport.verify(*pair)
+    gate = next(gate for gate in verdict.gates if gate.name == "A")
+    assert not gate.passed
+    assert gate.findings[0].startswith("precision leak: level_transformers.0.pos_encoding")
+    assert failed(verdict) == {"A"}
+
+
+def test_nan_fails(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    broken = tmp_path / "nan.weights.h5"
+    shutil.copy(pair[1], broken)
+    with h5py.File(broken, "a") as file:
+        file["level_3/output_proj/vars/1"][0] = np.nan
+    verdict = wdport.verify(pair[0], broken)
+    assert verdict.exit_code == 1
+    assert "level_3/output_proj" in {tap.candidate for tap in verdict.failing}
+
+
+def test_a_table_off_its_formula_fails(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = FAMILY.port_tables
+
+    def bent(model: Any) -> dict[str, Any]:
+        return {name: table * (1 + 1e-6) for name, table in tables(model).items()}
+
+    monkeypatch.setattr(FAMILY, "port_tables", bent)
+    assert failed(wdport.verify(*pair)) == {"A'"}
+
+
+def test_a_layer_that_never_runs_is_incomplete(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port forgets its dropout layer: the same numbers, but a tap that cannot be compared."""
+
+    def call(self: Any, tokens: Any, time: Any) -> Any:
+        a = self.norm1(tokens, time)
+        tokens = tokens + self.attention(a, a, a)
+        return tokens + self.mlp(self.norm2(tokens, time))
+
+    monkeypatch.setattr(port.Block, "call", call)
+    with pytest.raises(IncompleteError, match="dropout"):
+        wdport.verify(*pair)
+
+
+def test_another_checkpoints_conversion_fails(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    other = save(tmp_path / "other.ckpt", make_state(seed=1))
+    assert wdport.verify(other, pair[1]).exit_code == 1
+
+
+def test_a_model_of_other_sizes_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(MisfitError):
+        wdport.verify(save(tmp_path / "a.ckpt", make_state(NO_CROSS)), pair[1])
+
+
+def test_reference_and_candidate_are_different_objects(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zero weights on both sides agree, and must not pass: every tap would be constant."""
+    make = sides.converted_weights
+
+    def zeros(prepared: Any, converted: Any) -> Any:
+        weights = make(prepared, converted)
+        moved = {move.source for move in prepared.plan.moves}
+        tensors = {n: a * 0 if n in moved else a for n, a in weights.tensors.items()}
+        return sides.Weights("zeros", tensors, {name: array * 0 for name, array in weights.variables.items()})
+
+    from wdport.parity import verify as module
+
+    monkeypatch.setattr(module, "converted_weights", zeros)
+    verdict = wdport.verify(*pair)
+    assert not verdict
+    assert any("constant" in finding for gate in verdict.gates for finding in gate.findings)

@@ -1,0 +1,69 @@
+"""Error measures: numbers worked out by hand, and NaN never passes."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+from wdport.parity.bounds import UNIT_ROUNDOFF
+from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2, ulps
+
+
+def test_relative_l2() -> None:
+    assert relative_l2(np.array([3.0, 4.5]), np.array([3.0, 4.0])) == pytest.approx(0.1)
+    assert relative_l2(np.zeros(3), np.zeros(3)) == 0.0
+    assert relative_l2(np.ones(3), np.zeros(3)) == inf
+
+
+@pytest.mark.parametrize("bad", [nan, inf])
+def test_nan_and_infinity_are_infinitely_wrong(bad: float) -> None:
+    assert relative_l2(np.array([1.0, bad]), np.ones(2)) == inf
+    assert relative_l2(np.array([1.0, bad]), np.array([1.0, bad])) == inf
+    pair = ErrorPair()
+    pair.add(np.array([1.0, bad]), np.ones(2), np.ones(2))
+    assert pair.rms_ratio == inf
+    assert pair.max_ratio == inf
+
+
+def test_float32_share() -> None:
+    exact = np.random.default_rng(0).standard_normal(1000)
+    assert float32_share(exact) < 0.01
+    assert float32_share(exact.astype(np.float32).astype(np.float64)) == 1.0
+    assert float32_share(np.array([0.0, 1.0, -1.0])) == 0.0
+
+
+def test_ratio_counts_rounding_as_the_least_error() -> None:
+    truth = np.ones(100)
+    pair = ErrorPair()
+    pair.add(truth + 4 * UNIT_ROUNDOFF, truth, truth)
+    assert pair.rms_ratio == pytest.approx(4.0)
+    assert pair.max_ratio == pytest.approx(4.0)
+    assert pair.bias == pytest.approx(4 * UNIT_ROUNDOFF)
+
+
+def test_ratio_against_the_references_own_error() -> None:
+    truth = np.ones(2)
+    pair = ErrorPair()
+    pair.add(np.array([1.0, 1.0 + 6e-6]), np.array([1.0 + 3e-6, 1.0]), truth)
+    assert pair.rms_ratio == pytest.approx(2.0)
+
+
+def test_like_merges_trailing_axes_only() -> None:
+    array = np.arange(24.0).reshape(2, 3, 2, 2)
+    assert np.array_equal(like(array, np.zeros((2, 3, 4))), array.reshape(2, 3, 4))
+    for shape in [(2, 12), (3, 2, 4), (2, 3, 5)]:
+        with pytest.raises(ValueError, match="shape"):
+            like(array.reshape(2, 3, 4), np.zeros(shape))
+
+
+def test_ulps() -> None:
+    assert ulps(np.float32([1.0]), np.array([1.0 + 2**-24])) == pytest.approx(0.5)
+    assert ulps(np.nextafter(np.float32([1.0]), np.float32(2.0)), np.array([1.0])) == pytest.approx(1.0)
+
+
+def test_constant() -> None:
+    assert is_constant(np.full(4, 0.3))
+    assert not is_constant(np.array([0.3, 0.4]))
+    assert not is_constant(np.ones((2, 1, 1)))

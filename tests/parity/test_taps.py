@@ -1,0 +1,64 @@
+"""Alignment: every tap row finds its layers on both sides, or the run is incomplete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.make import SMALL, make_module
+from wdport.errors import IncompleteError
+from wdport.mapping.table import parse_table
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.models.waveletdiff.port import WaveletDiff
+from wdport.parity.keras_probe import layers_by_path
+from wdport.parity.taps import align
+
+TEXT = Path("mappings/waveletdiff.yaml").read_text()
+MODULES = [name for name, _ in make_module(SMALL).named_modules() if name]
+LAYERS = set(layers_by_path(WaveletDiff(SMALL)))
+FEATURES = FAMILY.features(SMALL)
+
+
+def aligned(text: str = TEXT, modules: list[str] = MODULES, layers: set[str] = LAYERS) -> list:  # type: ignore[type-arg]
+    return align(parse_table(text.encode(), "test"), modules, layers, FEATURES)
+
+
+def test_all_rows_are_used_once() -> None:
+    taps = aligned()
+    assert len(taps) > 100
+    assert len({tap.reference for tap in taps}) == len({tap.candidate for tap in taps}) == len(taps)
+    assert {tap.level for tap in taps} == {None, 0, 1, 2, 3}
+
+
+def test_every_module_that_computes_is_tapped() -> None:
+    """Containers and the insides of packed attention have no output of their own."""
+    silent = {name for name in MODULES if name.endswith((".blocks", ".attn.out_proj")) or "attention_layers" in name}
+    silent |= {name for name in MODULES if name.startswith("cross_level_attention.") and name.count(".") == 1}
+    silent |= {"level_transformers"}
+    assert set(MODULES) - silent - {tap.reference for tap in aligned()} == set()
+
+
+def test_a_renamed_tap_is_incomplete() -> None:
+    with pytest.raises(IncompleteError, match="no layer is called"):
+        aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm9, keras: norm1}"))
+    with pytest.raises(IncompleteError, match="has no such layer"):
+        aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm1, keras: norm9}"))
+
+
+def test_two_taps_of_one_layer_are_refused() -> None:
+    with pytest.raises(IncompleteError, match="named by two taps"):
+        aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm1, keras: norm2}"))
+
+
+def test_a_layer_missing_on_one_side_is_incomplete() -> None:
+    with pytest.raises(IncompleteError):
+        aligned(modules=[name for name in MODULES if not name.endswith(".dropout")])
+    with pytest.raises(IncompleteError):
+        aligned(layers=LAYERS - {"level_0/block_0/mlp"})
+
+
+def test_no_taps_is_incomplete() -> None:
+    head = "format: 1\nfamily: waveletdiff\nvariant: x\nsignature: a\nsections:\n"
+    with pytest.raises(IncompleteError, match="no taps"):
+        aligned(head + "  - tensors:\n      - {torch: a, keras: b, rule: identity}\n")
