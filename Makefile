@@ -40,10 +40,10 @@ lint: $(READY)
 	@$(BIN)/lint-imports --no-cache | tail -5
 
 unit: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full'
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full'
 
 parity: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile parity_tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal parity_tests
 
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py

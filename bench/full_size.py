@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-RUNS = 5
+RUNS = 3
 WDPORT = Path(sys.executable).with_name("wdport")
 BARE = """
 import sys, torch

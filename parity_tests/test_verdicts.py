@@ -7,6 +7,7 @@ that the fault is in.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 import wdport
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.cli.main import main
-from wdport.errors import IncompleteError, MisfitError
+from wdport.errors import MisfitError
 from wdport.models.waveletdiff import layers, port
 from wdport.models.waveletdiff.family import FAMILY
 from wdport.parity import sides
@@ -119,8 +120,8 @@ def norm_call(self: Any, tokens: Any, time: Any) -> Any:
     return (1.0 + scale) * self.norm(tokens) + shift
 
 
-def gelu(hidden: Any) -> Any:
-    return keras.ops.gelu(hidden, approximate=True)
+def gelu_call(self: Any, x: Any) -> Any:
+    return keras.ops.gelu(x, approximate=True) if self.activation is keras.activations.gelu else self.activation(x)
 
 
 CODE_FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
@@ -133,7 +134,10 @@ CODE_FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
         "level_0/block_0/norm1/norm",
     ),
     "scale plus one": (lambda patch: patch.setattr(layers.AdaptiveNorm, "call", norm_call), "level_0/block_0/norm1"),
-    "gelu by tanh": (lambda patch: patch.setattr(keras.activations, "gelu", gelu), "level_0/block_0/mlp/activation"),
+    "gelu by tanh": (
+        lambda patch: patch.setattr(keras.layers.Activation, "call", gelu_call),
+        "level_0/block_0/mlp/activation",
+    ),
     "time off by one": (
         lambda patch: patch.setattr(port, "STEPS_PER_TIME", 999.0),
         "time_embedding",
@@ -194,8 +198,9 @@ def test_a_layer_that_never_runs_is_incomplete(pair: tuple[Path, Path], monkeypa
         return tokens + self.mlp(self.norm2(tokens, time))
 
     monkeypatch.setattr(port.Block, "call", call)
-    with pytest.raises(IncompleteError, match="dropout"):
-        wdport.verify(*pair)
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 6
+    assert any("dropout did not run on both sides" in finding for finding in verdict.gates[0].findings)
 
 
 def test_another_checkpoints_conversion_fails(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -220,9 +225,7 @@ def test_reference_and_candidate_are_different_objects(
         tensors = {n: a * 0 if n in moved else a for n, a in weights.tensors.items()}
         return sides.Weights("zeros", tensors, {name: array * 0 for name, array in weights.variables.items()})
 
-    from wdport.parity import verify as module
-
-    monkeypatch.setattr(module, "converted_weights", zeros)
+    monkeypatch.setattr(sys.modules["wdport.parity.verify"], "converted_weights", zeros)
     verdict = wdport.verify(*pair)
     assert not verdict
     assert any("constant" in finding for gate in verdict.gates for finding in gate.findings)

@@ -26,7 +26,8 @@ def like(candidate: Array, reference: Array) -> Array:
 
 def relative_l2(candidate: Array, reference: Array) -> float:
     """||c - r|| / ||r|| in float64."""
-    difference = float(np.linalg.norm(candidate.astype(np.float64) - reference.astype(np.float64)))
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
+        difference = float(np.linalg.norm(candidate.astype(np.float64) - reference.astype(np.float64)))
     size = float(np.linalg.norm(reference.astype(np.float64)))
     if not isfinite(difference) or not isfinite(size):
         return inf
@@ -65,7 +66,8 @@ class ErrorPair:
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
         """Take in one more run's results."""
-        c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
+        with np.errstate(invalid="ignore"):
+            c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))
         self.reference_square += float(np.sum(r * r))
         self.truth_square += float(np.sum(truth * truth))

@@ -106,8 +106,10 @@ class Runner:
             self.logic.compared += 1
 
     def _inputs(self, calls: dict[str, Call]) -> dict[str, tuple[Any, ...]]:
-        """The reference's own inputs of every tapped layer, by the candidate's path."""
-        return {tap.candidate: calls[tap.reference].inputs for tap in self.aligned if tap.reference in calls}
+        """The reference's own inputs of every tapped layer that runs on both sides, by the candidate's path."""
+        ran = self.probes["float64"].shapes
+        both = [tap for tap in self.aligned if tap.reference in calls and tap.candidate in ran]
+        return {tap.candidate: calls[tap.reference].inputs for tap in both}
 
     def _distance(self, tap: Tap, candidate: list[Array], call: Call) -> float:
         """The worst relative error over a tap's outputs; infinite where shapes or counts differ."""
