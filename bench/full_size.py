@@ -31,8 +31,8 @@ save_file(dict(loaded.get("state_dict", loaded)), sys.argv[2])
 """
 
 
-def make_checkpoints(folder: Path) -> tuple[Path, Path, int]:
-    """With AdamW state as Lightning saves it, and bare; the bytes of the weights."""
+def make_checkpoints(folder: Path) -> None:
+    """``full.ckpt`` with AdamW state as Lightning saves it, and ``bare.pt``."""
     import torch
 
     from wdport.models.waveletdiff.config import Config
@@ -52,8 +52,7 @@ def make_checkpoints(folder: Path) -> tuple[Path, Path, int]:
     lightning = {"epoch": 1, "global_step": 1, "pytorch-lightning_version": "2.6.6", "state_dict": state}
     torch.save(lightning | {"optimizer_states": [optimizer.state_dict()]}, folder / "full.ckpt")
     torch.save(state, folder / "bare.pt")
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(state)} tensors")
-    return folder / "full.ckpt", folder / "bare.pt", sum(t.numel() * t.element_size() for t in state.values())
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(state)} tensors", flush=True)
 
 
 def run(command: list[str]) -> tuple[float, float]:
@@ -96,12 +95,17 @@ def compare(checkpoint: Path, folder: Path, weights: int) -> None:
 
 def main() -> None:
     """Make the files, print both tables and the time of verification."""
+    if sys.argv[1:2] == ["--make"]:
+        make_checkpoints(Path(sys.argv[2]))
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        full, bare, weights = make_checkpoints(folder)
-        for checkpoint in (full, bare):
+        # In a process of its own: a child's peak memory counts what its parent had when it was forked.
+        subprocess.run([sys.executable, __file__, "--make", name], check=True)
+        weights = (folder / "bare.pt").stat().st_size
+        for checkpoint in (folder / "full.ckpt", folder / "bare.pt"):
             compare(checkpoint, folder, weights)
-        wall, peak = run([str(WDPORT), "verify", str(full), str(folder / "c.keras")])
+        wall, peak = run([str(WDPORT), "verify", str(folder / "full.ckpt"), str(folder / "c.keras")])
         print(f"\nwdport verify: {wall:.0f} s, {peak / 1e9:.1f} GB peak; at most 60 s is the aim")
 
 

@@ -8,6 +8,7 @@ biases of zero hide missing ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,32 +80,39 @@ def with_random_biases(prepared: Prepared, weights: Weights, seed: int) -> Weigh
 
 
 def build_sides(prepared: Prepared, weights: Weights) -> Sides:
-    """All four models with these weights; raises :class:`MachineError` where torch is not installed."""
-    family, config = prepared.family, prepared.config
+    """All four models with these weights, torch's in a thread of their own.
+
+    Raises :class:`MachineError` where torch is not installed.
+    """
     sides = Sides({}, {})
-    for dtype in DTYPES:
-        with jax.enable_x64(dtype == "float64"):
-            sides.candidates[dtype] = family.build(config, dtype)
-    set_weights(prepared, sides, weights)
+    with ThreadPoolExecutor(1) as pool:
+        kept = {name: array for name, array in weights.tensors.items() if not _internal(prepared, name)}
+        references = pool.submit(lambda: {dtype: _reference(prepared, kept, dtype) for dtype in DTYPES})
+        for dtype in DTYPES:
+            with jax.enable_x64(dtype == "float64"):
+                sides.candidates[dtype] = prepared.family.build(prepared.config, dtype)
+        _assign(prepared, sides, weights, set(prepared.plan.targets))
+        sides.references = references.result()
     return sides
 
 
-def set_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights | None = None) -> None:
-    """Give all four models these weights; only what differs from ``before``, if they hold that already."""
-    kept = {name: array for name, array in weights.tensors.items() if not _internal(prepared, name)}
+def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights) -> None:
+    """Give all four models ``weights`` where they differ from ``before``, which they hold."""
+    new = {name: array for name, array in weights.tensors.items() if array is not before.tensors[name]}
+    for module in sides.references.values():
+        state = module.state_dict()
+        module.load_state_dict({name: state[name].new_tensor(array) for name, array in new.items()}, strict=False)
+    changed = {name for name in prepared.plan.targets if weights.variables[name] is not before.variables[name]}
+    _assign(prepared, sides, weights, changed)
+
+
+def _assign(prepared: Prepared, sides: Sides, weights: Weights, names: set[str]) -> None:
+    """Set these variables of both candidates; the arrays are not changed afterwards, so float32 may be shared."""
     for dtype in DTYPES:
-        if before is None:
-            sides.references[dtype] = _reference(prepared, kept, dtype)
-        else:
-            new = {name: array for name, array in kept.items() if array is not before.tensors[name]}
-            module = sides.references[dtype]
-            values = {name: module.state_dict()[name].new_tensor(array) for name, array in new.items()}
-            module.load_state_dict(values, strict=False)
         with jax.enable_x64(dtype == "float64"):
             variables = {variable.path: variable for variable in sides.candidates[dtype].weights}
-            for name in prepared.plan.targets:
-                if before is None or weights.variables[name] is not before.variables[name]:
-                    variables[name].assign(np.array(weights.variables[name], dtype=dtype))
+            for name in names:
+                variables[name].assign(np.asarray(weights.variables[name], dtype=dtype))
 
 
 def _reference(prepared: Prepared, tensors: Mapping[str, Array], dtype: str) -> Any:

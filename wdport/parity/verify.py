@@ -21,7 +21,13 @@ from wdport.models.family import Array
 from wdport.parity.battery import CASES, Case
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.runner import Runner
-from wdport.parity.sides import build_sides, converted_weights, set_weights, unequal_variables, with_random_biases
+from wdport.parity.sides import (
+    build_sides,
+    change_weights,
+    converted_weights,
+    unequal_variables,
+    with_random_biases,
+)
 from wdport.parity.verdict import Verdict
 from wdport.prepare import PathText, Prepared, Settings, prepare
 
@@ -72,7 +78,7 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
     runner = Runner(prepared, sides)
     for shown, case, randomised in _schedule():
         if randomised and not runner.randomised:
-            set_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
+            change_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
             runner.reload(randomised=True)
         say(f"comparing: {shown}")
         runner.compare(case)
