@@ -29,6 +29,9 @@ PathText = str | PathLike[str]
 HALF = ("float16", "bfloat16")
 """Stored dtypes that ruin a table (alpha_bar[0..3] = 1.0 in bfloat16): tables are recomputed."""
 
+HALF_SPACING = 2.0**-8
+"""Relative spacing of bfloat16, the coarsest of them."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -147,7 +150,7 @@ def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Any]) -
             comparisons.append(Comparison(source, name, None, None))
             continue
         stored: Array = checkpoint.read(source).astype(np.float64)
-        relative = 2.0**-8 if checkpoint.tensors[source].dtype in HALF else 0.0
+        relative = HALF_SPACING if checkpoint.tensors[source].dtype in HALF else 0.0
         difference = np.abs(stored - constant.values)
         error = float(np.max(difference, initial=0.0))
         comparisons.append(Comparison(source, name, error, constant.tolerance))

@@ -1,6 +1,6 @@
 """Layers fed by themselves: given inputs to outputs, all of them in a few runs of a few compiled programs.
 
-A network repeats its layers, and compiling each of 800 apart takes minutes. So every layer is traced
+A network repeats its layers, and compiling every one of them is most of a run. So every layer is traced
 alone; layers whose traces are equal, constants included, are one *kind*; kinds that occur equally
 often share one compiled program, which is run that often. Nothing is assumed to be equal: a layer with
 another epsilon has another trace.

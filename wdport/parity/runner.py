@@ -36,7 +36,6 @@ class Runner:
 
     def __init__(self, prepared: Prepared, sides: Sides) -> None:
         self.sides = sides
-        self.randomised = False
         self.config, self.family = prepared.config, prepared.family
         modules = [name for name, _ in sides.references["float64"].named_modules() if name]
         features = prepared.family.features(prepared.config)
@@ -56,10 +55,6 @@ class Runner:
         self.cases = 0
         self.torch_precision = self.jax_precision = ""
         self._shape = self.family.levels(self.config)
-
-    def reload(self, randomised: bool) -> None:
-        """Note that the sides hold another weight set now."""
-        self.randomised = randomised
 
     def compare(self, case: Case) -> None:
         """Run one case through everything."""
