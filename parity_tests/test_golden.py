@@ -63,7 +63,7 @@ def case(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.
     return Case(request.param, golden, tmp_path_factory.mktemp("golden"))
 
 
-def port_activations(case: Case) -> tuple[np.ndarray, dict[str, list[np.ndarray]]]:
+def port_activations(case: Case) -> tuple[np.ndarray, dict[str, Any]]:
     """Output and every tapped layer of the float64 port, by torch module path."""
     tensors = case.tensors()
     config = open_converted(case.output).config
@@ -72,7 +72,7 @@ def port_activations(case: Case) -> tuple[np.ndarray, dict[str, list[np.ndarray]
         model = wdport.load_model(case.output, dtype="float64")
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
         output, recorded = Probe(model, [tap.candidate for tap in taps]).record(case.inputs)
-    return output, {tap.reference: recorded[tap.candidate] for tap in taps}
+    return output, {tap.reference: recorded[tap.candidate].outputs for tap in taps}
 
 
 def named(activations: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -120,7 +120,7 @@ def test_float32(case: Case, side: str) -> None:
         modules = [name for name, _ in module.named_modules() if name]
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
         output, recorded = Probe(model, [tap.candidate for tap in taps]).record(inputs)
-        ours = named({tap.reference: recorded[tap.candidate] for tap in taps})
+        ours = named({tap.reference: recorded[tap.candidate].outputs for tap in taps})
     ours |= {"": output}
     exact = case.activations | {"": case.double["output"]}
     ratios = {}

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 class Case:
     """One input of the battery.
 
-    ``isolated``: every layer is fed by itself too, and float32 is looked at. That takes three more
-    compiled programs per batch size, so one batch size does it; a batch of 1 is followed through the
-    network in float64.
+    ``numerics``: float32 is looked at too. That takes two more compiled programs per batch size, so one
+    batch size does it; a batch of 1 is followed through the network in float64.
     """
 
     seed: int
@@ -25,7 +24,7 @@ class Case:
     random_biases: bool = False
 
     @property
-    def isolated(self) -> bool:
+    def numerics(self) -> bool:
         return self.batch > 1
 
     def describe(self) -> str:

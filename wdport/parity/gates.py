@@ -10,7 +10,7 @@ from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
 from wdport.parity.measure import ulps
 from wdport.parity.runner import OUTPUT, Runner
 from wdport.parity.sides import Weights
-from wdport.parity.verdict import Gate
+from wdport.parity.verdict import Gate, TapResult
 from wdport.prepare import Prepared
 
 
@@ -58,7 +58,11 @@ def logic_gate(runner: Runner) -> Gate:
     """Gate A: float64, every layer fed the reference's own input, and the whole network."""
     findings = []
     for tap in runner.taps.values():
-        for error, how in ((tap.isolated, "fed the reference's input"), (tap.cumulative, "within the network")):
+        for error, how in (
+            (tap.inputs, "in what it is fed"),
+            (tap.isolated, "fed the reference's input"),
+            (tap.cumulative, "within the network"),
+        ):
             if not error <= LOGIC:
                 kind = "precision leak: " if error <= LEAK else ""
                 findings.append(f"{kind}{tap.reference} is off by {error:.1e} {how}")
@@ -66,11 +70,14 @@ def logic_gate(runner: Runner) -> Gate:
         for share, side in zip(tap.share32, ("the reference", "the port"), strict=True):
             if share > FLOAT32_SHARE:
                 findings.append(f"precision leak: {tap.reference} of {side} holds float32 values")
-    worst = max(runner.taps.values(), key=lambda tap: max(tap.isolated, tap.cumulative))
+    worst = max(runner.taps.values(), key=_worst_logic)
     count, expected = len(runner.taps), len(runner.aligned) + 1
-    value = max(worst.isolated, worst.cumulative)
-    return Gate("A", "logic, float64", not findings and count == expected, count, expected, value, LOGIC,
+    return Gate("A", "logic, float64", not findings and count == expected, count, expected, _worst_logic(worst), LOGIC,
                 worst.reference, tuple(findings))  # fmt: skip
+
+
+def _worst_logic(tap: TapResult) -> float:
+    return max(tap.isolated, tap.inputs, tap.cumulative)
 
 
 def numerics_gate(runner: Runner) -> Gate:
@@ -78,7 +85,11 @@ def numerics_gate(runner: Runner) -> Gate:
     for name, pair in runner.errors.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
+    for name, pair in runner.input_errors.items():
+        runner.taps[name].inputs_ratio = max(pair.rms_ratio, pair.max_ratio)
     ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in runner.errors.items()}
+    ratios[f"{OUTPUT}, whole network"] = max(runner.whole_errors.rms_ratio, runner.whole_errors.max_ratio)
+    ratios |= {f"{name} inputs": runner.taps[name].inputs_ratio for name in runner.input_errors}
     names = runner.family.levels(runner.config).names
     for (level, channel), pair in runner.level_errors.items():
         ratios[f"{OUTPUT} {names[level]} feature {channel}"] = pair.rms_ratio

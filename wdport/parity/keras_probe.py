@@ -1,34 +1,29 @@
-"""Looking into a running Keras model: record what its layers give, and feed every layer by itself.
+"""Looking into a running Keras model: record what its layers give, or answer for them.
 
 Nothing is added to the model: a layer is reached by its structural path. Weights are arguments of
-the compiled programs, so later assignments are seen. Layers whose traced programs are the same, letter
-for letter, share one compiled program (`wdport/parity/replay.py`).
+the compiled programs, so later assignments are seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import jax
 import keras
 import numpy as np
 
 from wdport.errors import IncompleteError
 from wdport.models.family import Array
-from wdport.parity.replay import Replay, evaluation
-
-Trace = dict[str, tuple[tuple[Any, ...], Any]]
-"""Layer path -> (inputs, output) of its one call."""
+from wdport.parity.calls import Call, Calls, leaves, shaped_like
+from wdport.parity.programs import Program
 
 FAST_COMPILE: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
-"""For programs that look inside and run a few times: halves the compile time. :meth:`Probe.whole` is
-compiled as users compile it."""
+"""For programs that look inside and run a few times. :meth:`Probe.whole` is compiled as users compile it."""
 
 
 def layers_by_path(model: Any) -> dict[str, Any]:
@@ -46,91 +41,104 @@ def layers_by_path(model: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def recording(layers: Mapping[str, Any]) -> Iterator[Trace]:
-    """Inputs and outputs of these layers from the calls made inside; each may be called once.
+def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterator[None]:
+    """Calls of these layers go to ``handle(path, compute, args)``, where ``compute(*args)`` is the layer's own.
 
-    Works eager and while a function is traced by `jax.jit`.
+    Works eager and while a function is traced by `jax.jit`. Each layer may be called once.
     """
     wanted = {id(layer): path for path, layer in layers.items()}
-    trace: Trace = {}
+    seen: set[str] = set()
     call = keras.layers.Layer.__call__
 
-    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        output = call(self, *args, **kwargs)
-        if (path := wanted.get(id(self))) is not None:
-            if path in trace:
-                raise IncompleteError(path, "the layer is called twice in one pass", "tap the layers around it")
-            trace[path] = (args, output)
-        return output
+    def intercept(self: Any, *args: Any, **kwargs: Any) -> Any:
+        path = wanted.get(id(self))
+        if path is None:
+            return call(self, *args, **kwargs)
+        if path in seen:
+            raise IncompleteError(path, "the layer is called twice in one pass", "tap the layers around it")
+        seen.add(path)
+        return handle(path, lambda *given: call(self, *given, **kwargs), args)
 
-    with patch.object(keras.layers.Layer, "__call__", recorded):
-        yield trace
+    with patch.object(keras.layers.Layer, "__call__", intercept):
+        yield
 
 
 class Probe:
-    """One Keras model, looked into at the layers ``paths``.
+    """One Keras model, looked into at the layers ``paths``, always in evaluation mode."""
 
-    ``shapes`` are the inputs' shapes of every layer, known once a model of this configuration was
-    recorded; a probe that was given them need not record its layers (``whole`` is enough).
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        paths: Collection[str],
-        shapes: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, model: Any, paths: Collection[str]) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
-        self.shapes = {} if shapes is None else shapes
-        self._record = jax.jit(self._traced_record, compiler_options=FAST_COMPILE)
-        self._whole = jax.jit(self._traced_whole)
-        self._replay: Replay | None = None
+        self._whole = Program(self._call)
+        self._record = Program(self._traced_record, FAST_COMPILE)
+        self._isolate = Program(self._traced_isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Array:
         """The model's output alone."""
         return np.asarray(self._whole(*self._weights(), inputs))
 
-    def record(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, list[Array]]]:
-        """Run the model: its output, and the outputs of every layer."""
-        output, traced = self._record(*self._weights(), inputs)
-        return np.asarray(output), {path: _leaves(value) for path, value in traced.items()}
+    def record(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, Call]]:
+        """Run the model: its output, and the call of every layer that ran."""
+        output, found = self._record(*self._weights(), inputs)
+        return np.asarray(output), _calls(found)
 
-    def replay(self, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[Array]]:
-        """Feed every layer named in ``inputs`` by itself; its inputs' shapes must be known.
+    def isolate(self, inputs: tuple[Array, ...], answers: Calls) -> tuple[Array, dict[str, Call]]:
+        """Run the model with the layers of ``answers`` answered for: see :mod:`wdport.parity.calls`.
 
-        An input may have axes merged that the layer wants apart, as (B, L, D) for (B, L, H, K).
+        A layer that does not run, or takes other inputs than its answer has (another count, other sizes),
+        is left out: it was not compared.
         """
-        shaped = {path: _reshape(values, self.shapes[path]) for path, values in inputs.items()}
-        if self._replay is None:
-            self._replay = Replay({path: self.layers[path] for path in shaped}, shaped, FAST_COMPILE)
-        return {path: _leaves(value) for path, value in self._replay(shaped).items()}
+        plain = {path: (call.inputs, call.outputs) for path, call in answers.items()}
+        output, found = self._isolate(*self._weights(), inputs, plain)
+        return np.asarray(output), _calls(found)
 
     def _weights(self) -> tuple[list[Any], list[Any]]:
         return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
 
-    def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
-        with recording(self.layers) as trace:
-            output, _ = self.model.stateless_call(trainable, fixed, inputs, **evaluation(self.model))
-        self.shapes.update({path: _shape(args) for path, (args, _) in trace.items()})
-        return output, {path: value for path, (_, value) in trace.items()}
-
-    def _traced_whole(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
-        output, _ = self.model.stateless_call(trainable, fixed, inputs, **evaluation(self.model))
+    def _call(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+        mode = {"training": False} if self.model._call_has_training_arg else {}
+        output, _ = self.model.stateless_call(trainable, fixed, inputs, **mode)
         return output
 
+    def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+        found: dict[str, Any] = {}
 
-def _leaves(output: Any) -> list[Array]:
-    return [np.asarray(leaf) for leaf in (output if isinstance(output, (list, tuple)) else [output])]
+        def keep(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+            output = compute(*args)
+            found[path] = (args, output)
+            return output
+
+        with intercepted(self.layers, keep):
+            return self._call(trainable, fixed, inputs), found
+
+    def _traced_isolate(
+        self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...], answers: dict[str, Any]
+    ) -> Any:
+        found: dict[str, Any] = {}
+
+        def answer(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+            given, made = answers[path]
+            try:
+                fed = shaped_like(leaves(given), args)
+            except ValueError:
+                return compute(*args)
+            output = compute(*fed)
+            found[path] = (args, output)
+            try:
+                return shaped_like(leaves(made), output)
+            except ValueError:
+                return output
+
+        with intercepted({path: layer for path, layer in self.layers.items() if path in answers}, answer):
+            return self._call(trainable, fixed, inputs), found
 
 
-def _shape(values: Any) -> Any:
-    return [_shape(value) for value in values] if isinstance(values, (list, tuple)) else tuple(values.shape)
+def _calls(found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:
+    return {
+        path: Call(tuple(_nested(given)), tuple(map(np.asarray, leaves(made)))) for path, (given, made) in found.items()
+    }
 
 
-def _reshape(values: Any, shapes: Any) -> Any:
-    """Arrays with their axes behind the batch in the shapes that the layer was called with."""
-    if isinstance(values, (list, tuple)):
-        return [_reshape(value, shape) for value, shape in zip(values, shapes, strict=True)]
-    return values.reshape((values.shape[0], *shapes[1:]))
+def _nested(value: Any) -> Any:
+    return [_nested(item) for item in value] if isinstance(value, (list, tuple)) else np.asarray(value)

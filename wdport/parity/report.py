@@ -6,18 +6,18 @@ from pathlib import Path
 
 from wdport.errors import printable
 from wdport.parity.bounds import LOGIC, NUMERICS
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.parity.verdict import Fault, Gate, Verdict
 
 _MAX_FINDINGS = 4
-_MAX_TAPS = 6
+_MAX_FAULTS = 6
 
 
 def render(verdict: Verdict) -> str:
     """The report that `wdport verify` prints."""
     lines = [_headline(verdict), "", *(_gate(gate) for gate in verdict.gates), ""]
     lines += _levels(verdict)
-    if verdict.failing:
-        lines += ["", *_failures(verdict.failing)]
+    if verdict.faults:
+        lines += ["", *_faults(verdict.faults)]
     lines += ["", f"inputs     {'; '.join(verdict.inputs)}"]
     if verdict.assumed:
         lines.append(f"assumed    {', '.join(f'{k}={v}' for k, v in verdict.assumed.items())} (both sides use this)")
@@ -62,14 +62,17 @@ def _levels(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _failures(failing: tuple[TapResult, ...]) -> list[str]:
-    """The first layer that fails when fed the reference's own input, and the others like it."""
-    lines = [f"first fault  {failing[0].reference} -> {failing[0].candidate}"]
-    lines += [
-        f"  {printable(tap.reference, 70):<70} f64 {_number(tap.isolated):>8}  f32 {_number(tap.rms_ratio):>8} x"
-        for tap in failing[:_MAX_TAPS]
+def _faults(faults: tuple[Fault, ...]) -> list[str]:
+    """Where the port is off by itself, the first place first."""
+    lines = [
+        f"{len(faults)} faulty layer{'s' if len(faults) > 1 else ''}, everything else answered for by the reference:"
     ]
-    return lines + ([f"  and {len(failing) - _MAX_TAPS} more layers"] if len(failing) > _MAX_TAPS else [])
+    for fault in faults[:_MAX_FAULTS]:
+        place = f"{fault.reference} -> {fault.candidate}" if fault.reference else "the network itself"
+        if fault.feeds:
+            place += f", in what it feeds {fault.feeds}"
+        lines.append(f"  {printable(place, 90):<90} f64 {_number(fault.logic):>8}  f32 {_number(fault.ratio):>8} x")
+    return lines + ([f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else [])
 
 
 def _number(value: float) -> str:

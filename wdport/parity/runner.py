@@ -1,8 +1,13 @@
-"""Runs the battery: every case through both sides, every tap compared, results gathered per tap."""
+"""Runs the battery: every case through both sides, every tap compared, results gathered per tap.
+
+Torch runs here, one module at a time; Keras's programs are compiled and run by two threads beside it,
+since compiling is nearly all of a run. Results are taken in case by case, so a run repeats itself.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -12,11 +17,13 @@ import numpy as np
 
 from wdport.models.family import Array
 from wdport.parity.battery import Case
+from wdport.parity.bounds import LOGIC
+from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
-from wdport.parity.sides import Sides
+from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import Tap, align
-from wdport.parity.torch_probe import Call, highest_precision, record, run
+from wdport.parity.torch_probe import highest_precision, isolate, record, run
 from wdport.parity.verdict import LevelResult, TapResult
 from wdport.prepare import Prepared
 
@@ -31,6 +38,26 @@ class Tally:
     compared: int = 0
 
 
+@dataclass(frozen=True)
+class _Exact:
+    """One case in float64: its inputs, the reference's output and calls, and what the port's thread will bring."""
+
+    inputs: tuple[Array, ...]
+    output: Array
+    calls: Calls
+    port: Future[tuple[Array, dict[str, Call]]]
+
+
+@dataclass(frozen=True)
+class _Single:
+    """One case in float32: the reference's output and isolated calls and their float64 truth, by tap."""
+
+    outputs: tuple[Array, Array]
+    isolated: tuple[tuple[Array, Calls], tuple[Array, Calls]]
+    whole: Future[Array]
+    port: Future[tuple[Array, dict[str, Call]]]
+
+
 class Runner:
     """Compares the sides case by case; float64 logic and float32 numerics side by side."""
 
@@ -41,11 +68,11 @@ class Runner:
         features = prepared.family.features(prepared.config)
         self.aligned = align(prepared.table, modules, layers_by_path(sides.candidates["float64"]), features)
         paths = [tap.candidate for tap in self.aligned]
-        exact = Probe(sides.candidates["float64"], paths)
-        # Float32 knows its layers' shapes from float64, whose record comes first.
-        self.probes = {"float64": exact, "float32": Probe(sides.candidates["float32"], paths, shapes=exact.shapes)}
+        self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.taps: dict[str, TapResult] = {}
+        self.whole_errors = ErrorPair()
         self.errors: dict[str, ErrorPair] = {}
+        self.input_errors: dict[str, ErrorPair] = {}
         self.level_errors: dict[tuple[int, int], ErrorPair] = {}
         self.level_logic: dict[int, list[float]] = {}
         self.level_series: dict[int, list[float]] = {}
@@ -56,73 +83,116 @@ class Runner:
         self.torch_precision = self.jax_precision = ""
         self._shape = self.family.levels(self.config)
 
-    def compare(self, case: Case) -> None:
-        """Run one case through everything."""
+    def compare(self, cases: Sequence[Case]) -> None:
+        """Run these cases, all with the weights that the sides hold now, through everything."""
+        with highest_precision() as self.torch_precision, ThreadPoolExecutor(2) as pool:
+            started = [start(pool) for start in [self._prepare(case) for case in cases]]
+            for exact, single in started:
+                self._logic(exact)
+                if single is not None:
+                    self._numerics(single)
+                self.cases += 1
+
+    def _prepare(self, case: Case) -> Callable[[ThreadPoolExecutor], tuple[_Exact, _Single | None]]:
+        """Everything of torch's for one case; what comes back sets everything of Keras's on its way."""
         inputs = self.family.make_inputs(self.config, case.seed, case.batch, case.scale)
-        with highest_precision() as self.torch_precision, ThreadPoolExecutor(1) as pool:
-            calls, reference = self._reference(inputs)
-            with jax.default_matmul_precision("highest"), jax.enable_x64(True):
-                output, through = self.probes["float64"].record(inputs)
-                # Most of the time goes into compiling, which one thread does not fill two cores with.
-                numerics = pool.submit(self._numerics, inputs, calls) if case.isolated else None
-                self._logic(case, calls, through)
-                self._output_logic(output, reference)
-            if numerics is not None:
-                numerics.result()
-        self.cases += 1
+        calls, output = self._reference(inputs)
+
+        def logic(pool: ThreadPoolExecutor) -> _Exact:
+            return _Exact(inputs, output, calls, pool.submit(self._port, "float64", "record", inputs))
+
+        if not case.numerics:
+            return lambda pool: (logic(pool), None)
+        rounded = cast(inputs, np.float32)
+        answers = {tap.reference: cast(calls[tap.reference], np.float32) for tap in self.aligned
+                   if tap.reference in calls}  # fmt: skip
+        modules, wide = self.sides.references, {name: cast(call, np.float64) for name, call in answers.items()}
+        truth = cast(rounded, np.float64)
+        outputs = (run(modules["float32"], rounded)[0], run(modules["float64"], truth)[0])
+        alone = (isolate(modules["float32"], rounded, answers), isolate(modules["float64"], truth, wide))
+
+        def numerics(pool: ThreadPoolExecutor) -> _Single:
+            whole = pool.submit(self._port, "float32", "whole", rounded)
+            isolated = pool.submit(self._port, "float32", "isolate", rounded, self._by_candidate(answers))
+            return _Single(outputs, alone, whole, isolated)
+
+        return lambda pool: (logic(pool), numerics(pool))
+
+    def _port(self, dtype: str, what: str, *arguments: Any) -> Any:
+        """One of the probes' programs, under the settings that its dtype and the comparison need."""
+        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
+            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
+            return getattr(self.probes[dtype], what)(*arguments)
+
+    def _by_candidate(self, calls: Calls) -> dict[str, Call]:
+        return {tap.candidate: calls[tap.reference] for tap in self.aligned if tap.reference in calls}
 
     def _reference(self, inputs: tuple[Array, ...]) -> tuple[dict[str, Call], Array]:
         """The float64 reference's calls, in order, and its output; it must repeat itself bit for bit."""
         module = self.sides.references["float64"]
         output, calls = record(module, inputs)
-        if self.cases == 0 and not np.array_equal(output, run(module, inputs)[0]):
-            self.findings.append("the reference does not repeat itself bit for bit")
-        order = {name: position for position, name in enumerate(calls)}
-        self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
+        if not self.taps:
+            if not np.array_equal(output, run(module, inputs)[0]):
+                self.findings.append("the reference does not repeat itself bit for bit")
+            order = {name: position for position, name in enumerate(calls)}
+            self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
+            self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level) for tap in self.aligned}
         return calls, output
 
-    def _logic(self, case: Case, calls: dict[str, Call], through: dict[str, list[Array]]) -> None:
-        """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation."""
-        alone = self.probes["float64"].replay(self._inputs(calls)) if case.isolated else {}
+    def _logic(self, exact: _Exact) -> None:
+        """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
+
+        A layer that got the reference's inputs within the running network is isolated as it is. Only where
+        some layer did not are all of them answered for, to tell where the fault is.
+        """
+        output, through = exact.port.result()
+        own = {tap.reference: self._errors(tap, through, exact) for tap in self.aligned}
+        alone, alone_output = own, output
+        if any(error is not None and not max(error) <= LOGIC for error in own.values()):
+            alone_output, answered = self._port("float64", "isolate", exact.inputs, self._by_candidate(exact.calls))
+            alone = {tap.reference: self._errors(tap, answered, exact) for tap in self.aligned}
+        self._output_logic(output, alone_output, exact.output)
         for tap in self.aligned:
             self.logic.expected += 1
-            call = calls.get(tap.reference)
-            if call is None or tap.candidate not in through or (case.isolated and tap.candidate not in alone):
-                self.findings.append(f"{tap.reference} did not run on both sides")
+            cumulative, isolated = own[tap.reference], alone[tap.reference]
+            if cumulative is None or isolated is None:
+                self.findings.append(f"{tap.reference} did not run on both sides with inputs that can be compared")
                 continue
-            result = self.taps.setdefault(tap.reference, TapResult(tap.reference, tap.candidate, tap.level))
-            result.cumulative = max(result.cumulative, self._distance(tap, through[tap.candidate], call))
-            if case.isolated:
-                result.isolated = max(result.isolated, self._distance(tap, alone[tap.candidate], call))
-            shares = [max(map(float32_share, side)) for side in (call.outputs, through[tap.candidate])]
+            result, call = self.taps[tap.reference], exact.calls[tap.reference]
+            result.cumulative = max(result.cumulative, cumulative[1])
+            result.inputs = max(result.inputs, isolated[0])
+            result.isolated = max(result.isolated, isolated[1])
+            shares = [max(map(float32_share, side)) for side in (call.outputs, through[tap.candidate].outputs)]
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
             self.logic.compared += 1
 
-    def _inputs(self, calls: dict[str, Call]) -> dict[str, tuple[Any, ...]]:
-        """The reference's own inputs of every tapped layer that runs on both sides, by the candidate's path."""
-        ran = self.probes["float64"].shapes
-        both = [tap for tap in self.aligned if tap.reference in calls and tap.candidate in ran]
-        return {tap.candidate: calls[tap.reference].inputs for tap in both}
+    def _errors(self, tap: Tap, port: Calls, exact: _Exact) -> tuple[float, float] | None:
+        """Relative errors of a tap's inputs and outputs, or ``None`` if one side did not run it."""
+        own, call = port.get(tap.candidate), exact.calls.get(tap.reference)
+        if own is None or call is None:
+            return None
+        return self._distance(tap, own.inputs, call.inputs), self._distance(tap, own.outputs, call.outputs)
 
-    def _distance(self, tap: Tap, candidate: list[Array], call: Call) -> float:
-        """The worst relative error over a tap's outputs; infinite where shapes or counts differ."""
-        if len(candidate) != len(call.outputs):
-            self.findings.append(f"{tap.reference} gives {len(call.outputs)} tensors, the port {len(candidate)}")
+    def _distance(self, tap: Tap, candidate: Sequence[Any], reference: Sequence[Any]) -> float:
+        """The worst relative error over a tap's inputs or outputs; infinite where shapes or counts differ."""
+        ours, theirs = leaves(list(candidate)), leaves(list(reference))
+        if len(ours) != len(theirs):
+            self.findings.append(f"{tap.reference} has {len(theirs)} tensors, the port {len(ours)}")
             return inf
         try:
-            return max(relative_l2(like(c, r), r) for c, r in zip(candidate, call.outputs, strict=True))
+            return max(relative_l2(like(c, r), r) for c, r in zip(ours, theirs, strict=True))
         except ValueError as error:
             self.findings.append(f"{tap.reference}: {error}")
             return inf
 
-    def _output_logic(self, candidate: Array, reference: Array) -> None:
+    def _output_logic(self, candidate: Array, alone: Array, reference: Array) -> None:
         """The network's output, level by level, as coefficients and as series."""
         result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, OUTPUT, None))
         self.logic.expected += 1
-        error = relative_l2(candidate, reference) if candidate.shape == reference.shape else inf
-        result.isolated = result.cumulative = max(result.cumulative, error)
+        errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
+        result.cumulative, result.isolated = max(result.cumulative, errors[0]), max(result.isolated, errors[1])
         result.share32 = (float32_share(reference), float32_share(candidate))
         self.logic.compared += 1
         if candidate.shape != reference.shape:
@@ -139,40 +209,29 @@ class Runner:
             whole = relative_l2(shape.reconstruct(candidate), shape.reconstruct(reference))
             self.series_error = max(self.series_error or 0.0, whole)
 
-    def _numerics(self, inputs: tuple[Array, ...], calls: dict[str, Call]) -> None:
+    def _numerics(self, single: _Single) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the output."""
-        with jax.default_matmul_precision("highest"), jax.enable_x64(False):
-            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
-            rounded = _cast(inputs, np.float32)
-            output = self.probes["float32"].whole(tuple(rounded))
-            self._layer_numerics(calls)
-        truth = run(self.sides.references["float64"], _cast(rounded, np.float64))[0]
-        reference = run(self.sides.references["float32"], rounded)[0]
+        (reference, truth), output = single.outputs, single.whole.result()
+        (own, port), sides = single.port.result(), single.isolated
         self.numerics.expected += 1
-        if output.shape != truth.shape:
-            return
-        self.errors.setdefault(OUTPUT, ErrorPair()).add(output, reference, truth)
-        self.numerics.compared += 1
-        for level, part in enumerate(self._shape.slices):
-            for channel in range(truth.shape[-1]):
-                at = (slice(None), part, channel)
-                self.level_errors.setdefault((level, channel), ErrorPair()).add(output[at], reference[at], truth[at])
-
-    def _layer_numerics(self, calls: dict[str, Call]) -> None:
-        """Every layer on both sides fed the float64 reference's inputs rounded to float32."""
-        exact, single = (dict(self.sides.references[dtype].named_modules()) for dtype in ("float64", "float32"))
-        rounded = {path: _cast(values, np.float32) for path, values in self._inputs(calls).items()}
-        candidates = self.probes["float32"].replay(rounded)
+        if output.shape == truth.shape == own.shape:
+            self.whole_errors.add(output, reference, truth)
+            self.errors.setdefault(OUTPUT, ErrorPair()).add(own, sides[0][0], sides[1][0])
+            self.numerics.compared += 1
+            for level, part in enumerate(self._shape.slices):
+                for channel in range(truth.shape[-1]):
+                    at = (slice(None), part, channel)
+                    pair = self.level_errors.setdefault((level, channel), ErrorPair())
+                    pair.add(output[at], reference[at], truth[at])
+        references, truths = sides[0][1], sides[1][1]
         for tap in self.aligned:
             self.numerics.expected += 1
-            if tap.candidate not in candidates:
+            if tap.candidate not in port or tap.reference not in truths:
                 continue
-            values = rounded[tap.candidate]
-            truth, reference = run(exact[tap.reference], _cast(values, np.float64)), run(single[tap.reference], values)
-            pair = self.errors.setdefault(tap.reference, ErrorPair())
+            calls = (port[tap.candidate], references[tap.reference], truths[tap.reference])
             try:
-                for c, r, t in zip(candidates[tap.candidate], reference, truth, strict=True):
-                    pair.add(like(c, t), r, t)
+                _add(self.errors.setdefault(tap.reference, ErrorPair()), *(call.outputs for call in calls))
+                _add(self.input_errors.setdefault(tap.reference, ErrorPair()), *(call.inputs for call in calls))
             except ValueError:
                 continue
             self.numerics.compared += 1
@@ -188,5 +247,7 @@ class Runner:
         return tuple(found)
 
 
-def _cast(value: Any, dtype: Any) -> Any:
-    return value.astype(dtype) if isinstance(value, np.ndarray) else [_cast(item, dtype) for item in value]
+def _add(pair: ErrorPair, candidate: Any, reference: Any, truth: Any) -> None:
+    """Every tensor of a tap's inputs or outputs; raises ``ValueError`` where count or shapes differ."""
+    for c, r, t in zip(leaves(list(candidate)), leaves(list(reference)), leaves(list(truth)), strict=True):
+        pair.add(like(c, t), r, t)

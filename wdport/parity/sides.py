@@ -101,7 +101,8 @@ def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: W
     new = {name: array for name, array in weights.tensors.items() if array is not before.tensors[name]}
     for module in sides.references.values():
         state = module.state_dict()
-        module.load_state_dict({name: state[name].new_tensor(array) for name, array in new.items()}, strict=False)
+        values = {name: state[name].new_tensor(array) for name, array in new.items()}
+        module.load_state_dict(values, strict=False, assign=True)  # never into arrays that are shared
     changed = {name for name in prepared.plan.targets if weights.variables[name] is not before.variables[name]}
     _assign(prepared, sides, weights, changed)
 

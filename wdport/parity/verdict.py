@@ -8,7 +8,7 @@ from typing import Any
 
 from wdport.parity.bounds import LOGIC, NUMERICS
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,50 @@ class Gate:
 
 @dataclass
 class TapResult:
-    """One tap: relative float64 errors (fed the reference's input, and through the whole network), and
-    float32 errors as multiples of the reference's own."""
+    """One tap, with every other tap answered for by the reference unless said otherwise.
+
+    Relative float64 errors: ``isolated`` of its outputs, fed the reference's inputs; ``inputs`` of what
+    the code around it would have fed it; ``cumulative`` of its outputs within the running network. Float32
+    errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
+    """
 
     reference: str
     candidate: str
     level: int | None
     isolated: float = 0.0
+    inputs: float = 0.0
     cumulative: float = 0.0
     rms_ratio: float = 0.0
     max_ratio: float = 0.0
+    inputs_ratio: float = 0.0
     bias: float = 0.0
     share32: tuple[float, float] = (0.0, 0.0)
 
     @property
     def sound(self) -> bool:
-        """Whether the layer, fed the reference's own input, is within the bounds of gates A and B."""
+        """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
         return self.isolated <= LOGIC and max(self.rms_ratio, self.max_ratio) <= NUMERICS
+
+    @property
+    def fed(self) -> bool:
+        """Whether the code around it feeds it what the reference is fed."""
+        return self.inputs <= LOGIC and self.inputs_ratio <= NUMERICS
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A place where the port departs from the reference, with everything around it answered for.
+
+    ``reference`` and ``candidate`` name the layer whose own computation is off. ``feeds`` is the layer
+    inside it that it feeds wrongly, "" where its outputs are what is wrong. ``logic`` is the relative
+    float64 error, ``ratio`` the float32 error as a multiple of the reference's own.
+    """
+
+    reference: str
+    candidate: str
+    feeds: str
+    logic: float
+    ratio: float
 
 
 @dataclass(frozen=True)
@@ -91,15 +118,36 @@ class Verdict:
         return 0 if self else (1 if self.complete else 6)
 
     @property
-    def failing(self) -> tuple[TapResult, ...]:
-        """Taps that fail when fed the reference's own input, in the order of the computation: each is a
-        probable fault, the first of them the one to look at first."""
-        return tuple(tap for tap in self.taps if not tap.sound)
+    def faults(self) -> tuple[Fault, ...]:
+        """Every place that is off by itself, in the order of the computation: each is one probable bug.
+
+        A layer that is fed wrongly is the fault of the innermost tapped layer around it.
+        """
+        taps = {tap.reference: tap for tap in self.taps}
+        found: dict[tuple[str, bool], Fault] = {}
+        for tap in self.taps:
+            if not tap.fed:
+                parents = _parents(tap.reference)
+                site = next((name for name in parents if name in taps), "")
+                candidate = taps[site].candidate if site else ""
+                fault = Fault(site, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
+                found.setdefault((site, True), fault)
+            if not tap.sound:
+                ratio = max(tap.rms_ratio, tap.max_ratio)
+                found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
+        return tuple(found.values())
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
-        return {**facts, **_plain(asdict(self))}
+        faults = [asdict(fault) for fault in self.faults]
+        return {**facts, **_plain(asdict(self)), "faults": _plain(faults)}
+
+
+def _parents(path: str) -> list[str]:
+    """``a.b.c`` to ``a.b`` and ``a``."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ import jax
 
 from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
-from wdport.parity.battery import CASES, Case
+from wdport.parity.battery import CASES
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.runner import Runner
 from wdport.parity.sides import (
@@ -75,13 +75,11 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
     say("building four models")
     sides = build_sides(prepared, weights)
     runner = Runner(prepared, sides)
-    changed = False
-    for shown, case, randomised in _schedule():
-        if randomised and not changed:
+    for random_biases in (False, True):
+        if random_biases:
             change_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
-            changed = True
-        say(f"comparing: {shown}")
-        runner.compare(case)
+        say(f"comparing with {'random biases' if random_biases else 'the converted weights'}")
+        runner.compare([case for case in CASES if case.random_biases is random_biases])
     gates = (
         preflight_gate(prepared, runner, unequal),
         constants_gate(prepared, sides.candidates["float32"], weights),
@@ -96,14 +94,10 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
         levels=runner.levels(),
         series=runner.series_error,
         assumed=_assumed(converted),
-        inputs=tuple(shown for shown, _, _ in _schedule()),
+        inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         seconds=time.monotonic() - started,
     )
-
-
-def _schedule() -> list[tuple[str, Case, bool]]:
-    return [(case.describe(), case, case.random_biases) for case in CASES]
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

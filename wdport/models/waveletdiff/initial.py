@@ -11,25 +11,45 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 from keras import layers
 
-_BLANK: ContextVar[bool] = ContextVar("blank", default=False)
+_BLANK: ContextVar[dict[Any, Any] | None] = ContextVar("blank", default=None)
 
 
 @contextmanager
 def blank() -> Iterator[None]:
-    """Weights made inside are zero instead of drawn: for models that are about to be filled."""
-    token = _BLANK.set(True)
+    """Weights made inside are zero instead of drawn, for models that are about to be filled.
+
+    All of one shape and dtype share one array, so that no memory is touched that is replaced at once.
+    """
+    token = _BLANK.set({})
     try:
         yield
     finally:
         _BLANK.reset(token)
 
 
+def _zeros(shape: tuple[int, ...], dtype: str | None) -> Any:
+    made = _BLANK.get()
+    if made is None:
+        return np.zeros(shape, np.float32)
+    if (shape, dtype) not in made:
+        made[shape, dtype] = jnp.asarray(np.zeros(shape, dtype or "float32"))
+    return made[shape, dtype]
+
+
 def _generator() -> np.random.Generator:
     return np.random.default_rng(np.random.randint(2**31))
+
+
+class Zeros(keras.initializers.Initializer):
+    """Zeros, without the program that Keras's own initializer compiles for every shape."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+        return _zeros(tuple(shape), dtype)
 
 
 class XavierUniform(keras.initializers.Initializer):
@@ -39,8 +59,8 @@ class XavierUniform(keras.initializers.Initializer):
         self.limit = (6.0 / fans) ** 0.5
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
-        if _BLANK.get():
-            return np.zeros(shape, np.float32)
+        if _BLANK.get() is not None:
+            return _zeros(tuple(shape), dtype)
         return (_generator().random(shape, np.float32) * 2.0 - 1.0) * np.float32(self.limit)
 
 
@@ -54,4 +74,5 @@ class UnitRows(keras.initializers.Initializer):
 
 def linear(inputs: int, outputs: int, name: str) -> layers.Dense:
     """A Dense layer (..., inputs) -> (..., outputs), Xavier-uniform with zero bias."""
-    return layers.Dense(outputs, kernel_initializer=XavierUniform(inputs + outputs), name=name)
+    kernel, bias = XavierUniform(inputs + outputs), Zeros()
+    return layers.Dense(outputs, kernel_initializer=kernel, bias_initializer=bias, name=name)

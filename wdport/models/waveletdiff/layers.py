@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from wdport.models.waveletdiff.initial import XavierUniform, linear
+from wdport.models.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.models.waveletdiff.tables import position_table, time_frequencies
 
 Tensor = Any
@@ -122,13 +122,21 @@ class Attention(layers.Layer):
         heads = (None, num_heads, self.head_width)
         start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
         for name in ("query", "key", "value"):
-            projection = layers.EinsumDense("btd,dhk->bthk", heads, bias_axes="hk", kernel_initializer=start, name=name)
+            projection = layers.EinsumDense(
+                "btd,dhk->bthk", heads, bias_axes="hk", kernel_initializer=start, bias_initializer=Zeros(), name=name
+            )
             setattr(self, name, projection)
         self.query_norm = RMSNorm(name="query_norm") if qk_norm else None
         self.key_norm = RMSNorm(name="key_norm") if qk_norm else None
         self.dropout = layers.Dropout(dropout, name="dropout")
+        start = XavierUniform(2 * width)
         self.out = layers.EinsumDense(
-            "bthk,hkd->btd", (None, width), bias_axes="d", kernel_initializer=XavierUniform(2 * width), name="out"
+            "bthk,hkd->btd",
+            (None, width),
+            bias_axes="d",
+            kernel_initializer=start,
+            bias_initializer=Zeros(),
+            name="out",
         )
 
     def build(

@@ -216,12 +216,12 @@ class WaveletDiff(nn.Module):
 def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> WaveletDiff:
     """The network in evaluation mode with these weights, every one of them used.
 
-    In float32 the tables are the file's own; in float64 they are computed in float64 (the lift: a
-    float32 table in a float64 network would be off by 2e-6).
+    In float32 the weights are the arrays of ``tensors`` themselves and the tables the file's own; in
+    float64 the tables are computed (the lift: a float32 table in float64 would be off by 2e-6).
     """
     with _undrawn():
         model = WaveletDiff(config).eval()
-    state = {name: torch.from_numpy(array).to(dtype, copy=True) for name, array in tensors.items()}
+    state = {name: torch.from_numpy(array).to(dtype) for name, array in tensors.items()}
     if dtype == torch.float64:
         state |= {name: torch.tensor(table, dtype=dtype) for name, table in _tables(config).items()}
     model.load_state_dict(state, assign=True)

@@ -1,0 +1,33 @@
+"""Compiled programs that several threads may make at once: tracing takes turns, compiling does not.
+
+Looking into a model patches Keras for as long as the trace lasts, and Python traces on one core
+anyway; XLA compiles without holding Python up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import jax
+
+_TRACING = Lock()
+
+
+class Program:
+    """``function`` of arrays, compiled once for every combination of argument shapes and dtypes."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any] | None = None) -> None:
+        self._jitted = jax.jit(function, compiler_options=options)
+        self._compiled: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        flat, tree = jax.tree.flatten(arguments)
+        key = (tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat))
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            with _TRACING:
+                lowered = self._jitted.lower(*arguments)
+            compiled = self._compiled[key] = lowered.compile()
+        return compiled(*arguments)
