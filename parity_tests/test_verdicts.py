@@ -199,6 +199,16 @@ def test_a_table_off_its_formula_fails(pair: tuple[Path, Path], monkeypatch: pyt
     assert failed(wdport.verify(*pair)) == {"A'"}
 
 
+def test_a_constant_that_the_port_does_not_show_is_incomplete(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = FAMILY.port_tables
+    monkeypatch.setattr(FAMILY, "port_tables", lambda model: {n: t for n, t in tables(model).items() if "pos" not in n})
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 6
+    assert "position_table.0 is in no table of the port" in verdict.gates[1].findings
+
+
 def test_a_layer_that_never_runs_is_incomplete(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The port forgets its dropout layer: the same numbers, but a tap that cannot be compared."""
 

@@ -35,8 +35,7 @@ def converted_arrays(
 def source_array(prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False) -> Array:
     """One tensor of the checkpoint as float32; a table that 16 bits have ruined is recomputed."""
     if name in prepared.recomputed:
-        constants = prepared.family.constants(prepared.config)
-        return constants[prepared.plan.checks[name]].values.astype(np.float32)
+        return prepared.constants[prepared.plan.checks[name]].values.astype(np.float32)
     where = (prepared.checkpoint.path, name)
     stored = prepared.checkpoint.read(name)
     if stored.dtype.kind != "f":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from wdport.output.files import Written
@@ -89,6 +88,8 @@ def render_manifest(manifest: dict[str, Any]) -> str:
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and refusals need none
+
     try:
         return version(package)
     except PackageNotFoundError:

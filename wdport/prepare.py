@@ -15,22 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.errors import MisfitError
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml
 from wdport.mapping.table import Table, load_table
-from wdport.models.family import Array, Family, Resolved, Source
+from wdport.models.family import Array, Constant, Family, Resolved, Source
 from wdport.models.registry import find_family
 
 PathText = str | PathLike[str]
-
-HALF = ("float16", "bfloat16")
-"""Stored dtypes that ruin a table (alpha_bar[0..3] = 1.0 in bfloat16): tables are recomputed."""
-
-HALF_SPACING = 2.0**-8
-"""Relative spacing of bfloat16, the coarsest of them."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +62,7 @@ class Prepared:
     family: Family
     resolved: Resolved
     plan: Plan
+    constants: Mapping[str, Constant]
     comparisons: tuple[Comparison, ...]
 
     @property
@@ -80,7 +75,9 @@ class Prepared:
         """Tensors whose stored values 16 bits have ruined and which are recomputed instead."""
         checkpoint = self.checkpoint.tensors
         return tuple(
-            c.source for c in self.comparisons if checkpoint[c.source].dtype in HALF and c.tolerance is not None
+            c.source
+            for c in self.comparisons
+            if checkpoint[c.source].dtype in HALF_ROUNDING and c.tolerance is not None
         )
 
 
@@ -106,7 +103,7 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
         if isinstance(plan, Misfits):
             raise _misfit(checkpoint.path, table, plan.faults)
         comparisons = _compare(checkpoint, plan, constants)
-        yield Prepared(checkpoint, table, family, resolved, plan, comparisons)
+        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons)
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
@@ -141,7 +138,7 @@ def _misfit(path: Path, table: Table, faults: tuple[str, ...]) -> MisfitError:
     )
 
 
-def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Any]) -> tuple[Comparison, ...]:
+def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[Comparison, ...]:
     """Hold every ``check:`` tensor against its constant; raises :class:`MisfitError` naming all that differ."""
     comparisons, faults = [], []
     for source, name in plan.checks.items():
@@ -150,7 +147,7 @@ def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Any]) -
             comparisons.append(Comparison(source, name, None, None))
             continue
         stored: Array = checkpoint.read(source).astype(np.float64)
-        relative = HALF_SPACING if checkpoint.tensors[source].dtype in HALF else 0.0
+        relative = HALF_ROUNDING.get(checkpoint.tensors[source].dtype, 0.0)
         difference = np.abs(stored - constant.values)
         error = float(np.max(difference, initial=0.0))
         comparisons.append(Comparison(source, name, error, constant.tolerance))

@@ -7,6 +7,7 @@ Needs numpy and the standard library only. From the file to the array::
 
 from wdport.checkpoint.checkpoint import Checkpoint as Checkpoint
 from wdport.checkpoint.checkpoint import open_checkpoint as open_checkpoint
+from wdport.checkpoint.dtypes import HALF_ROUNDING as HALF_ROUNDING
 from wdport.checkpoint.tensor import StorageRef as StorageRef
 from wdport.checkpoint.tensor import TensorInfo as TensorInfo
 from wdport.checkpoint.tensor import TensorRef as TensorRef

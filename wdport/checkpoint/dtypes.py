@@ -45,6 +45,9 @@ ITEMSIZE: Final = {
 }
 """Bytes of one element, of dtypes that are read and of those that are only named."""
 
+HALF_ROUNDING: Final = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Relative spacing of values that are stored in 16 bits; it ruins tables (alpha_bar[0..3] = 1.0 in bfloat16)."""
+
 TORCH_STORAGES: Final = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",

@@ -7,6 +7,7 @@ pattern reads names (:meth:`NamePattern.match`) and writes them (:meth:`NamePatt
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +43,23 @@ class NamePattern:
     def format(self, indices: dict[str, int]) -> str:
         """The name with these indices."""
         return _PIECE.sub(lambda piece: str(indices[piece[1]]), self.text)
+
+
+_NUMBERS = re.compile(r"(?:<[a-z_]+>|[0-9])+")
+
+
+class PatternIndex:
+    """Many patterns, asked at once which of them a name fits; only those alike but for numbers are tried."""
+
+    def __init__(self, patterns: Iterable[NamePattern]) -> None:
+        self._alike: dict[str, list[tuple[int, NamePattern]]] = {}
+        for position, pattern in enumerate(patterns):
+            self._alike.setdefault(_NUMBERS.sub("#", pattern.text), []).append((position, pattern))
+
+    def find(self, name: str) -> list[tuple[int, dict[str, int]]]:
+        """Position and indices of every pattern that fits ``name``."""
+        alike = self._alike.get(_NUMBERS.sub("#", name), ())
+        return [(at, found) for at, pattern in alike if (found := pattern.match(name)) is not None]
 
 
 def parse_pattern(text: str) -> NamePattern:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from wdport.mapping.axes import AxisError, Rule, Shape
+from wdport.mapping.names import PatternIndex
 from wdport.mapping.table import Row, Table
 
 
@@ -81,8 +82,9 @@ def make_plan(
     rows = [row for row in table.rows if row.when is None or row.when in features]
     draft = _Draft()
     used: set[int] = set()  # rows by identity: several may stand on one line
+    index = PatternIndex(row.torch for row in rows)
     for source, shape in sources.items():
-        hits = [(row, indices) for row in rows if (indices := row.torch.match(source)) is not None]
+        hits = [(rows[at], indices) for at, indices in index.find(source)]
         used.update(id(row) for row, _ in hits)
         if not hits:
             draft.unexpected.append(source)
@@ -156,17 +158,18 @@ def _wanted(
 ) -> dict[str, Shape | None]:
     """Sources that unfilled targets and uncompared constants want, with the shape they ought to have."""
     missing: dict[str, Shape | None] = {}
+    filling = [(row.torch, row.rule, row.keras, pattern) for row in rows if row.rule for pattern in row.keras]
+    index = PatternIndex(pattern for *_, pattern in filling)
     for target in targets:
         if target in draft.filled:
             continue
-        for row in rows:
-            found = next((i for p in row.keras if (i := p.match(target)) is not None), None)
-            if found is not None and row.rule:
-                shapes = [targets[name] for p in row.keras if (name := p.format(found)) in targets]
-                missing[row.torch.format(found)] = row.rule.source_shape(shapes)
-                break
-        else:
+        hits = index.find(target)
+        if not hits:
             draft.idle.append(f"no row of the table fills {target}")
+            continue
+        (torch, rule, patterns, _), found = filling[hits[0][0]], hits[0][1]
+        shapes = [targets[name] for each in patterns if (name := each.format(found)) in targets]
+        missing[torch.format(found)] = rule.source_shape(shapes)
     compared = set(draft.checks.values())
     for row in rows:
         if row.check is None or row.keras or row.optional:

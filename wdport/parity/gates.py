@@ -39,18 +39,24 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
-    """Gate A': the port's tables against their float64 formulas, and the file's tables carried unchanged."""
-    constants = prepared.family.constants(prepared.config)
+    """Gate A': every constant of the family is a table of the port, held against its float64 formula, or one
+    of the file's that was carried unchanged."""
+    constants = prepared.constants
     tables = prepared.family.port_tables(candidate)
-    distances = {name: ulps(np.asarray(table), constants[name].values) for name, table in tables.items()}
+    distances = {name: ulps(np.asarray(tables[name]), constants[name].values) for name in tables if name in constants}
     findings = [f"{name} is {d:.1f} ulp from its formula" for name, d in distances.items() if not d <= TABLE_ULP]
-    carried = [move for move in prepared.plan.moves if move.source in prepared.plan.checks]
-    for move in carried:
-        if not np.array_equal(weights.tensors[move.source], weights.variables[move.targets[0]]):
-            findings.append(f"{move.targets[0]} is not the file's {move.source}")
+    findings += [f"{name} of the port is no constant of its family" for name in tables if name not in constants]
+    carried = {}
+    for move in prepared.plan.moves:
+        if move.source in prepared.plan.checks:
+            carried[prepared.plan.checks[move.source]] = move
+            if not np.array_equal(weights.tensors[move.source], weights.variables[move.targets[0]]):
+                findings.append(f"{move.targets[0]} is not the file's {move.source}")
+    missing = [name for name in constants if name not in distances and name not in carried]
+    findings += [f"{name} is in no table of the port" for name in missing]
     worst = max(distances, key=lambda name: distances[name], default="")
-    count = len(tables) + len(carried)
-    return Gate("A'", "constants", not findings and count > 0, count, count, distances.get(worst), TABLE_ULP, worst,
+    count, expected = len(constants) - len(missing), len(constants)
+    return Gate("A'", "constants", not findings and count > 0, count, expected, distances.get(worst), TABLE_ULP, worst,
                 tuple(findings))  # fmt: skip
 
 

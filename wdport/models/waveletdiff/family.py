@@ -52,13 +52,14 @@ class WaveletDiffFamily:
             found["scale_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
             found[f"position_table.{level}"] = Constant(position_table(length, width), 1e-7 * max(length, 8))
-            others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
-            found[f"other_levels.{level}"] = Constant(others, 0.0)
             scale = Constant(np.array((width // config.num_heads) ** -0.5), 1e-6)
             for block in range(config.depths[level]):
                 found[f"attention_scale.{level}.{block}"] = scale
-            cross = (config.cross_width // config.num_heads) ** -0.5
-            found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
+            if config.cross_level_attention:
+                others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
+                found[f"other_levels.{level}"] = Constant(others, 0.0)
+                cross = (config.cross_width // config.num_heads) ** -0.5
+                found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
         return found
 
     def load_config(self, values: Mapping[str, Any]) -> Config:
@@ -102,7 +103,14 @@ class WaveletDiffFamily:
         if model.scale_embedding is not None:
             found["scale_frequencies"] = model.scale_embedding.frequencies
         for level in range(model.config.groups):
-            found[f"position_table.{level}"] = getattr(model, f"level_{level}").position.table
+            own = getattr(model, f"level_{level}")
+            found[f"position_table.{level}"] = own.position.table
+            for block in range(own.depth):
+                found[f"attention_scale.{level}.{block}"] = np.asarray(getattr(own, f"block_{block}").attention.scale)
+            if model.cross_level is not None:
+                attention = getattr(model.cross_level, f"attention_{level}")
+                found[f"cross_attention_scale.{level}"] = np.asarray(attention.scale)
+                found[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
         return found
 
     def levels(self, config: Config) -> Levels:

@@ -119,6 +119,7 @@ class Attention(layers.Layer):
     def __init__(self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width, self.head_width = width, width // num_heads
+        self.scale = self.head_width**-0.5
         heads = (None, num_heads, self.head_width)
         start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
         for name in ("query", "key", "value"):
@@ -158,7 +159,7 @@ class Attention(layers.Layer):
         q, k, v = self.query(query), self.key(key), self.value(value)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
-        logits = ops.einsum("bqhk,bshk->bhqs", q, k) * self.head_width**-0.5
+        logits = ops.einsum("bqhk,bshk->bhqs", q, k) * self.scale
         weights = self.dropout(ops.cast(ops.softmax(wide(logits), axis=-1), v.dtype))
         return self.out(ops.einsum("bhqs,bshk->bqhk", weights, v))
 

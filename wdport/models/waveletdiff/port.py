@@ -138,6 +138,7 @@ class CrossLevel(layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         cross, time = config.cross_width, config.time_embed_dim
+        self.others = [tuple(i for i in range(config.groups) if i != level) for level in range(config.groups)]
         for i, width in enumerate(config.widths):
             parts = {
                 "aggregator": Aggregator(width, name=f"aggregator_{i}"),
@@ -169,7 +170,7 @@ class CrossLevel(layers.Layer):
         return getattr(self, f"{name}_{level}")
 
     def call(self, tokens: list[Tensor], time: Tensor, training: bool | None = None) -> list[Tensor]:
-        pooled = ops.stack([self._pool(i, h) for i, h in enumerate(tokens)], axis=1)
+        pooled = [self._pool(i, h) for i, h in enumerate(tokens)]
         return [h + self._update(i, h, pooled, time) for i, h in enumerate(tokens)]
 
     def _pool(self, level: int, tokens: Tensor) -> Tensor:
@@ -177,9 +178,9 @@ class CrossLevel(layers.Layer):
         summary = self._part("projection", level)(ops.sum(weights * tokens, axis=1))
         return summary + self.level_position_embeddings[level]
 
-    def _update(self, level: int, tokens: Tensor, pooled: Tensor, time: Tensor) -> Tensor:
-        others = ops.concatenate([pooled[:, :level], pooled[:, level + 1 :]], axis=1)
-        attended = self._part("attention", level)(pooled[:, level : level + 1], others, others)
+    def _update(self, level: int, tokens: Tensor, pooled: list[Tensor], time: Tensor) -> Tensor:
+        others = ops.stack([pooled[other] for other in self.others[level]], axis=1)
+        attended = self._part("attention", level)(pooled[level][:, None], others, others)
         expanded = self._part("expander", level)(attended[:, 0])
         every_token = ops.broadcast_to(expanded[:, None], ops.shape(tokens))
         every_time = ops.broadcast_to(time[:, None], (*ops.shape(tokens)[:2], self.config.time_embed_dim))

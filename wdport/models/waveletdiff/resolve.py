@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wdport.checkpoint import HALF_ROUNDING
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.models.family import Resolved, Source
@@ -29,9 +30,6 @@ ASSUMED = {
 SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
 """How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
 exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
-
-HALF_PRECISION = 2.0**-8
-"""Relative spacing of bfloat16, the coarsest dtype that files are stored in."""
 
 _NUMBER = "(0|[1-9][0-9]{0,5})"
 _LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
@@ -134,7 +132,7 @@ def _from_buffers(source: Source) -> str | None:
     if source.shapes.get("beta_all") is None:
         return None
     beta = source.read("beta_all")
-    relative = 0.0 if source.dtypes["beta_all"] in ("float32", "float64") else HALF_PRECISION
+    relative = HALF_ROUNDING.get(source.dtypes["beta_all"], 0.0)
     return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
 
 
