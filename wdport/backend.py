@@ -12,12 +12,15 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from wdport.models.ports import PORTS
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader  # at run time it costs 11 ms, and Python asks for the methods alone
 
 
 def choose_backend() -> None:
@@ -49,7 +52,7 @@ def _import_ports() -> None:
         import_module(name)
 
 
-class _KerasFinder(MetaPathFinder):
+class _KerasFinder:
     """Finds keras as Python would, once, and has the ports imported right after it."""
 
     def find_spec(
@@ -60,11 +63,11 @@ class _KerasFinder(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("keras")
         if spec is not None and spec.loader is not None:
-            spec.loader = _KerasLoader(spec.loader)
+            spec.loader = cast("Loader", _KerasLoader(spec.loader))
         return spec
 
 
-class _KerasLoader(Loader):
+class _KerasLoader:
     """Keras's own loader, then the ports'."""
 
     def __init__(self, own: Loader) -> None:

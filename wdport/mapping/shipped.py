@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from wdport.errors import InternalError, MisfitError
@@ -20,7 +19,7 @@ def shipped_tables() -> tuple[Table, ...]:
 
 def _folder() -> Path:
     """``mappings/`` inside the installed package, or beside it in a source checkout."""
-    package = Path(str(resources.files("wdport")))
+    package = Path(__file__).parents[1]
     for folder in (package / "_mappings", package.parent / "mappings"):
         if any(folder.glob("*.yaml")):
             return folder
