@@ -6,13 +6,14 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit parity bench clean
+.PHONY: help demo test lint unit parity bench bench-wavelets clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
+	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -47,6 +48,10 @@ parity: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py
+
+bench-wavelets: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps jaxwt ptwt
+	@$(BIN)/python bench/wavelets.py
 
 clean:
 	rm -rf .venv .jax_cache demo build dist

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from wdport.apply import Progress, converted_arrays
+from wdport.data.series import read_series
+from wdport.data.statistics import Statistics, read_statistics
+from wdport.errors import UsageError
 from wdport.manifest import describe, make_manifest, render_manifest
 from wdport.output.files import publish, write_model
 from wdport.output.target import choose_target
@@ -39,6 +42,8 @@ def convert(
     config: PathText | None = None,
     mapping: PathText | None = None,
     values: dict[str, str] | None = None,
+    norm_stats: PathText | None = None,
+    data: PathText | None = None,
     key: str | None = None,
     strict: bool = False,
     force: bool = False,
@@ -54,6 +59,9 @@ def convert(
         config: training configuration (YAML); what it does not say is read off the shapes or assumed.
         mapping: a mapping table of your own instead of the shipped one that fits.
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
+            can come out in the units of the data.
+        data: the data set that the model was trained on, to compute them from instead.
         key: dotted key of the state_dict where the file holds more than one.
         strict: refuse any assumption.
         force: replace an existing output.
@@ -65,7 +73,8 @@ def convert(
         WdportError: see `wdport.errors`; nothing is written then, and an older output is untouched.
     """
     target = choose_target(Path(checkpoint), Path(output) if output else None, force)
-    with prepare(checkpoint, Settings(config, values, mapping, key, strict)) as prepared, ThreadPoolExecutor(1) as pool:
+    settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data))
+    with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
         arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
         family, settled = prepared.family, prepared.config
@@ -76,3 +85,12 @@ def convert(
     return Conversion(
         Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, manifest
     )
+
+
+def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:
+    """The z-score statistics, from whichever of the two is given."""
+    if norm_stats and data:
+        raise UsageError("norm_stats", "given beside data, which it is computed from", "give one of the two")
+    if norm_stats:
+        return read_statistics(norm_stats)
+    return Statistics.of(read_series(data).values) if data else None

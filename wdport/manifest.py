@@ -57,6 +57,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
             for name, value in prepared.config.to_dict().items()
         },
         "assumed": prepared.resolved.assumed,
+        "alternatives": dict(prepared.resolved.alternatives),
         "tensors": [
             {
                 "source": move.source,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
+from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -31,8 +32,8 @@ PathText = str | PathLike[str]
 class Settings:
     """What the user says about a checkpoint: a configuration file, single values, a table, a key.
 
-    ``strict`` refuses any assumption. ``known`` is a whole configuration, as a converted file holds it,
-    in place of a configuration file.
+    ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
+    whole configuration, as a converted file holds it, in place of a configuration file.
     """
 
     config: PathText | None = None
@@ -40,6 +41,7 @@ class Settings:
     mapping: PathText | None = None
     key: str | None = None
     strict: bool = False
+    statistics: Statistics | None = None
     known: Mapping[str, Any] | None = None
 
 
@@ -116,6 +118,8 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
             raise MisfitError(file, f"cannot be read ({error.strerror})", "give the training configuration") from None
         given = family.read_settings(load_yaml(data, file).plain(), file)
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    if settings.statistics is not None:
+        flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
     tensors = checkpoint.tensors
     source = Source(
         checkpoint.path,

@@ -20,6 +20,8 @@ from wdport.cli.options import facts, key_option, mapping_option, parse_values, 
 )
 @click.option("--config", metavar="FILE", help="Training configuration (YAML), for what shapes cannot tell.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value, such as num_heads=8; repeatable.")
+@click.option("--norm-stats", metavar="FILE", help="Mean and std per feature (JSON, NPZ), kept with the model.")
+@click.option("--data", metavar="FILE", help="The training data, to compute them from (CSV, NPY, ARFF, MAT).")
 @mapping_option
 @key_option
 @click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
@@ -32,6 +34,8 @@ def command(
     output: str | None,
     config: str | None,
     pairs: tuple[str, ...],
+    norm_stats: str | None,
+    data: str | None,
     mapping: str | None,
     key: str | None,
     strict: bool,
@@ -54,6 +58,8 @@ def command(
             config=config,
             mapping=mapping,
             values=values,
+            norm_stats=norm_stats,
+            data=data,
             key=key,
             strict=strict,
             force=force,
@@ -79,6 +85,8 @@ def _text(manifest: dict[str, Any], output: str) -> str:
         ("file", f"{layout}; {mapping['name']}"),
         ("model", f"groups {told['level_lengths']}, {', '.join(f'{k} {told[k]}' for k in _SHOWN if k in told)}"),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
+        ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
+        ("series", _units(manifest["config"])),
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
@@ -86,6 +94,13 @@ def _text(manifest: dict[str, Any], output: str) -> str:
         ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
     ]
     return f"{heading}\n{facts(rows)}"
+
+
+def _units(config: dict[str, Any]) -> str:
+    """Whether samples can come out in the units of the data."""
+    if config["norm_mean"]["value"] is None:
+        return "in z-score units; --norm-stats or --data gives those of the data"
+    return "in the units of the data, by the mean and std of every feature"
 
 
 _SHOWN = ("num_heads", "prediction_target", "noise_schedule", "wavelet")

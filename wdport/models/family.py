@@ -7,7 +7,7 @@ it builds its Keras model and its PyTorch reference on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,11 +41,13 @@ class Source:
 class Resolved:
     """A configuration, and for each of its values where it came from.
 
-    ``origins`` maps a field to "shapes", "buffers", "config", "flag" or "assumed".
+    ``origins`` maps a field to "shapes", "buffers", "config", "flag" or "assumed"; ``alternatives`` an
+    assumed field to a few words on what else would fit the file.
     """
 
     config: Any
     origins: Mapping[str, str]
+    alternatives: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def assumed(self) -> dict[str, Any]:
@@ -81,7 +83,10 @@ class Family(Protocol):
         ...
 
     def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
-        """The configuration; raises ``MisfitError`` where the givens contradict the file."""
+        """The configuration; raises ``MisfitError`` where the givens contradict the file.
+
+        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
+        """
         ...
 
     def features(self, config: Any) -> frozenset[str]:
@@ -114,6 +119,10 @@ class Family(Protocol):
 
     def make_inputs(self, config: Any, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Float64 inputs of the network for parity runs, each with the batch on axis 0."""
+        ...
+
+    def transform(self, config: Any) -> Any | None:
+        """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
         ...
 
     def levels(self, config: Any) -> Levels:

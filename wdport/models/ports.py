@@ -1,7 +1,7 @@
-"""Modules whose import makes Keras know a model class of ours; a list of names, nothing is imported."""
+"""Modules whose import makes Keras know classes of ours; a list of names, nothing is imported."""
 
 from __future__ import annotations
 
 from typing import Final
 
-PORTS: Final = ("wdport.models.waveletdiff.port",)
+PORTS: Final = ("wdport.models.waveletdiff.port", "wdport.wavelets.layers")

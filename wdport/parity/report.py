@@ -50,13 +50,15 @@ def _gate(gate: Gate) -> str:
 
 def _levels(verdict: Verdict) -> list[str]:
     """Per wavelet level: float64 errors of coefficients and series, float32 error as a ratio."""
-    head = f"{'level':<8}{'layers f64':>12}{'coefficients f64':>18}{'series f64':>12}{'f32 ratio':>11}"
+    head = f"{'level':<8}{'layers f64':>12}{'coefficients f64':>18}{'series f64':>12}{'f32 ratio':>11}{'energy':>9}"
     lines = [head]
     for index, level in enumerate(verdict.levels):
         layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
         series = "unknown" if level.series is None else _number(level.series)
         own = "" if layers is None else _number(layers)
-        lines.append(f"{level.name:<8}{own:>12}{_number(level.coefficients):>18}{series:>12}{_number(level.ratio):>11}")
+        energy = "unknown" if level.energy is None else f"{100 * level.energy:.1f} %"
+        numbers = f"{_number(level.coefficients):>18}{series:>12}{_number(level.ratio):>11}{energy:>9}"
+        lines.append(f"{level.name:<8}{own:>12}{numbers}")
     whole = "unknown" if verdict.series is None else _number(verdict.series)
     lines.append(f"{'series':<8}{'':>12}{'':>18}{whole:>12}   (bounds: f64 {LOGIC:.0e} relative, f32 {NUMERICS:g} x)")
     return lines

@@ -76,6 +76,7 @@ class Runner:
         self.level_errors: dict[tuple[int, int], ErrorPair] = {}
         self.level_logic: dict[int, list[float]] = {}
         self.level_series: dict[int, list[float]] = {}
+        self.level_energy: dict[int, float] = {}
         self.series_error: float | None = None
         self.findings: list[str] = []
         self.logic, self.numerics = Tally(), Tally()
@@ -204,6 +205,7 @@ class Runner:
                 masked = [np.zeros_like(candidate), np.zeros_like(reference)]
                 masked[0][:, part], masked[1][:, part] = candidate[:, part], reference[:, part]
                 series = [shape.reconstruct(each) for each in masked]
+                self.level_energy[level] = self.level_energy.get(level, 0.0) + float(np.sum(series[1] ** 2))
                 self.level_series.setdefault(level, []).append(relative_l2(*series))
         if shape.reconstruct:
             whole = relative_l2(shape.reconstruct(candidate), shape.reconstruct(reference))
@@ -243,7 +245,9 @@ class Runner:
             ratios = [pair.rms_ratio for (own, _), pair in self.level_errors.items() if own == level]
             series = self.level_series.get(level)
             logic = max(self.level_logic.get(level, [inf]))
-            found.append(LevelResult(name, logic, max(series) if series else None, max(ratios, default=inf)))
+            total = sum(self.level_energy.values())
+            energy = self.level_energy[level] / total if total else None
+            found.append(LevelResult(name, logic, max(series) if series else None, max(ratios, default=inf), energy))
         return tuple(found)
 
 

@@ -81,12 +81,14 @@ class Fault:
 @dataclass(frozen=True)
 class LevelResult:
     """One wavelet level of the output: float64 error of its coefficients and of the series made from
-    them alone (``None`` where the wavelet is unknown), and its worst feature's float32 ratio."""
+    them alone (``None`` where the wavelet is unknown), its worst feature's float32 ratio, and
+    the share of the reference's output energy that the level's series has (``None`` likewise)."""
 
     name: str
     coefficients: float
     series: float | None
     ratio: float
+    energy: float | None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The second river: checkpoint and converted file into two running models, through probes, to a verdict.
 
 Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per wavelet level.
+per layer and per wavelet level; F the wavelet transform, where the wavelet is known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from wdport.parity.sides import (
     unequal_variables,
     with_random_biases,
 )
-from wdport.parity.verdict import Verdict
+from wdport.parity.verdict import Gate, Verdict
+from wdport.parity.wavelet_gate import wavelet_gate
 from wdport.prepare import PathText, Prepared, Settings, prepare
 
 Say = Callable[[str], None]
@@ -80,12 +81,15 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
             change_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
         say(f"comparing with {'random biases' if random_biases else 'the converted weights'}")
         runner.compare([case for case in CASES if case.random_biases is random_biases])
-    gates = (
+    gates: tuple[Gate, ...] = (
         preflight_gate(prepared, runner, unequal),
         constants_gate(prepared, sides.candidates["float32"], weights),
         logic_gate(runner),
         numerics_gate(runner),
     )
+    transform = prepared.family.transform(prepared.config)
+    if transform is not None:
+        gates = (*gates, wavelet_gate(transform))
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),

@@ -1,1 +1,46 @@
-"""Wavelets: so far the arithmetic of lengths and the public code's automatic choices."""
+"""Wavelets: the discrete transform in JAX and Keras, and the arithmetic of lengths around it.
+
+Imported on first use: the lengths are needed where neither jax nor keras may be imported.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wdport.wavelets.energy import dropped_share, level_energies, off_range, parseval_ratio
+    from wdport.wavelets.identify import Candidate, candidates
+    from wdport.wavelets.layers import WaveletDecomposition, WaveletReconstruction
+    from wdport.wavelets.ragged import RaggedWaveletTransform
+    from wdport.wavelets.transform import WaveletTransform
+
+_LAZY = {
+    "Candidate": "identify",
+    "candidates": "identify",
+    "dropped_share": "energy",
+    "level_energies": "energy",
+    "off_range": "energy",
+    "parseval_ratio": "energy",
+    "WaveletDecomposition": "layers",
+    "WaveletReconstruction": "layers",
+    "RaggedWaveletTransform": "ragged",
+    "WaveletTransform": "transform",
+}
+
+__all__ = [
+    "Candidate",
+    "RaggedWaveletTransform",
+    "WaveletDecomposition",
+    "WaveletReconstruction",
+    "WaveletTransform",
+    "candidates",
+    "dropped_share",
+    "level_energies",
+    "off_range",
+    "parseval_ratio",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"wdport.wavelets.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'wdport.wavelets' has no attribute {name!r}")

@@ -36,13 +36,13 @@ def filter_length(wavelet: str) -> int:
 
 
 def group_lengths(seq_len: int, wavelet: str, level: int, boundary_mode: str = "symmetric") -> tuple[int, ...]:
-    """Coefficients per group, (cA_L, cD_L, ..., cD_1), of a series of ``seq_len`` values."""
+    """Coefficients per group, (cA_L, cD_L, ..., cD_1), of a series of ``seq_len`` values; (seq_len,) for level 0."""
     taps = filter_length(wavelet)
     lengths: list[int] = []
     for _ in range(level):
         seq_len = (seq_len + 1) // 2 if boundary_mode == "periodization" else (seq_len + taps - 1) // 2
         lengths.insert(0, seq_len)
-    return (lengths[0], *lengths)
+    return (lengths[0], *lengths) if lengths else (seq_len,)
 
 
 def auto_wavelet(seq_len: int) -> str:

@@ -29,6 +29,7 @@ def test_the_released_defaults() -> None:
     assert left == {
         "qk_norm": False, "cross_level_attention": True, "scale_embedding": False, "prediction_target": "noise",
         "noise_schedule": "exponential", "dropout": 0.1, "wavelet": None, "boundary_mode": None, "seq_len": None,
+        "norm_mean": None, "norm_std": None,
     }  # fmt: skip
     with pytest.raises(FrozenInstanceError):
         SMALL.features = 4  # type: ignore[misc]

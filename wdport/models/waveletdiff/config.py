@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from typing import Any
 
 from wdport.diffusion.schedules import NAMES as SCHEDULES
@@ -18,7 +19,8 @@ class Config:
 
     ``level_lengths`` are the coefficients per group and feature, [cA_L, cD_L, ..., cD_1]. ``wavelet``,
     ``boundary_mode`` and ``seq_len`` say how a series becomes coefficients and back; the network
-    itself does not use them, and they are ``None`` where nothing tells them.
+    itself does not use them, and they are ``None`` where nothing tells them. So are ``norm_mean`` and
+    ``norm_std``, per feature, which take a series out of z-score space into the units of the data.
     """
 
     level_lengths: tuple[int, ...]
@@ -36,6 +38,8 @@ class Config:
     wavelet: str | None = None
     boundary_mode: str | None = None
     seq_len: int | None = None
+    norm_mean: tuple[float, ...] | None = None
+    norm_std: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level_lengths", tuple(int(d) for d in self.level_lengths))
@@ -56,6 +60,19 @@ class Config:
             raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {BOUNDARY_MODES}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
+        self._check_statistics()
+
+    def _check_statistics(self) -> None:
+        for name in ("norm_mean", "norm_std"):
+            values = getattr(self, name)
+            if (values is None) != (self.norm_mean is None):
+                raise ValueError("norm_mean and norm_std go together")
+            if values is not None:
+                object.__setattr__(self, name, tuple(float(value) for value in values))
+                if len(values) != self.features:
+                    raise ValueError(f"{name} has {len(values)} values, the model {self.features} features")
+                if not all(isfinite(value) and (value > 0 or name == "norm_mean") for value in values):
+                    raise ValueError(f"{name} has a value that is not finite or not positive")
 
     @property
     def groups(self) -> int:
@@ -96,7 +113,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
-        return {**asdict(self), "level_lengths": list(self.level_lengths)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -75,6 +75,8 @@ class WaveletDiffFamily:
         }
 
     def build(self, config: Config, dtype: str | None = None) -> Any:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+
         from wdport.models.waveletdiff.initial import blank
         from wdport.models.waveletdiff.port import WaveletDiff
 
@@ -112,6 +114,13 @@ class WaveletDiffFamily:
                 found[f"cross_attention_scale.{level}"] = np.asarray(attention.scale)
                 found[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
         return found
+
+    def transform(self, config: Config) -> Any | None:
+        if config.wavelet is None or config.seq_len is None:
+            return None
+        from wdport.wavelets.transform import WaveletTransform
+
+        return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)
 
     def levels(self, config: Config) -> Levels:
         reconstruct = None

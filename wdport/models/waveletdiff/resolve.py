@@ -16,6 +16,7 @@ from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.models.family import Resolved, Source
 from wdport.models.waveletdiff.config import Config
+from wdport.wavelets.identify import candidates
 from wdport.wavelets.lengths import auto_wavelet, group_lengths
 
 ASSUMED = {
@@ -62,7 +63,17 @@ def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any])
     except ValueError as error:
         fix = "give the right value with --config FILE or --set NAME=VALUE"
         raise MisfitError(source.path, str(error), fix) from None
-    return Resolved(made, {name: origin for name, (_, origin) in values.items() if name != "levels"})
+    origins = {name: origin for name, (_, origin) in values.items() if name != "levels"}
+    return Resolved(made, origins, _alternatives(made, origins))
+
+
+def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
+    """What else gives these groups, where the wavelet was assumed; no file can tell them apart."""
+    if origins["wavelet"] != "assumed":
+        return {}
+    found = candidates(config.level_lengths, config.boundary_mode or "symmetric")
+    classes = [f"{', '.join(c.wavelets)} at length {' or '.join(map(str, c.lengths))}" for c in found]
+    return {"wavelet": "; ".join(classes)} if classes else {"wavelet": "no wavelet of PyWavelets gives these groups"}
 
 
 def _from_shapes(source: Source) -> dict[str, Any]:

@@ -1,0 +1,174 @@
+"""numpy and MATLAB files: any real dtype is read exactly, and what is damaged or ambiguous is refused."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from wdport.data import read_series
+from wdport.errors import InputError, UsageError, WdportError
+
+relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+GRID = np.arange(6.0).reshape(3, 2)
+real_arrays = hnp.arrays(
+    st.one_of(hnp.integer_dtypes(endianness="?"), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(endianness="?")),
+    hnp.array_shapes(max_dims=2, max_side=5),
+    elements=st.integers(0, 100),
+)
+
+
+def write(folder: Path, kind: str, **arrays: Any) -> Path:
+    path = folder / f"x{kind}"
+    if kind == ".npy":
+        np.save(path, *arrays.values())
+    elif kind == ".npz":
+        np.savez(path, **arrays)
+    else:
+        scipy.io.savemat(path, arrays)
+    return path
+
+
+@relaxed
+@given(real_arrays, st.sampled_from([".npy", ".npz"]), st.booleans())
+def test_every_real_dtype(tmp_path: Path, array: np.ndarray, kind: str, fortran: bool) -> None:
+    series = read_series(write(tmp_path, kind, x=np.asfortranarray(array) if fortran else array))
+    expected = array.astype(np.float64).reshape(len(array), -1)
+    np.testing.assert_array_equal(series.values, expected)
+    assert series.values.dtype == np.float64
+    assert series.values.flags.c_contiguous
+    assert series.names == tuple(f"column_{number}" for number in range(1, expected.shape[1] + 1))
+
+
+def test_columns_of_an_array(tmp_path: Path) -> None:
+    series = read_series(write(tmp_path, ".npy", x=GRID), columns=["column_2", "column_1"])
+    assert series.values.tolist() == GRID[:, ::-1].tolist()
+
+
+@pytest.mark.parametrize("kind", [".npz", ".mat"])
+def test_a_key_chooses(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path, kind, train=GRID, test=GRID + 10)
+    assert read_series(path, key="test").values.tolist() == (GRID + 10).tolist()
+    with pytest.raises(InputError, match="holds 2 arrays: train, test; choose one with key"):
+        read_series(path)
+    with pytest.raises(UsageError, match="valid: names no array of the file; choose from train, test"):
+        read_series(path, key="valid")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.uint8])
+def test_the_only_matrix_over_time_of_a_mat_file(tmp_path: Path, dtype: Any) -> None:
+    others = {"rate": 2.5, "label": "text", "row": np.ones((1, 9)), "cube": np.ones((2, 2, 2)), "s": {"a": GRID}}
+    path = write(tmp_path, ".mat", **others, ts=GRID.astype(dtype), mask=GRID > 1)
+    assert read_series(path).values.tolist() == GRID.tolist()
+    assert read_series(path, key="row").values.shape == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones((2, 2, 2)), "has shape"),
+        (np.float64(3), "has shape"),
+        (np.ones((0, 3)), "holds no values"),
+        (np.ones((3, 0)), "holds no values"),
+        (np.array(["a", "b"]), "holds <U1"),
+        (np.array([True, False]), "holds bool"),
+        (np.ones(3, complex), "holds complex128"),
+        (np.zeros(3, [("a", float)]), "not real numbers"),
+        (np.array([[1, 2], [np.nan, 4]]), "row 2: column 'column_1' holds NaN"),
+        (np.array([[1, 2], [3, -np.inf]]), "row 2: column 'column_2' holds an infinite value"),
+        (np.array([[np.longdouble("1e4000")]]), "row 1: column 'column_1' holds an infinite value"),
+    ],
+)
+@pytest.mark.parametrize("kind", [".npy", ".npz"])
+def test_arrays_that_are_no_series(tmp_path: Path, kind: str, array: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_series(write(tmp_path, kind, x=array))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([[1, "a"]], object), "x is cell, not a full array"),
+        ("abc", "x is char, not a full array"),
+        (np.array([[True], [False]]), "x is logical, not a full array"),
+        (scipy.sparse.csc_array(GRID), "x is sparse, not a full array"),
+        ({"a": GRID}, "x is struct, not a full array"),
+        (np.ones((2, 2, 2)), "has shape"),
+        (GRID + 1j, "holds complex128"),
+        (GRID / np.nan, "row 1: column 'column_1' holds NaN"),
+    ],
+)
+def test_mat_arrays_that_are_no_series(tmp_path: Path, array: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_series(write(tmp_path, ".mat", x=array), key="x")
+
+
+def test_a_mat_file_without_a_series(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no array of numbers over time"):
+        read_series(write(tmp_path, ".mat", rate=2.5))
+
+
+def test_a_mat_file_of_version_7_3(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(600))
+    with pytest.raises(InputError, match=r"is a MATLAB 7\.3 file; save it with"):
+        read_series(path)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    for kind in (".npy", ".npz"):
+        with pytest.raises(InputError, match="Object arrays cannot be loaded"):
+            read_series(write(tmp_path, kind, x=np.array([GRID, None], object)))
+
+
+def test_archives_of_other_things(tmp_path: Path) -> None:
+    single = tmp_path / "single.npz"
+    single.write_bytes(write(tmp_path, ".npy", x=GRID).read_bytes())
+    with pytest.raises(InputError, match="holds a single array"):
+        read_series(single)
+    with pytest.raises(InputError, match="holds no array"):
+        read_series(write(tmp_path, ".npz"))
+
+
+def content(kind: str) -> bytes:
+    file = io.BytesIO()
+    if kind == ".npy":
+        np.save(file, GRID)
+    elif kind == ".npz":
+        np.savez_compressed(file, x=GRID)
+    else:
+        scipy.io.savemat(file, {"x": GRID}, do_compression=True)
+    return file.getvalue()
+
+
+@relaxed
+@given(st.sampled_from([".npy", ".npz", ".mat"]), st.data())
+def test_cut_files_are_refused(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    whole = content(kind)
+    path = tmp_path / f"cut{kind}"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(InputError):
+        read_series(path)
+
+
+@settings(relaxed, max_examples=200)
+@given(st.sampled_from([".npy", ".npz", ".mat"]), st.data())
+def test_damage_is_read_or_refused(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    damaged = bytearray(content(kind))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / f"damaged{kind}"
+    path.write_bytes(damaged)
+    try:
+        series = read_series(path)
+    except WdportError:
+        return
+    assert np.isfinite(series.values).all()
+    assert series.values.shape[1] == len(series.names)

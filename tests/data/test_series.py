@@ -1,0 +1,96 @@
+"""Which files are read at all, and what a series made by hand must be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wdport.data import Series, read_series
+from wdport.errors import InputError, UsageError
+
+GRID = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.mat", "x.arff", "x.npz", "x.txt"])
+def test_missing_and_empty_files(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(InputError, match="no such file; check the path"):
+        read_series(path)
+    path.touch()
+    with pytest.raises(InputError):
+        read_series(str(path))
+
+
+def test_what_is_no_data_file(tmp_path: Path) -> None:
+    (tmp_path / "x.xlsx").write_bytes(b"PK")
+    (tmp_path / "x").touch()
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name, message in [
+        ("x.xlsx", r"of an unknown kind \(.xlsx\); give one of .csv, .txt, .arff, .npy, .npz, .mat"),
+        ("x", "no suffix"),
+        ("folder.csv", "is a directory"),
+        ("pipe.csv", "is no regular file"),
+        ("x.csv/y.csv", "no such file"),
+        ("a\0b.csv", "zero byte"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            read_series(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.arff"])
+def test_a_key_where_there_is_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="k: means nothing for a"):
+        read_series(tmp_path / name, key="k")
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "message"),
+    [
+        (GRID, ("a",), "1 names for 2 features"),
+        (GRID, ("a", "a"), "2 columns of the name 'a'"),
+        (GRID[0], ("a", "b"), "give .time steps, features."),
+        (GRID[:0], ("a", "b"), "holds no values"),
+        (GRID / np.array([1, np.nan]), ("a", "b"), "row 1: column 'b' holds NaN"),
+        (GRID.astype(str), ("a", "b"), "not real numbers"),
+    ],
+)
+def test_impossible_series(values: Any, names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Series(values, names)
+
+
+def test_a_series_of_an_array() -> None:
+    series = Series.of(np.arange(3, dtype=np.int8))
+    assert series.values.dtype == np.float64
+    assert series.values.tolist() == [[0], [1], [2]]
+    assert Series.of(GRID).names == ("column_1", "column_2")
+    with pytest.raises(UsageError, match="shape"):
+        Series.of(np.float64(1))
+
+
+def test_choosing_features() -> None:
+    series = Series(GRID, ("a", "b"), ("date",))
+    chosen = series.choose(["b"])
+    assert (chosen.names, chosen.dropped, chosen.values.tolist()) == (("b",), ("date",), [[1], [3], [5]])
+    with pytest.raises(UsageError, match="c: is no column; choose from a, b"):
+        series.choose(["c"])
+
+
+def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", GRID)
+    code = (
+        "import sys; from wdport.data import read_series; read_series(sys.argv[1]); "
+        "print(*{'jax', 'keras', 'torch', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x.npy")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

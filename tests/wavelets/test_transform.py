@@ -1,0 +1,169 @@
+"""The transform against PyWavelets, its two forms against each other, and what it does inside JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import pywt
+
+from wdport.errors import UsageError
+from wdport.wavelets import WaveletTransform
+from wdport.wavelets.lengths import BOUNDARY_MODES
+
+CASES = [
+    (24, "db2", "symmetric", 3),
+    (64, "db4", "symmetric", 3),
+    (33, "bior2.2", "smooth", 2),
+    (5, "db8", "antireflect", 2),
+    (7, "rbio3.1", "periodization", 3),
+    (16, "haar", "zero", 4),
+    (50, "coif2", "antisymmetric", 1),
+    (3, "sym5", "periodic", 2),
+    (40, "bior3.9", "reflect", 2),
+    (11, "dmey", "constant", 1),
+]
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def draw(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+@pytest.mark.filterwarnings("ignore:Level value")
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("method", ["matrix", "taps"])
+def test_equal_to_pywt(case: tuple[Any, ...], method: str) -> None:
+    length, wavelet, mode, level = case
+    transform = WaveletTransform(length, wavelet, mode, level, method)
+    x = draw(2, length, 3)
+    groups = pywt.wavedec(x, wavelet, mode=mode, level=level, axis=1)
+    assert transform.level_lengths == tuple(group.shape[1] for group in groups)
+    truth = np.concatenate(groups, axis=1)
+    np.testing.assert_allclose(transform.decompose(x), truth, rtol=0, atol=1e-12 * np.abs(truth).max())
+    given = [draw(*group.shape) for group in groups]
+    back = pywt.waverec(given, wavelet, mode=mode, axis=1)[:, :length]
+    found = transform.reconstruct(np.concatenate(given, axis=1))
+    np.testing.assert_allclose(found, back, rtol=0, atol=1e-12 * np.abs(back).max())
+
+
+@pytest.mark.parametrize("mode", BOUNDARY_MODES)
+def test_round_trip(mode: str) -> None:
+    transform = WaveletTransform(25, "db3", mode, 2)
+    x = draw(4, 25, 2)
+    np.testing.assert_allclose(transform.reconstruct(transform.decompose(x)), x, atol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("method", ["matrix", "taps"])
+def test_any_axis(axis: int, method: str) -> None:
+    shape = [2, 3, 4]
+    shape[axis] = 24
+    transform, x = WaveletTransform(24, level=2, method=method), draw(*shape)
+    truth = np.concatenate(pywt.wavedec(x, "db2", level=2, axis=axis), axis=axis)
+    np.testing.assert_allclose(transform.decompose(x, axis), truth, atol=1e-12)
+    np.testing.assert_allclose(transform.reconstruct(truth, axis), x, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["matrix", "taps"])
+def test_gradient_is_the_transposed_matrix(method: str) -> None:
+    transform, x = WaveletTransform(24, "db2", "symmetric", 3, method), draw(24, 2)
+    v = draw(transform.coefficients, 2)
+    gradient = jax.grad(lambda series: jnp.sum(transform.decompose(series) * v))(x)
+    np.testing.assert_allclose(gradient, transform.analysis_matrix.T @ v, atol=1e-12)
+    gradient = jax.grad(lambda c: jnp.sum(transform.reconstruct(c) * x))(v)
+    np.testing.assert_allclose(gradient, transform.synthesis_matrix.T @ x, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["matrix", "taps"])
+def test_jit_and_vmap(method: str) -> None:
+    transform, x = WaveletTransform(24, level=2, method=method), draw(5, 24, 2)
+    plain = np.asarray(transform.decompose(x))
+    np.testing.assert_allclose(jax.jit(transform.decompose)(x), plain, atol=1e-14)
+    np.testing.assert_allclose(jax.vmap(transform.decompose)(x), plain, atol=1e-14)
+    static = jax.jit(lambda own, series: own.decompose(series), static_argnums=0)
+    np.testing.assert_allclose(static(transform, x), plain, atol=1e-14)
+
+
+def test_auto_takes_matrices_for_short_signals_and_taps_for_long_ones() -> None:
+    assert WaveletTransform(24).by_matrix
+    assert not WaveletTransform(4096).by_matrix
+    x = draw(1, 300, 1)
+    forms = [WaveletTransform(300, "db4", level=3, method=method).decompose(x) for method in ("matrix", "taps")]
+    np.testing.assert_allclose(*forms, atol=1e-12)
+
+
+def test_level_none_is_the_public_rule() -> None:
+    assert WaveletTransform(24).level_lengths == (5, 5, 8, 13)
+    assert WaveletTransform(24).level_names == ("cA3", "cD3", "cD2", "cD1")
+    assert WaveletTransform(64, "db4").level_lengths == (14, 14, 21, 35)
+    assert WaveletTransform(24) == WaveletTransform(24, level=3)
+
+
+def test_level_zero_is_the_identity() -> None:
+    transform, x = WaveletTransform(6, level=0), draw(6, 2)
+    np.testing.assert_array_equal(transform.decompose(x), x)
+    np.testing.assert_array_equal(transform.reconstruct(x), x)
+
+
+def test_split_and_join() -> None:
+    transform = WaveletTransform(24)
+    c = draw(3, transform.coefficients, 2)
+    groups = transform.split(c)
+    assert [group.shape[1] for group in groups] == [5, 5, 8, 13]
+    np.testing.assert_array_equal(transform.join(groups), c)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int32", "float32"])
+def test_computes_in_float32(dtype: str) -> None:
+    found = WaveletTransform(24).decompose(jnp.ones((1, 24, 1), dtype))
+    assert found.dtype == jnp.float32
+
+
+def test_float32_is_exact_to_rounding() -> None:
+    x = draw(100, 24, 3)
+    transform = WaveletTransform(24)
+    single = np.asarray(transform.reconstruct(transform.decompose(x.astype(np.float32))))
+    assert np.linalg.norm(single - x) / np.linalg.norm(x) < 5e-7
+
+
+REFUSED = {
+    "length: 0 is no whole number": lambda: WaveletTransform(0),
+    "length: 24.0 is no whole number": lambda: WaveletTransform(24.0),  # type: ignore[arg-type]
+    "level: -1 is no whole number": lambda: WaveletTransform(24, level=-1),
+    "wavelet: 'db99' is no discrete wavelet": lambda: WaveletTransform(24, "db99"),
+    "wavelet: 'morl' is no discrete wavelet": lambda: WaveletTransform(24, "morl"),
+    "mode: 'mirror' is no boundary mode": lambda: WaveletTransform(24, mode="mirror"),
+    "mode: reflect cannot extend a single sample": lambda: WaveletTransform(1, "haar", "reflect", 1),
+    "method: 'fast' is no method": lambda: WaveletTransform(24, method="fast"),
+    "x: has 23 samples along axis 1, not 24": lambda: WaveletTransform(24).decompose(draw(2, 23, 1)),
+    "c: has 30 coefficients along axis 1, not 31": lambda: WaveletTransform(24).reconstruct(draw(2, 30, 1)),
+    "x: of shape (24,) has no axis -2": lambda: WaveletTransform(24).decompose(draw(24)),
+    "x: is empty": lambda: WaveletTransform(24).decompose(draw(0, 24, 1)),
+    "x: is complex": lambda: WaveletTransform(24).decompose(draw(1, 24, 1) * 1j),
+    "groups: are 2, the transform has 4": lambda: WaveletTransform(24).join([draw(5, 1), draw(5, 1)]),
+    "cD3: has shape (4, 1)": lambda: WaveletTransform(24).join([draw(n, 1) for n in (5, 4, 8, 13)]),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_input_names_the_argument(message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        REFUSED[message]()
+    assert str(caught.value).startswith(message)
+
+
+def test_nan_stays_with_its_series() -> None:
+    x = draw(3, 24, 2)
+    x[1, 0, 1] = np.nan
+    found = np.isnan(WaveletTransform(24).decompose(x)).any(axis=1)
+    np.testing.assert_array_equal(found, [[False, False], [False, True], [False, False]])

@@ -1,0 +1,17 @@
+"""Time series in; z-scored windows and their wavelet coefficients out. Needs neither jax nor keras nor torch.
+
+From the file to the coefficients::
+
+    text, arff (over rows) | arrays | matlab -> table -> series -> statistics -> windows -> pipeline -> store
+
+Axes: T time steps of a file, F features, N window length, n windows, C coefficients.
+"""
+
+from wdport.data.pipeline import Dataset as Dataset
+from wdport.data.pipeline import Transform as Transform
+from wdport.data.pipeline import transform_dataset as transform_dataset
+from wdport.data.series import Series as Series
+from wdport.data.series import read_series as read_series
+from wdport.data.statistics import Statistics as Statistics
+from wdport.data.statistics import read_statistics as read_statistics
+from wdport.data.windows import sliding_windows as sliding_windows

@@ -1,0 +1,172 @@
+"""A data file goes in; the wavelet coefficients (n, C, F) of its z-scored windows come out.
+
+The transform is an argument: any object with ``length``, ``coefficients`` and ``decompose``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from wdport.data.series import PathText, Series, read_series
+from wdport.data.statistics import Statistics
+from wdport.data.store import check_output, write_npy
+from wdport.data.windows import sliding_windows
+from wdport.errors import UsageError
+
+Array = NDArray[Any]
+
+
+class Transform(Protocol):
+    """What the pipeline needs of a wavelet transform, such as `wdport.wavelets.WaveletTransform`."""
+
+    @property
+    def length(self) -> int:
+        """N, samples per window."""
+
+    @property
+    def coefficients(self) -> int:
+        """C, coefficients per window and feature."""
+
+    def decompose(self, x: Any, /) -> Any:
+        """Windows (b, N, F) to coefficients (b, C, F)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Coefficients (n, C, F), read-only; the statistics behind them; the features' names.
+
+    ``statistics`` is None where the series was not normalized. ``dropped`` names the file's columns without
+    numbers. Two datasets are equal only if they are the same object.
+    """
+
+    coefficients: Array
+    statistics: Statistics | None
+    names: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+
+def transform_dataset(
+    source: PathText | Series | Array,
+    transform: Transform,
+    *,
+    columns: Sequence[str] | None = None,
+    key: str | None = None,
+    normalize: bool | Statistics = True,
+    stride: int = 1,
+    dtype: DTypeLike = "float32",
+    memory: int | None = None,
+    output: PathText | None = None,
+) -> Dataset:
+    """Read a series, z-score it, cut it into windows and transform these.
+
+    Args:
+        source: a data file (see :func:`wdport.data.read_series`), a series or an array (T, F).
+        transform: turns windows of ``transform.length`` steps into ``transform.coefficients`` coefficients.
+        columns: names of the wanted features, in the wanted order; all by default.
+        key: name of the array in a ``.npz`` or ``.mat`` file that holds several.
+        normalize: z-score with the series' own statistics (True), with given ones, or not at all (False).
+        stride: steps from one window to the next.
+        dtype: float32 or float64, of the transform's input and of the coefficients. Everything before the
+            transform is float64.
+        memory: bytes that the coefficients may take. Beyond that they are made a chunk of windows at a time,
+            input and coefficients of a chunk taking no more than this together, and ``output`` is required.
+            The series and what the transform needs for itself come on top.
+        output: an ``.npy`` file for the coefficients, replaced if it exists; they are then mapped from it.
+            It has its name only once it is complete, and no temporary file is left whatever happens.
+
+    All chunks have the same shape, so a jitted transform is compiled once. The result is that of one call, bit
+    for bit, if the transform computes a window alike in any batch; matrix products need not (1e-6 relative).
+
+    Raises:
+        InputError: the file cannot be read; see :func:`wdport.data.read_series`.
+        UsageError: an argument is impossible, or the transform returns another shape or a coarser dtype.
+        MachineError: the machine refuses to read or write.
+    """
+    kind = _dtype(dtype)
+    path = Path(source) if isinstance(source, str | PathLike) else None
+    target = None if output is None else Path(output)
+    if target is not None:
+        check_output(target, path)
+    series = _series(source, columns, key)
+    statistics = _statistics(series, normalize)
+    values = series.values if statistics is None else statistics.normalize(series.values)
+    windows = sliding_windows(_cast(values, kind), transform.length, stride)
+    shape = (len(windows), transform.coefficients, windows.shape[2])
+    chunk = _chunk(windows, shape, memory)
+    if chunk < shape[0] and target is None:
+        what = f"of {memory} bytes is less than the coefficients take ({prod(shape) * kind.itemsize})"
+        raise UsageError("memory", what, "name an .npy file with output")
+    blocks = _blocks(windows, transform, shape, chunk)
+    if target is not None:
+        coefficients = write_npy(target, shape, kind, blocks)
+    else:
+        coefficients = next(blocks).view()
+        coefficients.flags.writeable = False
+    return Dataset(coefficients, statistics, series.names, series.dropped)
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind not in (np.float32, np.float64):
+        raise UsageError("dtype", f"{dtype} is not computed in", "take float32 or float64")
+    return kind
+
+
+def _series(source: Any, columns: Sequence[str] | None, key: str | None) -> Series:
+    if isinstance(source, str | PathLike):
+        return read_series(source, columns=columns, key=key)
+    if key is not None:
+        raise UsageError(("key", key), "means nothing where no file is read", "leave it out")
+    series = source if isinstance(source, Series) else Series.of(source)
+    return series if columns is None else series.choose(columns)
+
+
+def _statistics(series: Series, normalize: bool | Statistics) -> Statistics | None:
+    if isinstance(normalize, Statistics):
+        return normalize
+    return Statistics.of(series.values) if normalize else None
+
+
+def _cast(values: Array, kind: np.dtype[Any]) -> Array:
+    with np.errstate(over="ignore"):  # found right below
+        cast = values.astype(kind)
+    if not np.isfinite(cast).all():
+        what = f"{kind} cannot hold values of up to {np.abs(values).max():.3g}"
+        raise UsageError("dtype", what, "normalize them, or take float64")
+    return cast
+
+
+def _chunk(windows: Array, shape: tuple[int, ...], memory: int | None) -> int:
+    """How many windows to transform at once: all of them where the coefficients are within ``memory``."""
+    count, coefficients, features = shape
+    if memory is None or prod(shape) * windows.itemsize <= memory:
+        return count
+    one = (int(windows.shape[1]) + coefficients) * features * int(windows.itemsize)
+    if memory < one:
+        raise UsageError("memory", f"of {memory} bytes cannot hold one window", f"give at least {one}")
+    return min(memory // one, count)
+
+
+def _blocks(windows: Array, transform: Transform, shape: tuple[int, ...], chunk: int) -> Iterator[Array]:
+    """The coefficients, up to ``chunk`` windows at a time; the last chunk is as long as all others."""
+    for start in range(0, shape[0], chunk):
+        stop = min(start + chunk, shape[0])
+        block = np.asarray(transform.decompose(np.ascontiguousarray(windows[stop - chunk : stop])))
+        if block.shape != (chunk, *shape[1:]):
+            what = f"returns shape {block.shape} where {(chunk, *shape[1:])} is due"
+            raise UsageError("transform", what, "check its coefficients and decompose")
+        if block.dtype.kind != "f" or block.dtype.itemsize < windows.itemsize:
+            fix = f"take dtype={block.dtype.name!r}, or let the transform compute in {windows.dtype} (JAX: x64)"
+            raise UsageError("transform", f"computes in {block.dtype} where {windows.dtype} is due", fix)
+        yield block[start - stop :].astype(windows.dtype, copy=False)

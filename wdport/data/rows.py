@@ -1,0 +1,112 @@
+"""Lines of separated cells go in; float64 columns come out, or the line and column of the first fault."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.checkpoint.faults import Fault
+
+Array = NDArray[Any]
+
+
+def is_number(cell: str) -> bool:
+    """Whether numpy's `loadtxt` reads ``cell`` as a float64."""
+    if not cell.isascii() or "_" in cell:  # which Python's float takes and numpy's does not
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
+    """The cells of one line as `loadtxt` sees them; None separates at runs of blanks and knows no quotes."""
+    if delimiter is None or quote not in line:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, quotechar=quote, strict=True))
+    except csv.Error as error:
+        raise Fault(f"its quotes do not match ({error})", "correct the line") from None
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of UTF-8 text with any of the three line ends."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        part = f"line {data.count(10, 0, error.start) + 1}"
+        raise Fault("is not UTF-8 text", "save the file as UTF-8", part) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Data lines, the number of each in its file, and how their cells are separated and quoted."""
+
+    lines: Sequence[str]
+    numbers: Sequence[int]
+    delimiter: str | None
+    quote: str = '"'
+
+    def place(self, row: int) -> str:
+        """The line of a row, in words."""
+        return f"line {self.numbers[row]}"
+
+    def cells(self, row: int) -> list[str]:
+        """The cells of one row."""
+        try:
+            return split(self.lines[row], self.delimiter, self.quote)
+        except Fault as fault:
+            raise Fault(fault.what, fault.fix, self.place(row)) from None
+
+    def require_width(self, width: int) -> None:
+        """Raise :class:`Fault` at the first row that has not ``width`` cells."""
+        for row, line in enumerate(self.lines):
+            if self.delimiter is None or self.quote in line:
+                found = len(self.cells(row))
+            else:
+                found = line.count(self.delimiter) + 1
+            if found != width:
+                fix = "give every row one value per column" if line.strip() else "remove the line or fill it in"
+                what = f"has {found} values, not {width}" if line.strip() else "is empty"
+                raise Fault(what, fix, self.place(row))
+
+    def column(self, position: int) -> Iterator[str]:
+        """The cells of one column, from the top."""
+        return (self.cells(row)[position] for row in range(len(self.lines)))
+
+    def is_numeric(self, position: int) -> bool:
+        """Whether any cell of the column is a number."""
+        return any(map(is_number, self.column(position)))
+
+    def load(self, names: Sequence[str], picked: Sequence[int]) -> Array:
+        """The columns at ``picked`` as (T, F) float64; rows must be of equal width. ``names``: of all columns."""
+        quote = self.quote if self.delimiter is not None and any(self.quote in line for line in self.lines) else None
+        try:
+            return np.loadtxt(
+                self.lines,
+                np.float64,
+                comments=None,
+                delimiter=self.delimiter,
+                usecols=list(picked),
+                ndmin=2,
+                quotechar=quote,
+            )
+        except ValueError as error:
+            self._raise_text(names, sorted(picked))
+            raise Fault(f"cannot be parsed ({error})", "write it again as plain numbers") from error
+
+    def _raise_text(self, names: Sequence[str], picked: Sequence[int]) -> None:
+        for row in range(len(self.lines)):
+            cells = self.cells(row)
+            for position in picked:
+                if not is_number(cells[position]):
+                    what = f"column {names[position]!r} holds {cells[position].strip()!r}, which is not a number"
+                    raise Fault(what, "correct the cell or leave the column out with columns", self.place(row))

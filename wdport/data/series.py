@@ -1,0 +1,108 @@
+"""The path of a data file goes in; a :class:`Series`, float64 values (T, F) and the features' names, comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.checkpoint.faults import Fault
+from wdport.data.arff import read_arff
+from wdport.data.arrays import read_npy, read_npz
+from wdport.data.files import data_file
+from wdport.data.matlab import read_mat
+from wdport.data.table import Table, pick, require_distinct, require_finite, table_of
+from wdport.data.text import read_text
+from wdport.errors import UsageError
+
+Array = NDArray[Any]
+PathText = str | PathLike[str]
+
+_READERS: Final[dict[str, Callable[[Path, str | None], Table]]] = {
+    ".csv": read_text,
+    ".txt": read_text,
+    ".arff": read_arff,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".mat": read_mat,
+}
+_KEYED: Final = (".npz", ".mat")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A multivariate time series; two of them are equal only if they are the same object.
+
+    ``values`` is (T, F) float64 and finite, ``names`` has F entries, all different, and ``dropped`` names the
+    columns of the file that hold no numbers. Raises :class:`UsageError` where values and names are not so.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            if np.ndim(self.values) != 2:
+                raise Fault(f"values have shape {np.shape(self.values)}", "give (time steps, features)")
+            table = table_of(np.asarray(self.values))
+            if len(self.names) != len(table.names):
+                raise Fault(f"{len(self.names)} names for {len(table.names)} features", "give one name per feature")
+            require_distinct(self.names)
+            values = np.asarray(self.values, np.float64)
+            require_finite(values, self.names)
+        except Fault as fault:
+            raise UsageError(("series", fault.part), fault.what, fault.fix) from None
+        object.__setattr__(self, "values", values)
+
+    @staticmethod
+    def of(array: Any) -> Series:
+        """An array (T, F), or (T,) for one feature; the names are ``column_1``, ``column_2``, ..."""
+        try:
+            values = np.asarray(array)
+        except ValueError:  # lists of different lengths
+            raise UsageError("series", "is no array", "give (time steps, features)") from None
+        columns = values[:, None] if values.ndim == 1 else values
+        count = columns.shape[1] if columns.ndim == 2 else 0
+        return Series(columns, tuple(f"column_{number}" for number in range(1, count + 1)))
+
+    def choose(self, columns: Sequence[str]) -> Series:
+        """The features of these names, in this order; raises :class:`UsageError` for an unknown name."""
+        names = pick(columns, self.names, self.dropped)
+        return Series(self.values[:, [self.names.index(name) for name in names]], names, self.dropped)
+
+
+def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: str | None = None) -> Series:
+    """Read a time series from a file; the suffix says how.
+
+    Args:
+        path: ``.csv`` or ``.txt`` (comma, tab, semicolon or blanks between cells, with or without a header),
+            ``.arff``, ``.npy``, ``.npz`` or ``.mat`` (up to version 7). Rows are time steps.
+        columns: names of the wanted features, in the wanted order; all numeric ones by default. Without names
+            in the file they are ``column_1``, ``column_2``, ..., counted over all columns. Faults in columns
+            that are not wanted do not matter.
+        key: name of the array, where a ``.npz`` or ``.mat`` file holds several.
+
+    Columns without a single number (dates, classes) are dropped and named in ``Series.dropped``, and so are
+    nominal attributes of ARFF files and a leading column without a name beside named ones (a row index).
+
+    Raises:
+        InputError: the file is missing, damaged, of another kind, ragged, without rows, holds text among numbers,
+            NaN or infinity; the message says where.
+        UsageError: ``columns`` or ``key`` names what is not there.
+        MachineError: the machine refuses to read.
+    """
+    with data_file(path) as file:
+        suffix = file.suffix.lower()
+        if suffix not in _READERS:
+            raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
+        if key is not None and suffix not in _KEYED:
+            raise UsageError(("key", key), f"means nothing for a {suffix} file", "leave it out")
+        table = _READERS[suffix](file, key)
+        values, names = table.read(columns)
+    return Series(values, names, table.dropped)

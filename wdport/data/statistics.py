@@ -1,0 +1,151 @@
+"""A series goes in; its mean and standard deviation per feature come out, to z-score with and to keep as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.checkpoint.faults import Fault
+from wdport.data.arrays import opened_npz
+from wdport.data.files import data_file
+from wdport.errors import UsageError
+from wdport.limits import MAX_TABLE_BYTES
+
+Array = NDArray[Any]
+
+_PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))
+_FIX: Final = "give one finite mean and one positive std per feature"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and standard deviation of each of F features, in the features' own units.
+
+    Any sequence of F real numbers is taken and kept as a tuple. Raises :class:`UsageError` where the two have
+    different lengths, are empty or hold a non-finite number, or where a std is not positive.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            mean, std = _checked(self.mean, self.std)
+        except Fault as fault:
+            raise UsageError("statistics", fault.what, fault.fix) from None
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "std", std)
+
+    @staticmethod
+    def of(values: Any) -> Statistics:
+        """The statistics over all T steps of ``values`` (T, F), in float64 and with ddof 0.
+
+        A std of zero becomes 1; a constant feature has exactly its value as mean and std 1, whatever rounding
+        would make of it. Raises :class:`UsageError` for values that are not (T, F), or not finite.
+        """
+        table = np.asarray(values, np.float64)
+        if table.ndim != 2 or 0 in table.shape:
+            raise UsageError("values", f"have shape {table.shape}", "give (time steps, features)")
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below, as not finite
+            constant = (table == table[0]).all(axis=0)
+            mean = np.where(constant, table[0], table.mean(axis=0))
+            std = np.where(constant, 1.0, table.std(axis=0))
+        return Statistics(tuple(mean), tuple(np.where(std == 0, 1.0, std)))
+
+    def normalize(self, x: Any) -> Array:
+        """(x - mean) / std of an array (..., F), in float64."""
+        normalized: Array = (self._features(x) - np.array(self.mean)) / np.array(self.std)
+        return normalized
+
+    def denormalize(self, x: Any) -> Array:
+        """x * std + mean of an array (..., F), in float64: the inverse of :meth:`normalize`, to rounding."""
+        denormalized: Array = self._features(x) * np.array(self.std) + np.array(self.mean)
+        return denormalized
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """``{"mean": [...], "std": [...]}``, ready for `json.dumps`, which loses no bit of it."""
+        return {"mean": list(self.mean), "std": list(self.std)}
+
+    @staticmethod
+    def from_dict(entries: Mapping[str, Any]) -> Statistics:
+        """The inverse of :meth:`to_dict`; raises :class:`UsageError` for anything else."""
+        try:
+            return Statistics(*_pair(entries, _PAIRS[1:]))
+        except Fault as fault:
+            raise UsageError("statistics", fault.what, fault.fix) from None
+
+    def _features(self, x: Any) -> Array:
+        array = np.asarray(x, np.float64)
+        if array.ndim == 0 or array.shape[-1] != len(self.mean):
+            found = array.shape[-1] if array.ndim else "no"
+            what = f"has {found} features along its last axis, the statistics have {len(self.mean)}"
+            raise UsageError("x", what, "use the statistics of the same features")
+        return array
+
+
+def read_statistics(path: str | PathLike[str]) -> Statistics:
+    """Read statistics from ``.json`` (mean, std) or ``.npz`` (norm_mean, norm_std, or mean, std).
+
+    Raises :class:`InputError` for a file that is missing, damaged or holds anything else, or a std that is not
+    positive; an array may have leading axes of length 1.
+    """
+    with data_file(path) as file:
+        suffix = file.suffix.lower()
+        if suffix == ".json":
+            entries = _json(file)
+            return Statistics(*_checked(*_pair(entries, _PAIRS[1:])))
+        if suffix == ".npz":
+            with opened_npz(file) as archive:
+                return Statistics(*_checked(*(np.atleast_1d(part) for part in _pair(archive, _PAIRS))))
+        raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", "give a .json or .npz file")
+
+
+def _pair(entries: Any, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
+    """The first of the ``pairs`` of names that ``entries`` has."""
+    if isinstance(entries, Mapping):
+        for mean, std in pairs:
+            if mean in entries and std in entries:
+                return entries[mean], entries[std]
+    raise Fault("holds no mean and std", f"give {' or '.join(f'{mean} and {std}' for mean, std in pairs)}")
+
+
+def _json(file: Path) -> Any:
+    if file.stat().st_size > MAX_TABLE_BYTES:
+        raise Fault("is too long for statistics", f"keep it under {MAX_TABLE_BYTES} bytes")
+    try:
+        return json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise Fault(f"is no JSON ({error})", 'write {"mean": [...], "std": [...]}') from None
+
+
+def _checked(mean: Any, std: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Both as tuples of floats; raises :class:`Fault` for what cannot be z-scored with."""
+    means, stds = _numbers("mean", mean), _numbers("std", std)
+    if len(means) != len(stds):
+        raise Fault(f"{len(means)} means but {len(stds)} standard deviations", _FIX)
+    for number, value in enumerate(stds, 1):
+        if value <= 0:
+            raise Fault(f"std of feature {number} is {value:g}, which is not positive", _FIX)
+    return means, stds
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        array = np.asarray(values)
+    except ValueError:  # nested lists of different lengths
+        raise Fault(f"{name} is no list of numbers", _FIX) from None
+    if array.dtype.kind not in "iuf" or not array.ndim or not array.size or array.size != array.shape[-1]:
+        raise Fault(f"{name} is no list of numbers", _FIX)
+    numbers = tuple(float(value) for value in array.reshape(-1))
+    for number, value in enumerate(numbers, 1):
+        if not isfinite(value):
+            raise Fault(f"{name} of feature {number} is {value}", _FIX)
+    return numbers

@@ -1,0 +1,106 @@
+"""A parsed file goes in; its columns, chosen by name and proved to be finite numbers, come out.
+
+The readers raise :class:`~wdport.checkpoint.faults.Fault`; :mod:`wdport.data.series` adds the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.checkpoint.faults import Fault
+from wdport.errors import UsageError
+
+Array = NDArray[Any]
+FILL: Final = "fill the gap or cut these rows out"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file: ``numeric`` says which hold numbers, ``load`` reads the ones at some positions.
+
+    ``load`` gives (T, F) float64. ``place`` turns a row of it into words, such as ``line 17``.
+    """
+
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    load: Callable[[Sequence[int]], Array]
+    place: Callable[[int], str]
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names of the columns without numbers."""
+        return tuple(name for name, kept in zip(self.names, self.numeric, strict=True) if not kept)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the columns with numbers."""
+        return tuple(name for name, kept in zip(self.names, self.numeric, strict=True) if kept)
+
+    def read(self, columns: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
+        """Values (T, F) and names of ``columns``, in that order; None: of all numeric columns."""
+        if not self.kept:
+            raise Fault("has no numeric column", "check the separator; decimals need a point")
+        require_distinct(self.kept)
+        names = self.kept if columns is None else pick(columns, self.kept, self.dropped)
+        numeric = [position for position, kept in enumerate(self.numeric) if kept]
+        values = self.load([numeric[self.kept.index(name)] for name in names])
+        require_finite(values, names, self.place)
+        return values, names
+
+
+def table_of(array: Array) -> Table:
+    """An array with time steps along its first axis as a table; its columns are ``column_1``, ``column_2``, ..."""
+    if array.dtype.kind not in "iuf":
+        raise Fault(f"holds {array.dtype}, not real numbers", "save it as float64")
+    if array.ndim not in (1, 2):
+        raise Fault(f"has shape {array.shape}, which is not (time steps, features)", "save a 2D array")
+    if 0 in array.shape:
+        raise Fault(f"holds no values (shape {array.shape})", "give at least one time step of one feature")
+    columns = array.reshape(len(array), -1)
+    names = tuple(f"column_{number}" for number in range(1, columns.shape[1] + 1))
+
+    def load(picked: Sequence[int]) -> Array:
+        with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is found as such
+            return np.ascontiguousarray(columns[:, picked], dtype=np.float64)
+
+    return Table(names, (True,) * len(names), load, row_place)
+
+
+def row_place(row: int) -> str:
+    """A row of an array in words, counted from 1."""
+    return f"row {row + 1}"
+
+
+def pick(columns: Sequence[str], names: Sequence[str], dropped: Sequence[str] = ()) -> tuple[str, ...]:
+    """``columns``, each proved to be one of ``names``; raises :class:`UsageError` that lists these."""
+    if isinstance(columns, str):
+        raise UsageError("columns", f"is one text, {columns!r}", f"give a list: columns=[{columns!r}]")
+    for name in columns:
+        if name not in names:
+            what = "is not numeric" if name in dropped else "is no column"
+            raise UsageError(("columns", name), what, f"choose from {', '.join(names)}", details=names)
+    if not columns or len(set(columns)) < len(columns):
+        what = "names a column twice" if columns else "is empty"
+        raise UsageError("columns", what, "name every wanted column once, or leave it out for all")
+    return tuple(columns)
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Raise :class:`Fault` where two columns have one name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise Fault(f"has {names.count(name)} columns of the name {name!r}", "give every column its own name")
+
+
+def require_finite(values: Array, names: Sequence[str], place: Callable[[int], str] = row_place) -> None:
+    """Raise :class:`Fault` that says where the first NaN or infinity of ``values`` (T, F) is."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, column = divmod(int(np.argmin(finite)), values.shape[1])
+        kind = "NaN" if np.isnan(values[row, column]) else "an infinite value"
+        raise Fault(f"column {names[column]!r} holds {kind} ({finite.size - finite.sum()} in all)", FILL, place(row))

@@ -1,0 +1,78 @@
+"""Comma, tab, semicolon or blank separated text (`.csv`, `.txt`) goes in; a table of its columns comes out.
+
+A column without a single number, such as a date, is not numeric; neither is a leading column that the
+header leaves unnamed, which is how pandas and R write the row index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.data.rows import Rows, is_number, lines_of
+from wdport.data.table import Table
+
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_DIGIT: Final = re.compile(r"\d")
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+_MISSING: Final = {"", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none"}
+"""What stands for a missing number, in lower case: never the name of a column beside numbers."""
+
+
+def read_text(path: Path, key: str | None) -> Table:
+    """The table in a text file; the first line may be a header, with or without ``#`` before it."""
+    del key
+    lines = lines_of(path.read_bytes())
+    first = next((number for number, line in enumerate(lines) if line.strip(" ")), len(lines))
+    while len(lines) > first and not lines[-1].strip(" "):
+        lines.pop()
+    if first == len(lines):
+        raise Fault("is empty", "give a file with rows of numbers")
+    marked = lines[first].startswith("#")
+    lines[first] = lines[first].lstrip("#")
+    table = Rows(lines[first:], range(first + 1, len(lines) + 1), _delimiter(lines[first : first + 2]))
+    top = table.cells(0)
+    table.require_width(len(top))
+    header = marked or _is_header(top, table.cells(1) if len(table.lines) > 1 else None)
+    rows = Rows(table.lines[1:], table.numbers[1:], table.delimiter) if header else table
+    if not rows.lines:
+        raise Fault("has no rows below its header", "give a file with rows of numbers")
+    titles = [cell.strip(' \t"') for cell in top] if header else [""] * len(top)
+    names = tuple(title or f"column_{number}" for number, title in enumerate(titles, 1))
+    index = header and len(titles) > 1 and not titles[0] and any(titles)
+    numeric = tuple(rows.is_numeric(position) and not (index and position == 0) for position in range(len(names)))
+    for name, cell, kept in zip(names, rows.cells(0), numeric, strict=True):
+        if not kept and _DECIMAL_COMMA.fullmatch(cell.strip()):
+            raise Fault(f"column {name!r} holds {cell.strip()!r}", "write decimals with a point", rows.place(0))
+    return Table(names, numeric, partial(rows.load, names), rows.place)
+
+
+def _delimiter(lines: Sequence[str]) -> str | None:
+    """The separator, judged by the second line: the first may be a header with punctuation in its names."""
+    probe = _QUOTED.sub("", lines[-1])
+    return next((mark for mark in "\t;," if mark in probe), None)
+
+
+def _is_header(first: Sequence[str], second: Sequence[str] | None) -> bool:
+    """Whether the first line names columns; None stands for a file of one line."""
+    if second is None:
+        return not any(map(is_number, first))
+    for above, below in zip(first, second, strict=True):
+        if is_number(above) or above.strip().lower() in _MISSING:
+            continue
+        if is_number(below):
+            return True
+        if _DIGIT.search(below) and not _DIGIT.search(above):  # "date" over "2016-07-01"
+            return True
+    return _counts(first) and not all(cell.strip().lstrip("-").isdecimal() for cell in second)
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether the cells are 0, 1, 2, ..., at least to 2: the header of an unnamed pandas table, index or not."""
+    stripped = [cell.strip() for cell in cells]
+    counted = stripped[1:] if stripped[0] == "" else stripped
+    return len(counted) > 2 and counted == [str(number) for number in range(len(counted))]

@@ -1,0 +1,32 @@
+"""A series (T, F) goes in; its windows (n, N, F), a read-only view that costs no memory, come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from wdport.errors import UsageError
+
+Array = NDArray[Any]
+
+
+def sliding_windows(values: Any, length: int, stride: int = 1) -> Array:
+    """The windows of ``length`` steps that begin at steps 0, ``stride``, 2 ``stride``, ... of ``values`` (T, F).
+
+    Gives (n, length, F) with n = (T - length) // stride + 1, a read-only view of ``values``: what does not
+    fill a last window is left out. Raises :class:`UsageError` where no window fits or a number is below 1.
+    """
+    table = np.asarray(values)
+    if table.ndim != 2:
+        raise UsageError("values", f"have shape {table.shape}", "give (time steps, features)")
+    for name, number in (("length", length), ("stride", stride)):
+        if number < 1:
+            raise UsageError(name, f"is {number}", "give 1 or more")
+    if length > len(table):
+        what = f"of {length} steps does not fit into a series of {len(table)}"
+        raise UsageError("window", what, "take a shorter window or a longer series")
+    windows = sliding_window_view(table, length, axis=0)  # (T - length + 1, F, length)
+    return windows[::stride].transpose(0, 2, 1)

@@ -1,0 +1,76 @@
+"""Where a coefficient vector's energy is, and how much of it is real: coefficients in, numbers per series out.
+
+With symmetric and most other boundary modes the transform is redundant (C > N): coefficient energy is not
+signal energy, and synthesis R (N, C) maps C - N directions to nothing. Coefficients that a network made are
+not in the range of the analysis W (C, N) either. In any mode ||R c||^2 is the energy of the series.
+
+Everything here is per series and feature: (..., C, F) with the axis C taken away.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.wavelets.transform import WaveletTransform, apply_matrix
+
+Tensor = Any
+
+
+def level_energies(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+    """Energy of the series that each level makes alone: (levels + 1, ...) for coefficients (..., C, F).
+
+    Levels are not orthogonal unless the mode is periodization, so these do not add up to the whole.
+    """
+    c = jnp.asarray(c)
+    at = axis % c.ndim
+    groups = transform.split(c, axis)
+    only = [transform.join([g if i == j else jnp.zeros_like(g) for j, g in enumerate(groups)], at)
+            for i in range(len(groups))]  # fmt: skip
+    return jnp.stack([_energy(transform.reconstruct(each, at), at) for each in only])
+
+
+def dropped_share(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+    """Share of a coefficient vector's energy in null(R), which synthesis drops silently; 0 for W x only if
+    W's range is orthogonal to null(R), as with periodization and an orthogonal wavelet."""
+    c = jnp.asarray(c)
+    at = axis % c.ndim
+    c = c.astype(jnp.promote_types(c.dtype, jnp.float32))
+    kept = apply_matrix(_row_space(transform).astype(c.dtype), c, at)
+    return _ratio(_energy(c - kept, at), _energy(c, at))
+
+
+def off_range(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+    """||W R c - c|| / ||c||: how far a coefficient vector is from that of the series that it makes."""
+    c = jnp.asarray(c)
+    at = axis % c.ndim
+    again = transform.decompose(transform.reconstruct(c, at), at)
+    return jnp.sqrt(_ratio(_energy(again - c, at), _energy(c, at)))
+
+
+def parseval_ratio(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+    """||c||^2 / ||R c||^2, coefficient energy over signal energy: 1 where the transform is orthogonal."""
+    c = jnp.asarray(c)
+    at = axis % c.ndim
+    return _ratio(_energy(c, at), _energy(transform.reconstruct(c, at), at))
+
+
+@lru_cache(maxsize=64)
+def _row_space(transform: WaveletTransform) -> NDArray[Any]:
+    """The projection (C, C) onto the rows of R, float64."""
+    synthesis = transform.synthesis_matrix
+    projection: NDArray[Any] = np.linalg.pinv(synthesis) @ synthesis
+    return projection
+
+
+def _energy(x: Tensor, axis: int) -> Tensor:
+    return jnp.sum(jnp.square(x), axis=axis)
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, 0 where both are 0."""
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), jnp.where(part > 0, jnp.inf, 0.0))

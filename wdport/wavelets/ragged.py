@@ -1,0 +1,115 @@
+"""Series of mixed lengths in one batch and one compiled program: padded series and their lengths in, coefficients out.
+
+For every length n its matrices W_n and R_n are embedded in zeros, level by level, and stacked; a series picks
+its own by index. That is exact: what stands beyond a series' end has weight zero. Padding the *signal* to a
+common length instead would change its boundary, an error of the signal's own size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.errors import UsageError
+from wdport.wavelets.plan import TransformPlan, make_plan
+from wdport.wavelets.transform import WaveletTransform
+
+Array = NDArray[Any]
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class RaggedWaveletTransform:
+    """The transform of series of any of ``lengths``, padded to the longest, N.
+
+    Args:
+        lengths: the lengths that may occur, each once.
+        wavelet, mode: as in :class:`WaveletTransform`.
+        level: stages, the same for all; None for the automatic one of the longest.
+
+    Coefficients (B, C, F) are laid out as those of the longest series; a shorter series fills the beginning of
+    each group, and :meth:`mask` tells where. Everything else is zero and is ignored on the way back.
+    """
+
+    lengths: tuple[int, ...]
+    wavelet: str = "db2"
+    mode: str = "symmetric"
+    level: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(self.lengths))
+        if not self.lengths or len(set(self.lengths)) != len(self.lengths):
+            raise UsageError("lengths", f"{list(self.lengths)} are not different lengths", "give each length once")
+        object.__setattr__(self, "level", self.longest.level)
+
+    @property
+    def longest(self) -> WaveletTransform:
+        """The transform of the longest series, whose layout the coefficients have."""
+        return WaveletTransform(max(self.lengths), self.wavelet, self.mode, self.level)
+
+    def decompose(self, x: Any, lengths: Any) -> Tensor:
+        """Series (B, N, F), each good up to its own of ``lengths`` (B,), to coefficients (B, C, F)."""
+        which, inside = self._which(lengths), jnp.arange(self.longest.length) < jnp.asarray(lengths)[:, None]
+        return _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
+
+    def reconstruct(self, c: Any, lengths: Any) -> Tensor:
+        """Coefficients (B, C, F) to series (B, N, F), zero beyond each one's length."""
+        c = self._checked("c", c, lengths, self.longest.coefficients)
+        return _apply(self, 1, c, self._which(lengths), self.mask(lengths))
+
+    def mask(self, lengths: Any) -> Tensor:
+        """(B, C) bool: the coefficients that a series of each of ``lengths`` has."""
+        return jnp.asarray(_stack(self)[2])[self._which(lengths)]
+
+    def _which(self, lengths: Any) -> Tensor:
+        """The place of each length in ``self.lengths``; concrete lengths that are not there are refused."""
+        if not isinstance(lengths, jax.core.Tracer):
+            unknown = sorted(set(np.asarray(lengths).tolist()) - set(self.lengths))
+            if unknown:
+                what = f"{unknown[0]} is none of the transform's {len(self.lengths)} lengths"
+                raise UsageError("lengths", what, "make the transform for every length that occurs")
+        order = np.argsort(self.lengths)
+        place = jnp.searchsorted(jnp.asarray(np.asarray(self.lengths)[order]), jnp.asarray(lengths))
+        return jnp.asarray(order)[place]
+
+    def _checked(self, name: str, x: Any, lengths: Any, size: int) -> Tensor:
+        x, count = jnp.asarray(x), jnp.asarray(lengths).shape
+        if x.ndim != 3 or x.shape[1] != size or count != x.shape[:1]:
+            what = f"has shape {tuple(x.shape)} for lengths of shape {tuple(count)}"
+            raise UsageError(name, what, f"give (B, {size}, F) and B lengths")
+        return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+@lru_cache(maxsize=16)
+def _stack(transform: RaggedWaveletTransform) -> tuple[Array, Array, Array]:
+    """W (n, C, N), R (n, N, C) and mask (n, C) over all lengths, zero-embedded, float64."""
+    longest = transform.longest
+    total, size, count = longest.coefficients, longest.length, len(transform.lengths)
+    analysis, synthesis = np.zeros((count, total, size)), np.zeros((count, size, total))
+    mask = np.zeros((count, total), dtype=bool)
+    for i, length in enumerate(transform.lengths):
+        plan = make_plan(length, transform.wavelet, transform.mode, transform.level)
+        at = _places(plan, longest.plan)
+        analysis[i, at, :length] = plan.analysis()
+        synthesis[i, :length, at] = plan.synthesis().T
+        mask[i, at] = True
+    return analysis, synthesis, mask
+
+
+def _places(plan: TransformPlan, longest: TransformPlan) -> Array:
+    """Where a shorter plan's coefficients stand in the longest one's layout."""
+    starts = [part.start for part in longest.level_slices]
+    return np.concatenate([start + np.arange(size) for start, size in zip(starts, plan.level_lengths, strict=True)])
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _apply(transform: RaggedWaveletTransform, which: int, x: Tensor, index: Tensor, inside: Tensor) -> Tensor:
+    matrices = jnp.asarray(_stack(transform)[which].astype(x.dtype))[index]
+    clean = jnp.where(inside[..., None], x, 0)  # NaN times zero would be NaN
+    return jnp.einsum("bij,bjf->bif", matrices, clean, precision=jax.lax.Precision.HIGHEST)

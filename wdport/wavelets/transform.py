@@ -1,0 +1,202 @@
+"""The multilevel discrete wavelet transform and its inverse, in JAX: series in, coefficients out, and back.
+
+Equal to PyWavelets' `wavedec` and `waverec` for all 106 discrete wavelets and 9 boundary modes. Every mode is
+linear in the signal, so for a fixed length the whole transform is one matrix W (C, N) and its inverse one
+matrix R (N, C); short signals go through these, long ones through the filters themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from numpy.typing import NDArray
+
+from wdport.errors import UsageError
+from wdport.wavelets import taps
+from wdport.wavelets.lengths import filter_length
+from wdport.wavelets.plan import TransformPlan, make_plan
+
+Array = NDArray[Any]
+Tensor = Any
+
+MATRIX_LENGTH_PER_TAP = 16
+"""Signals of up to this many samples per filter tap go through the matrices, longer ones through the filters:
+where the two cross on a CPU, measured by `bench/wavelets.py` (64 samples for db2, 256 for db8)."""
+
+METHODS = ("auto", "matrix", "taps")
+
+
+@dataclass(frozen=True)
+class WaveletTransform:
+    """Series of one length to wavelet coefficients and back.
+
+    Args:
+        length: N, samples per series.
+        wavelet: name of one of PyWavelets' discrete wavelets.
+        mode: boundary mode, one of PyWavelets' nine.
+        level: number of stages; None for WaveletDiff's automatic one (3 to 7, by length and wavelet).
+        method: "matrix", "taps", or "auto" for the faster of the two; their results agree to rounding.
+
+    Coefficients are laid out [cA_L, cD_L, ..., cD_1]. Instances are equal, and hash alike, when their
+    arguments do, so they can be static arguments of jitted functions. Works under jit, grad and vmap.
+
+    Raises:
+        UsageError: an argument is impossible; the message names it.
+    """
+
+    length: int
+    wavelet: str = "db2"
+    mode: str = "symmetric"
+    level: int | None = None
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError("method", f"{self.method!r} is no method", f"take one of {', '.join(METHODS)}")
+        object.__setattr__(self, "level", len(self.plan.stages))
+
+    @property
+    def plan(self) -> TransformPlan:
+        """The stages behind the transform."""
+        return make_plan(self.length, self.wavelet, self.mode, self.level)
+
+    @property
+    def level_lengths(self) -> tuple[int, ...]:
+        """Coefficients per group, (cA_L, cD_L, ..., cD_1)."""
+        return self.plan.level_lengths
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of the groups: cA3, cD3, cD2, cD1 for three levels."""
+        return self.plan.level_names
+
+    @property
+    def level_slices(self) -> tuple[slice, ...]:
+        """Where each group is along the coefficient axis."""
+        return self.plan.level_slices
+
+    @property
+    def coefficients(self) -> int:
+        """C, coefficients of one series in all groups."""
+        return self.plan.coefficients
+
+    @property
+    def analysis_matrix(self) -> Array:
+        """W (C, N), float64, read-only: ``decompose`` is W x."""
+        return _matrices(self.length, self.wavelet, self.mode, self.level)[0]
+
+    @property
+    def synthesis_matrix(self) -> Array:
+        """R (N, C), float64, read-only: ``reconstruct`` is R c."""
+        return _matrices(self.length, self.wavelet, self.mode, self.level)[1]
+
+    @property
+    def by_matrix(self) -> bool:
+        """Whether the matrices are used."""
+        short = self.length <= MATRIX_LENGTH_PER_TAP * filter_length(self.wavelet)
+        return self.method == "matrix" or (self.method == "auto" and short)
+
+    def decompose(self, x: Any, axis: int = -2) -> Tensor:
+        """Series (..., N, F) to coefficients (..., C, F), the signal's axis being ``axis``.
+
+        Computes in float64 for float64 input (under JAX x64), otherwise in float32 at full precision,
+        whatever the policy around it: in bfloat16 the round trip alone would lose 4e-2. A NaN or infinity
+        spreads to all coefficients of its series (matrix) or to those that its filters reach (taps).
+        """
+        return _run(self, "x", "samples", self.length, x, axis, _decompose)
+
+    def reconstruct(self, c: Any, axis: int = -2) -> Tensor:
+        """Coefficients (..., C, F) to series (..., N, F), dtypes as in :meth:`decompose`."""
+        return _run(self, "c", "coefficients", self.coefficients, c, axis, _reconstruct)
+
+    def split(self, c: Any, axis: int = -2) -> list[Tensor]:
+        """The groups of coefficients (..., C, F), [cA_L, cD_L, ..., cD_1]."""
+        axis = _axis("c", c, axis)
+        _require(self, "c", "coefficients", self.coefficients, c, axis)
+        before = (slice(None),) * axis
+        return [c[(*before, part)] for part in self.level_slices]
+
+    def join(self, groups: Sequence[Any], axis: int = -2) -> Tensor:
+        """The inverse of :meth:`split`."""
+        if len(groups) != len(self.level_lengths):
+            what = f"are {len(groups)}, the transform has {len(self.level_lengths)}"
+            raise UsageError("groups", what, f"give {', '.join(self.level_names)}")
+        for name, size, group in zip(self.level_names, self.level_lengths, groups, strict=True):
+            if group.shape[_axis(name, group, axis)] != size:
+                raise UsageError(name, f"has shape {group.shape}", f"give {size} coefficients along axis {axis}")
+        return jnp.concatenate([jnp.asarray(group) for group in groups], axis=axis)
+
+
+@lru_cache(maxsize=256)
+def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[Array, Array]:
+    plan = make_plan(length, wavelet, mode, level)
+    made = plan.analysis(), plan.synthesis()
+    for matrix in made:
+        matrix.setflags(write=False)
+    return made
+
+
+def _run(transform: WaveletTransform, name: str, what: str, size: int, x: Any, axis: int, function: Any) -> Tensor:
+    """Check the input, bring its axis into place and its dtype to float32 or float64, and run."""
+    x = jnp.asarray(x)
+    axis = _axis(name, x, axis)
+    _require(transform, name, what, size, x, axis)
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise UsageError(name, f"is {x.dtype.name}", "transform real and imaginary part apart")
+    return function(transform, axis, x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+
+
+def _axis(name: str, x: Any, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        fix = "say which axis is the signal's with axis="
+        raise UsageError(name, f"of shape {tuple(x.shape)} has no axis {axis}", fix)
+    return axis % int(x.ndim)
+
+
+def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Any, axis: int) -> None:
+    if x.shape[axis] != size:
+        fix = f"give {size} {what} or make the transform for another length"
+        raise UsageError(name, f"has {x.shape[axis]} {what} along axis {axis}, not {size}", fix)
+    if 0 in x.shape:
+        raise UsageError(name, f"is empty, of shape {tuple(x.shape)}", "give at least one series")
+
+
+def _decompose(transform: WaveletTransform, axis: int, x: Tensor) -> Tensor:
+    if transform.by_matrix:
+        return apply_matrix(_cast(transform, 0, x.dtype), x, axis)
+    return _by_taps(transform.plan, taps.decompose, axis, x)
+
+
+def _reconstruct(transform: WaveletTransform, axis: int, c: Tensor) -> Tensor:
+    if transform.by_matrix:
+        return apply_matrix(_cast(transform, 1, c.dtype), c, axis)
+    return _by_taps(transform.plan, taps.reconstruct, axis, c)
+
+
+@lru_cache(maxsize=256)
+def _cast(transform: WaveletTransform, which: int, dtype: Any) -> Array:
+    return (transform.analysis_matrix, transform.synthesis_matrix)[which].astype(dtype)
+
+
+@partial(jax.jit, static_argnums=2)
+def apply_matrix(matrix: Any, x: Tensor, axis: int) -> Tensor:
+    """A matrix (out, in) times one axis, at full precision.
+
+    One product over everything else, which XLA:CPU runs as one large gemm. The matrix is an argument, so
+    transforms of equal sizes share one program.
+    """
+    product = jax.lax.dot_general(x, matrix, (((axis,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
+    return jnp.moveaxis(product, -1, axis)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _by_taps(plan: TransformPlan, function: Any, axis: int, x: Tensor) -> Tensor:
+    """Run a function of (..., N, F) along any axis."""
+    if axis == x.ndim - 2:
+        return function(plan, x)
+    return jnp.moveaxis(function(plan, jnp.moveaxis(x, axis, -1)[..., None])[..., 0], -1, axis)
