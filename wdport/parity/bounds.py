@@ -14,6 +14,12 @@ LEAK: Final = 1e-5
 NUMERICS: Final = 8.0
 """Gate B: a layer's float32 error may be this many times the reference's own float32 error."""
 
+TRAJECTORY: Final = 1e-10
+"""Gate E, relative float64 error of the state anywhere along a sampling run; a correct port shows 1e-14."""
+
+GRADIENT: Final = 1e-10
+"""Gate C, relative float64 error of a gradient, by input and by parameter."""
+
 UNIT_ROUNDOFF: Final = 2.0**-24
 """Of float32: the least error that a result of unit size has by being stored at all."""
 
@@ -29,3 +35,10 @@ TABLE_ULP: Final = 2.0
 FLOAT32_SHARE: Final = 0.5
 """Share of a float64 tap's values that float32 can hold exactly: near 0 in a true float64 run, near 1
 behind a cast to float32."""
+
+
+def bounds() -> dict[str, float]:
+    """Every bound in force, by its name in lower case."""
+    names = ("LOGIC", "NUMERICS", "TRAJECTORY", "GRADIENT", "WAVELET", "WAVELET_EXTRAPOLATED", "TABLE_ULP",
+             "FLOAT32_SHARE", "LEAK")  # fmt: skip
+    return {name.lower(): globals()[name] for name in names}

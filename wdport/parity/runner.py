@@ -24,7 +24,7 @@ from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, r
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import Tap, align
 from wdport.parity.torch_probe import highest_precision, isolate, record, run
-from wdport.parity.verdict import LevelResult, TapResult
+from wdport.parity.verdict import LevelResult, Overlay, TapResult
 from wdport.prepare import Prepared
 
 OUTPUT = "output"
@@ -77,6 +77,7 @@ class Runner:
         self.level_logic: dict[int, list[float]] = {}
         self.level_series: dict[int, list[float]] = {}
         self.level_energy: dict[int, float] = {}
+        self.overlays: tuple[Overlay, ...] = ()
         self.series_error: float | None = None
         self.findings: list[str] = []
         self.logic, self.numerics = Tally(), Tally()
@@ -218,6 +219,7 @@ class Runner:
         self.numerics.expected += 1
         if output.shape == truth.shape == own.shape:
             self.whole_errors.add(output, reference, truth)
+            self.overlays = self.overlays or self._overlays(truth, output)
             self.errors.setdefault(OUTPUT, ErrorPair()).add(own, sides[0][0], sides[1][0])
             self.numerics.compared += 1
             for level, part in enumerate(self._shape.slices):
@@ -237,6 +239,20 @@ class Runner:
             except ValueError:
                 continue
             self.numerics.compared += 1
+
+    def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
+        """The first sample's first feature, level by level."""
+        shape, made = self._shape, []
+        if shape.reconstruct is None:
+            return ()
+        for name, part in zip(shape.names, shape.slices, strict=True):
+            sides = []
+            for side in (truth, output):
+                alone = np.zeros_like(side[:1])
+                alone[:, part] = side[:1, part]
+                sides.append(tuple(float(value) for value in shape.reconstruct(alone)[0, :, 0]))
+            made.append(Overlay(name, *sides))
+        return tuple(made)
 
     def levels(self) -> tuple[LevelResult, ...]:
         """The results per wavelet level."""

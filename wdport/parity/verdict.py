@@ -92,6 +92,30 @@ class LevelResult:
 
 
 @dataclass(frozen=True)
+class Overlay:
+    """One feature of one sample's series made from one wavelet level alone: the reference's float64 samples
+    and the port's float32 samples, for drawing one over the other."""
+
+    level: str
+    reference: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Gate E: one sampler run on both sides from one state and one noise tape.
+
+    ``steps`` are the diffusion steps in the order of the run; ``logic`` the relative float64 error of the
+    state after each, which is gated; ``single`` that of the float32 port against float64, which informs.
+    """
+
+    sampler: str
+    steps: tuple[int, ...]
+    logic: tuple[float, ...]
+    single: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees."""
 
@@ -104,6 +128,9 @@ class Verdict:
     assumed: dict[str, Any]
     inputs: tuple[str, ...]
     environment: dict[str, str]
+    bounds: dict[str, float] = field(default_factory=dict)
+    overlays: tuple[Overlay, ...] = ()
+    trajectories: tuple[Trajectory, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:

@@ -18,6 +18,7 @@ import jax
 from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
 from wdport.parity.battery import CASES
+from wdport.parity.bounds import bounds
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.runner import Runner
 from wdport.parity.sides import (
@@ -100,6 +101,8 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
         assumed=_assumed(converted),
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
+        bounds=bounds(),
+        overlays=runner.overlays,
         seconds=time.monotonic() - started,
     )
 
