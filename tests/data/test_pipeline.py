@@ -215,7 +215,7 @@ def coarse(x: Any) -> Any:
         (lambda x: truth(x)[:, 1:], {}, rf"returns shape \(77, {C - 1}, 3\) where \(77, {C}, 3\) is due"),
         (lambda x: truth(x)[1:], {}, "returns shape"),
         (lambda x: truth(x).astype(int), {}, "computes in int64 where float32 is due"),
-        (coarse, {"dtype": "float64"}, "computes in float32 where float64 is due; take dtype='float32'"),
+        (coarse, {"dtype": "float64"}, "computes in float32 where float64 is due; let it"),
     ],
 )
 def test_a_transform_that_breaks_its_word(

@@ -74,6 +74,7 @@ def test_what_is_written_is_read(
         ("01.02.2016,up,7\n02.02.2016,down,8\n", "column_3", "column_1 column_2", [[7], [8]]),
         ("a,b,\n1,2,\n", "a b", "column_3", [[1, 2]]),
         ('"a" "b"\n"r1" 2\n', "b", "a", [[2]]),
+        ('a,label\n1,"x;y\tz"\n', "a", "label", [[1]]),
     ],
 )
 def test_dialects(
@@ -111,6 +112,7 @@ def test_dialects(
         ("date,a\n2016-01-01,1\n17,2\n", "line 2: column 'date' holds '2016-01-01', which"),
         ("a\n1\n1_000\n", "line 3: column 'a' holds '1_000'"),
         ("a,b\n1,2\nnan,4\n", "line 3: column 'a' holds NaN"),
+        ("a,b\n1,2\n3,4\n5,6\n7,nan\n", "line 5: column 'b' holds NaN (1 in all)"),
         ("a,b\n1,2\n3,-inf\n", "line 3: column 'b' holds an infinite value"),
         ("a,b\n1,2\n3,1e999\n", "line 3: column 'b' holds an infinite value"),
         ("a;b\n1;2,5\n", "line 2: column 'b' holds '2,5'; write decimals with a point"),

@@ -155,7 +155,7 @@ def _chunk(windows: Array, shape: tuple[int, ...], memory: int | None) -> int:
     one = (int(windows.shape[1]) + coefficients) * features * int(windows.itemsize)
     if memory < one:
         raise UsageError("memory", f"of {memory} bytes cannot hold one window", f"give at least {one}")
-    return min(memory // one, count)
+    return memory // one
 
 
 def _blocks(windows: Array, transform: Transform, shape: tuple[int, ...], chunk: int) -> Iterator[Array]:
@@ -167,6 +167,6 @@ def _blocks(windows: Array, transform: Transform, shape: tuple[int, ...], chunk:
             what = f"returns shape {block.shape} where {(chunk, *shape[1:])} is due"
             raise UsageError("transform", what, "check its coefficients and decompose")
         if block.dtype.kind != "f" or block.dtype.itemsize < windows.itemsize:
-            fix = f"take dtype={block.dtype.name!r}, or let the transform compute in {windows.dtype} (JAX: x64)"
+            fix = f"let it compute in {windows.dtype} (JAX: x64), or ask for a coarser dtype"
             raise UsageError("transform", f"computes in {block.dtype} where {windows.dtype} is due", fix)
         yield block[start - stop :].astype(windows.dtype, copy=False)

@@ -64,15 +64,18 @@ def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterat
 
 
 class Probe:
-    """One Keras model, looked into at the layers ``paths``, always in evaluation mode."""
+    """One Keras model, looked into at the layers ``paths``, always in evaluation mode.
 
-    def __init__(self, model: Any, paths: Collection[str]) -> None:
+    ``eager`` runs it step by step instead of compiled: much sooner where the model's code changes between runs.
+    """
+
+    def __init__(self, model: Any, paths: Collection[str], eager: bool = False) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
-        self._whole = Program(self._call)
-        self._record = Program(self._traced_record, FAST_COMPILE)
-        self._isolate = Program(self._traced_isolate, FAST_COMPILE)
+        self._whole = self._call if eager else Program(self._call)
+        self._record = self._traced_record if eager else Program(self._traced_record, FAST_COMPILE)
+        self._isolate = self._traced_isolate if eager else Program(self._traced_isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Array:
         """The model's output alone."""

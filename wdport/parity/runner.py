@@ -19,10 +19,11 @@ from wdport.models.family import Array
 from wdport.parity.battery import Case
 from wdport.parity.bounds import LOGIC
 from wdport.parity.calls import Call, Calls, cast, leaves
+from wdport.parity.compare import tap_errors
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
 from wdport.parity.sides import DTYPES, Sides
-from wdport.parity.taps import Tap, align
+from wdport.parity.taps import align
 from wdport.parity.torch_probe import highest_precision, isolate, record, run
 from wdport.parity.verdict import LevelResult, Overlay, TapResult
 from wdport.prepare import Prepared
@@ -148,11 +149,11 @@ class Runner:
         some layer did not are all of them answered for, to tell where the fault is.
         """
         output, through = exact.port.result()
-        own = {tap.reference: self._errors(tap, through, exact) for tap in self.aligned}
+        own = {tap.reference: tap_errors(tap, through, exact.calls, self.findings.append) for tap in self.aligned}
         alone, alone_output = own, output
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             alone_output, answered = self._port("float64", "isolate", exact.inputs, self._by_candidate(exact.calls))
-            alone = {tap.reference: self._errors(tap, answered, exact) for tap in self.aligned}
+            alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
         self._output_logic(output, alone_output, exact.output)
         for tap in self.aligned:
             self.logic.expected += 1
@@ -169,25 +170,6 @@ class Runner:
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
             self.logic.compared += 1
-
-    def _errors(self, tap: Tap, port: Calls, exact: _Exact) -> tuple[float, float] | None:
-        """Relative errors of a tap's inputs and outputs, or ``None`` if one side did not run it."""
-        own, call = port.get(tap.candidate), exact.calls.get(tap.reference)
-        if own is None or call is None:
-            return None
-        return self._distance(tap, own.inputs, call.inputs), self._distance(tap, own.outputs, call.outputs)
-
-    def _distance(self, tap: Tap, candidate: Sequence[Any], reference: Sequence[Any]) -> float:
-        """The worst relative error over a tap's inputs or outputs; infinite where shapes or counts differ."""
-        ours, theirs = leaves(list(candidate)), leaves(list(reference))
-        if len(ours) != len(theirs):
-            self.findings.append(f"{tap.reference} has {len(theirs)} tensors, the port {len(ours)}")
-            return inf
-        try:
-            return max(relative_l2(like(c, r), r) for c, r in zip(ours, theirs, strict=True))
-        except ValueError as error:
-            self.findings.append(f"{tap.reference}: {error}")
-            return inf
 
     def _output_logic(self, candidate: Array, alone: Array, reference: Array) -> None:
         """The network's output, level by level, as coefficients and as series."""

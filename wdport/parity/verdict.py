@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
@@ -152,25 +153,34 @@ class Verdict:
 
         A layer that is fed wrongly is the fault of the innermost tapped layer around it.
         """
-        taps = {tap.reference: tap for tap in self.taps}
-        found: dict[tuple[str, bool], Fault] = {}
-        for tap in self.taps:
-            if not tap.fed:
-                parents = _parents(tap.reference)
-                site = next((name for name in parents if name in taps), "")
-                candidate = taps[site].candidate if site else ""
-                fault = Fault(site, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
-                found.setdefault((site, True), fault)
-            if not tap.sound:
-                ratio = max(tap.rms_ratio, tap.max_ratio)
-                found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
-        return tuple(found.values())
+        return locate(self.taps)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
         faults = [asdict(fault) for fault in self.faults]
         return {**facts, **_plain(asdict(self)), "faults": _plain(faults)}
+
+
+def locate(taps: Iterable[TapResult]) -> tuple[Fault, ...]:
+    """Every place that is off by itself, in the order of ``taps``: each is one probable bug.
+
+    A layer that is fed wrongly is the fault of the innermost tapped layer around it.
+    """
+    taps = tuple(taps)
+    known = {tap.reference: tap for tap in taps}
+    found: dict[tuple[str, bool], Fault] = {}
+    for tap in taps:
+        if not tap.fed:
+            parents = _parents(tap.reference)
+            site = next((name for name in parents if name in known), "")
+            candidate = known[site].candidate if site else ""
+            fault = Fault(site, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
+            found.setdefault((site, True), fault)
+        if not tap.sound:
+            ratio = max(tap.rms_ratio, tap.max_ratio)
+            found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
+    return tuple(found.values())
 
 
 def _parents(path: str) -> list[str]:

@@ -1,0 +1,36 @@
+"""Calls of both sides in, relative float64 errors per tap out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+from wdport.parity.calls import Calls, leaves
+from wdport.parity.measure import like, relative_l2
+from wdport.parity.taps import Tap
+
+Note = Callable[[str], None]
+
+
+def tap_errors(tap: Tap, candidate: Calls, reference: Calls, note: Note) -> tuple[float, float] | None:
+    """Relative errors of a tap's inputs and outputs, or ``None`` if one side did not run it.
+
+    ``note`` is told in a sentence where shapes or counts differ, which counts as infinitely wrong.
+    """
+    own, call = candidate.get(tap.candidate), reference.get(tap.reference)
+    if own is None or call is None:
+        return None
+    return _distance(tap, own.inputs, call.inputs, note), _distance(tap, own.outputs, call.outputs, note)
+
+
+def _distance(tap: Tap, candidate: Sequence[Any], reference: Sequence[Any], note: Note) -> float:
+    ours, theirs = leaves(list(candidate)), leaves(list(reference))
+    if len(ours) != len(theirs):
+        note(f"{tap.reference} has {len(theirs)} tensors, the port {len(ours)}")
+        return inf
+    try:
+        return max(relative_l2(like(c, r), r) for c, r in zip(ours, theirs, strict=True))
+    except ValueError as error:
+        note(f"{tap.reference}: {error}")
+        return inf
