@@ -1,0 +1,184 @@
+"""Hand-made verdicts for the report tests, and the writing of report files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from wdport.errors import MachineError
+from wdport.parity.bounds import bounds
+from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
+from wdport.parity.reports.words import by_tap, claim, nearness, number, outcome, place, probable, shortfall
+from wdport.parity.verdict import Fault, Gate, LevelResult, Overlay, TapResult, Trajectory, Verdict
+
+HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
+"""A layer's name that every format would stumble over."""
+
+STEPS = tuple(range(49, -1, -1))
+
+
+def taps() -> tuple[TapResult, ...]:
+    """Ten layers of two levels and of none, an exact one among them, within all bounds."""
+    found = []
+    for index in range(10):
+        level = None if index in (0, 9) else index % 2
+        error = 0.0 if index == 3 else 1e-16 * (1 + index)
+        found.append(TapResult(f"block.{index}.norm", f"block_{index}/norm", level, error, 0.0, 2 * error, 1.1, 1.3))
+    return tuple(found)
+
+
+def passing() -> Verdict:
+    """Everything compared and equal, with trajectories of fifty steps."""
+    growth = tuple(1e-16 * (1 + index) for index in range(50))
+    return Verdict(
+        checkpoint="runs/model.ckpt",
+        converted="runs/model.keras",
+        gates=(
+            Gate("0", "preflight", True, 40, 40, findings=("a deprecated key was read",)),
+            Gate("A'", "constants", True, 4, 4, 0.5, 2.0, "table.0"),
+            Gate("A", "logic, float64", True, 10, 10, 2e-15, 1e-10, "block.9.norm"),
+            Gate("B", "numerics, float32", True, 10, 10, 1.3, 8.0, "block.0.norm"),
+            Gate("E", "trajectories", True, 100, 100, 5e-15, 1e-10, "DDPM step 0"),
+        ),
+        taps=taps(),
+        levels=(LevelResult("cA1", 1e-15, 2e-15, 1.2, 0.9), LevelResult("cD1", 2e-15, None, 1.4, None)),
+        series=2e-15,
+        assumed={"heads": 4},
+        inputs=("seed 0, batch 4", "seed 1, batch 1"),
+        environment={"python": "3.11.7", "torch": "2.6", "keras": "3.15", "jax": "0.10", "device": "cpu:0"},
+        bounds=bounds(),
+        overlays=(Overlay("cA1", (0.0, 1.0, -1.0), (0.0, 1.0, -1.0)), Overlay("cD1", (0.5, 0.5), (0.5, 0.5))),
+        trajectories=(
+            Trajectory("DDPM", STEPS, growth, tuple(1e9 * error for error in growth)),
+            Trajectory("DDIM", STEPS, (0.0,) * 50, (inf,) * 50),
+        ),
+        seconds=12.3456,
+    )
+
+
+def failing() -> Verdict:
+    """One layer off in itself, one fed wrongly, one infinitely off, and the layers behind them."""
+    made = list(taps())
+    made[2] = replace(made[2], isolated=3e-5, cumulative=3e-5, rms_ratio=300.0)
+    made[3] = replace(made[3], cumulative=5e-6, share32=(0.0, 0.9))
+    made[5] = replace(made[5], inputs=1e-3, inputs_ratio=1e4)
+    made[7] = replace(made[7], reference=HOSTILE, isolated=inf, cumulative=inf, max_ratio=inf)
+    findings = tuple(f"{made[index].reference} is off by 3.0e-05 within the network" for index in (2, 3, 5))
+    good = passing()
+    gates = list(good.gates)
+    gates[2] = replace(gates[2], passed=False, worst=inf, where=HOSTILE, findings=(*findings, "the sum is off"))
+    gates[3] = replace(gates[3], passed=False, worst=1e4, findings=("block.9.norm cD1 feature 2 has 9.0 times",))
+    gates[4] = replace(gates[4], passed=False, worst=1.0)
+    return replace(good, gates=tuple(gates), taps=tuple(made), causes={"block_2/norm": ("epsilon of 1e-6", "no bias")})
+
+
+def incomplete() -> Verdict:
+    """Two layers that did not run, and a gate that counted nothing."""
+    good = passing()
+    found = ("block.4.norm did not run on both sides with inputs that can be compared", "a tensor is not accounted for")
+    gates = [replace(good.gates[0], passed=False, compared=38, findings=found), *good.gates[1:]]
+    gates[2] = replace(gates[2], passed=False, compared=9)
+    gates[4] = Gate("E", "trajectories", False, 0, 0)
+    return replace(good, gates=tuple(gates), trajectories=(), overlays=())
+
+
+def test_the_three_are_what_they_are_called() -> None:
+    verdicts = (passing(), failing(), incomplete(), replace(passing(), gates=()))
+    assert [outcome(each) for each in verdicts] == ["PASS", "FAIL", "INCOMPLETE", "INCOMPLETE"]
+    assert [each.exit_code for each in verdicts] == [0, 1, 6, 6]
+    assert claim(passing()) == "model.keras computes what model.ckpt computes"
+    assert claim(failing()) == "model.keras does not compute what model.ckpt computes"
+    assert claim(incomplete()) == "not everything in model.keras could be compared with model.ckpt"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "0"), (2.406, "2.41"), (8.0, "8"), (1.5e-15, "1.5e-15"), (30000.0, "3.0e+04"), (inf, "inf"), (-0.5, "-0.5")],
+)
+def test_numbers(value: float, said: str) -> None:
+    assert number(value) == said
+
+
+def test_a_tap_beyond_any_bound_is_nearer_than_one() -> None:
+    made = failing().taps
+    assert [index for index, tap in enumerate(made) if nearness(tap) > 1.0] == [2, 3, 5, 7]
+    assert nearness(made[7]) == inf
+
+
+def test_findings_go_to_the_tap_that_they_begin_with() -> None:
+    findings = ["a.b is off", "precision leak: a is off", "a, whole network", "a.bc is off", ""]
+    named, rest = by_tap(findings, ["a", "a.b"])
+    assert named == {"a.b": ["a.b is off"], "a": ["precision leak: a is off", "a, whole network"]}
+    assert rest == ["a.bc is off", ""]
+
+
+def test_places_causes_and_shortfalls() -> None:
+    assert place(Fault("a", "b", "", 1.0, 1.0)) == "a -> b"
+    assert place(Fault("", "", "a.b", 1.0, 1.0)) == "the network itself, in what it feeds a.b"
+    verdict = failing()
+    assert next(probable(verdict, fault) for fault in verdict.faults) == "epsilon of 1e-6 or no bias"
+    assert not any(map(shortfall, verdict.gates))
+    assert [shortfall(gate) for gate in incomplete().gates] == [
+        "38 of 40 compared", "", "9 of 10 compared", "", "nothing was compared"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [passing, failing, incomplete])
+def test_files_hold_what_is_rendered_and_nothing_else_is_left(make: Callable[[], Verdict], tmp_path: Path) -> None:
+    verdict = make()
+    names = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "markdown", "html")}
+    names["json"].write_text("old")
+    write_reports(verdict, **names)
+    assert sorted(tmp_path.iterdir()) == sorted(names.values())
+    assert json.loads(names["json"].read_bytes()) == verdict.to_json()
+    assert names["json"].read_text() == render_json(verdict)
+    assert names["junit"].read_text(encoding="utf-8") == render_junit(verdict)
+    assert names["markdown"].read_text(encoding="utf-8") == render_markdown(verdict)
+    assert names["html"].read_text(encoding="utf-8") == render_html(verdict)
+
+
+def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
+    write_reports(passing())
+    write_reports(passing(), junit=str(tmp_path / "only.xml"))
+    assert [path.name for path in tmp_path.iterdir()] == ["only.xml"]
+
+
+def test_a_refusal_is_the_machines_and_the_older_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MachineError, match="could not be written"):
+        write_reports(passing(), html=tmp_path / "no such folder" / "report.html")
+    with pytest.raises(MachineError, match="could not be written"):
+        write_reports(passing(), html=tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    old = tmp_path / "report.json"
+    old.write_text("old")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(MachineError, match="free some space"):
+        write_reports(passing(), json=old)
+    assert old.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [old]
+
+
+def test_a_link_is_kept_and_a_pipe_is_written_into(tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_reports(passing(), json=link)
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["passed"] is True
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_reports(passing(), markdown=pipe)
+        assert os.read(reader, 1 << 16).startswith(b"## PASS")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

@@ -1,0 +1,125 @@
+"""JUnit XML: parses, counts match, failures and what was not compared stand where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.parity.test_reports import HOSTILE, failing, incomplete, passing
+from wdport.parity.reports import render_junit
+from wdport.parity.verdict import Verdict
+
+EMPTY = replace(passing(), gates=())
+NO_TAPS = replace(failing(), taps=())
+
+
+def suites(verdict: Verdict) -> dict[str, ET.Element]:
+    root = ET.fromstring(render_junit(verdict).encode())
+    return {suite.attrib["name"]: suite for suite in root.iter("testsuite")}
+
+
+def marks(suite: ET.Element) -> dict[str, str]:
+    """Names of the tests that did not pass, and how."""
+    return {case.attrib["name"]: child.tag for case in suite.iter("testcase") for child in case}
+
+
+@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+def test_counts_match_the_cases(verdict: Verdict) -> None:
+    root = ET.fromstring(render_junit(verdict).encode())
+    for element in (root, *root.iter("testsuite")):
+        assert int(element.attrib["tests"]) == len(list(element.iter("testcase"))) > 0
+        assert int(element.attrib["failures"]) == len(list(element.iter("failure")))
+        assert int(element.attrib["errors"]) == len(list(element.iter("error")))
+    assert root.attrib["time"] == "12.346"
+
+
+@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+def test_a_failed_gate_is_never_green_and_a_passed_one_has_no_failure(verdict: Verdict) -> None:
+    """It can have an error: preflight may say that a tap of it was not compared."""
+    found = list(suites(verdict).values())
+    for suite, passed in zip(found, [gate.passed for gate in verdict.gates] or [False], strict=True):
+        assert "failure" not in marks(suite).values() if passed else marks(suite)
+
+
+def test_one_suite_a_gate_and_one_test_a_tap() -> None:
+    found = suites(passing())
+    assert list(found) == [
+        "gate 0 preflight", "gate A' constants", "gate A logic, float64", "gate B numerics, float32",
+        "gate E trajectories",
+    ]  # fmt: skip
+    for name, classname in (("gate A logic, float64", "wdport.gate_A"), ("gate B numerics, float32", "wdport.gate_B")):
+        cases = list(found[name].iter("testcase"))
+        assert [case.attrib["name"] for case in cases] == [tap.reference for tap in passing().taps]
+        assert {case.attrib["classname"] for case in cases} == {classname}
+    case = next(found["gate A' constants"].iter("testcase"))
+    assert case.attrib == {"classname": "wdport.gate_A_prime", "name": "constants", "time": "0.000"}
+
+
+def test_what_a_passed_gate_notes_does_not_fail_it() -> None:
+    suite = suites(passing())["gate 0 preflight"]
+    assert suite.attrib["failures"] == "0"
+    assert suite.findtext("system-out") == "a deprecated key was read"
+
+
+def test_failures_say_error_bound_and_what_is_off() -> None:
+    suite = suites(failing())["gate A logic, float64"]
+    failures = {case.attrib["name"]: case.find("failure") for case in suite.iter("testcase")}
+    off = failures["block.2.norm"]
+    assert off is not None
+    assert off.attrib["message"].startswith("off by 3.0e-05 fed the reference's input")
+    assert off.attrib["message"].endswith("bound 1.0e-10")
+    assert "port: block_2/norm" in (off.text or "")
+    leak = failures["block.3.norm"]
+    assert leak is not None
+    assert "precision leak: off by 5.0e-06 within the network" in leak.attrib["message"]
+    assert "the port holds float32 values" in leak.attrib["message"]
+    fed = failures["block.5.norm"]
+    assert fed is not None
+    assert "off by 1.0e-03 in what it is fed" in fed.attrib["message"]
+    assert failures["the sum is off"] is not None
+    assert failures["block.4.norm"] is None
+    assert suite.attrib["failures"] == "5"
+
+
+def test_a_finding_on_a_tap_that_is_within_its_bounds_fails_it() -> None:
+    found = marks(suites(failing())["gate B numerics, float32"])
+    assert found["block.9.norm"] == "failure"
+    assert found["block.2.norm"] == found["block.5.norm"] == "failure"
+
+
+def test_a_gate_that_failed_without_a_word_fails_all_the_same() -> None:
+    assert marks(suites(failing())["gate E trajectories"]) == {"trajectories": "failure"}
+
+
+def test_what_was_not_compared_is_an_error() -> None:
+    found = suites(incomplete())
+    assert marks(found["gate 0 preflight"]) == {
+        "block.4.norm did not run on both sides with inputs that can be compared": "failure",
+        "a tensor is not accounted for": "failure",
+        "preflight: completeness": "error",
+    }
+    assert marks(found["gate A logic, float64"]) == {
+        "block.4.norm": "error",
+        "logic, float64: completeness": "error",
+    }
+    assert marks(found["gate B numerics, float32"]) == {"block.4.norm": "error"}
+    assert marks(found["gate E trajectories"]) == {"trajectories: completeness": "error"}
+
+
+def test_no_gate_is_an_error() -> None:
+    assert marks(suites(EMPTY)["no gate"]) == {"gates": "error"}
+
+
+def test_hostile_names_survive_with_control_characters_escaped() -> None:
+    text = render_junit(failing())
+    assert not any(ord(character) < 32 and character != "\n" for character in text)
+    names = [case.attrib["name"] for case in suites(failing())["gate A logic, float64"].iter("testcase")]
+    assert HOSTILE.replace("\x1b", "\\x1b").replace("\x00", "\\x00").replace("\ud800", "\\ud800") in names
+
+
+@pytest.mark.parametrize("make", [passing, failing, incomplete])
+def test_the_same_verdict_gives_the_same_text(make: Callable[[], Verdict]) -> None:
+    assert render_junit(make()) == render_junit(make())

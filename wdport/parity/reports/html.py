@@ -1,0 +1,101 @@
+"""A verdict in, one HTML file out that needs nothing beside it: no network, no fonts, and no script to be read.
+
+The one script sorts a table; the page's content policy admits it by its hash, and no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from pathlib import Path
+
+from wdport.parity.reports.charts import depth_chart, heat_strip, overlay_charts, trajectory_charts
+from wdport.parity.reports.svg import text
+from wdport.parity.reports.tables import (
+    bounds_table,
+    facts_table,
+    faults_table,
+    gates_table,
+    levels_table,
+    taps_table,
+)
+from wdport.parity.reports.words import claim, file_name, outcome
+from wdport.parity.verdict import Verdict
+
+_HERE = Path(__file__).parent
+
+
+def render_html(verdict: Verdict) -> str:
+    """The verdict as one page: headline, gates, faulty layers, errors by level and depth, series, and the run."""
+    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("style.css", "sort.js"))
+    seal = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
+    word = outcome(verdict)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{word}: {text(file_name(verdict.converted))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"{_headline(verdict, word)}\n<main>\n{_results(verdict)}\n{_run(verdict)}\n</main>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _headline(verdict: Verdict, word: str) -> str:
+    names = [f'<span class="path">{text(file_name(path))}</span>' for path in (verdict.converted, verdict.checkpoint)]
+    passed = sum(gate.passed for gate in verdict.gates)
+    gates, taps, faults = len(verdict.gates), len(verdict.taps), len(verdict.faults)
+    counts = [f"{passed} of {gates} gates passed", f"{taps} layer{'' if taps == 1 else 's'} compared"]
+    counts += [f"{faults} faulty"] if faults else []
+    counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}"]
+    return (
+        f'<header class="{word.lower()}"><h1><b>{word}</b> {claim(verdict, *names)}</h1>'
+        f"<p>{' · '.join(counts)}</p></header>"
+    )
+
+
+def _results(verdict: Verdict) -> str:
+    parts = [_section("Gates", "", gates_table(verdict) if verdict.gates else "<p>No gate was run.</p>")]
+    if verdict.faults:
+        said = "Off by themselves, with every other layer answered for by the reference: each is one probable bug."
+        parts.append(_section("Faulty layers", said, faults_table(verdict)))
+    if verdict.taps:
+        said = "Relative float64 error of each layer fed the reference's inputs; one cell a layer, in the order of the computation."  # noqa: E501
+        parts.append(_section("Layers by wavelet level", said, heat_strip(verdict)))
+        said = "A fault jumps in both lines where it is; further on, only the errors that add up stay high."
+        parts.append(_section("Error along the depth", said, depth_chart(verdict)))
+    if verdict.levels:
+        said = "Errors of the network's output, level by level, and of the series made from each level alone."
+        parts.append(_section("Wavelet levels", said, levels_table(verdict)))
+    if growth := trajectory_charts(verdict):
+        said = "Relative error of the state after every step, both sides started alike and given the same noise."
+        parts.append(_section("Error along sampling runs", said, growth))
+    if series := overlay_charts(verdict):
+        said = "First feature of the first sample, made from one wavelet level alone."
+        parts.append(_section("Series by wavelet level", said, series))
+    if verdict.taps:
+        count = "The one layer" if len(verdict.taps) == 1 else f"All {len(verdict.taps)} layers"
+        body = f"<details><summary>{count} with every number</summary>{taps_table(verdict)}</details>"
+        parts.append(_section("Layers", "", body))
+    return "\n".join(parts)
+
+
+def _run(verdict: Verdict) -> str:
+    files = facts_table({"checkpoint": verdict.checkpoint, "converted": verdict.converted})
+    inputs = "".join(f"<li>{text(each)}</li>" for each in verdict.inputs)
+    parts = [_section("Files", "", files)]
+    parts.append(_section("Inputs", "", f"<ol>{inputs}</ol>" if inputs else "<p>None.</p>"))
+    assumed = "<p>Nothing: every setting was found in the files or given.</p>"
+    if verdict.assumed:
+        assumed = f"<p>Not found in the files; both sides use this.</p>{facts_table(verdict.assumed)}"
+    parts.append(_section("Assumptions", "", assumed))
+    parts.append(_section("Environment", "", facts_table(verdict.environment)))
+    parts.append(_section("Bounds in force", "", bounds_table(verdict)))
+    return f'<div class="run">{"".join(parts)}</div>'
+
+
+def _section(title: str, said: str, body: str) -> str:
+    """A part of the page; all three are HTML already."""
+    note = f'<p class="note">{said}</p>' if said else ""
+    return f"<section><h2>{title}</h2>{note}{body}</section>"

@@ -1,0 +1,139 @@
+"""A verdict in, JUnit XML out: one suite per gate, one test per gate and tap."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+from wdport.errors import printable
+from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.reports.words import (
+    NAME_CHARS,
+    TEXT_CHARS,
+    by_tap,
+    claim,
+    doubts,
+    level_name,
+    logic_faults,
+    number,
+    numerics_faults,
+    outcome,
+    shortfall,
+    worst,
+)
+from wdport.parity.verdict import Gate, TapResult, Verdict
+
+PER_TAP = {"A": (logic_faults, LOGIC), "B": (numerics_faults, NUMERICS)}
+"""The gates that judge every tap: what they have against one, and the bound where the gate names none."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One test: passed where ``kind`` is "", failed on ``failure``, not compared on ``error``."""
+
+    name: str
+    kind: Literal["", "failure", "error"] = ""
+    message: str = ""
+    text: str = ""
+
+
+def render_junit(verdict: Verdict) -> str:
+    """The verdict as JUnit XML, for the test report of a CI server.
+
+    A failure is a layer or a finding that is off, an error something that was not compared. The gates
+    are measured in one run, so that only the whole has a time. Control characters are escaped as
+    Python writes them: XML has no form for them.
+    """
+    suites = [(gate, _cases(gate, verdict)) for gate in verdict.gates]
+    cases = [case for _, found in suites for case in found]
+    lost = [] if verdict.gates else [_Case("gates", "error", "no gate was run")]
+    root = ET.Element("testsuites", _counts("wdport verify", [*cases, *lost], verdict.seconds))
+    for gate, found in suites:
+        _suite(root, verdict, f"gate {gate.name} {gate.title}", f"wdport.gate_{_slug(gate.name)}", found, gate)
+    if lost:
+        _suite(root, verdict, "no gate", "wdport", lost, None)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(
+    root: ET.Element, verdict: Verdict, name: str, classname: str, cases: list[_Case], gate: Gate | None
+) -> None:
+    suite = ET.SubElement(root, "testsuite", _counts(name, cases, 0.0))
+    facts = {"verdict": outcome(verdict), "claim": claim(verdict)}
+    if gate is not None:
+        facts |= {"compared": f"{gate.compared} of {gate.expected}", "worst": worst(gate)}
+    properties = ET.SubElement(suite, "properties")
+    for key, value in facts.items():
+        if value:
+            ET.SubElement(properties, "property", {"name": key, "value": _text(value)})
+    for case in cases:
+        element = ET.SubElement(
+            suite, "testcase", {"classname": classname, "name": _text(case.name, NAME_CHARS), "time": "0.000"}
+        )
+        if case.kind:
+            what = {"type": "not compared" if case.kind == "error" else "different", "message": _text(case.message)}
+            ET.SubElement(element, case.kind, what).text = case.text
+    if gate is not None and gate.passed and gate.findings:
+        ET.SubElement(suite, "system-out").text = _lines(gate.findings)
+
+
+def _counts(name: str, cases: list[_Case], seconds: float) -> dict[str, str]:
+    kinds = [case.kind for case in cases]
+    counts = {"tests": len(cases), "failures": kinds.count("failure"), "errors": kinds.count("error"), "skipped": 0}
+    return {"name": _text(name), **{key: str(count) for key, count in counts.items()}, "time": f"{seconds:.3f}"}
+
+
+def _cases(gate: Gate, verdict: Verdict) -> list[_Case]:
+    """A gate's tests: its taps in the order of the computation, then the findings that name none of them."""
+    cases, rest = list[_Case](), list(gate.findings)
+    if gate.name in PER_TAP and verdict.taps:
+        named, rest = by_tap(gate.findings, (tap.reference for tap in verdict.taps))
+        doubted = doubts(verdict)
+        for tap in verdict.taps:
+            said = [] if gate.passed else named.get(tap.reference, [])
+            cases.append(_tap_case(gate, verdict, tap, said, doubted.get(tap.reference, [])))
+    if not gate.passed:
+        cases += [_Case(finding, "failure", finding, _lines([finding, worst(gate)])) for finding in rest]
+    if missing := shortfall(gate):
+        cases.append(_Case(f"{gate.title}: completeness", "error", missing, _text(missing)))
+    if not gate.passed and not any(case.kind for case in cases):
+        cases.append(_Case(gate.title, "failure", worst(gate) or "the gate has failed", _lines([worst(gate)])))
+    return cases or [_Case(gate.title)]
+
+
+def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str], doubted: list[str]) -> _Case:
+    judge, usual = PER_TAP[gate.name]
+    bound = usual if gate.bound is None else gate.bound
+    off = judge(tap, bound) or findings
+    if not off and not doubted:
+        return _Case(tap.reference)
+    facts = [
+        f"reference: {tap.reference}",
+        f"port: {tap.candidate}",
+        f"level: {level_name(verdict, tap.level) or 'none'}",
+        f"float64 error: {number(tap.isolated)} alone, {number(tap.inputs)} in what it is fed, "
+        f"{number(tap.cumulative)} within the network",
+        f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "
+        f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in what it is fed",
+        f"bound: {number(bound)}",
+    ]
+    if not off:
+        return _Case(tap.reference, "error", doubted[0], _lines([*doubted, *facts]))
+    message = f"{'; '.join(off)}; bound {number(bound)}"
+    return _Case(tap.reference, "failure", message, _lines([*dict.fromkeys([*off, *findings, *doubted]), *facts]))
+
+
+def _lines(parts: list[str] | tuple[str, ...]) -> str:
+    return "\n".join(_text(part) for part in parts if part)
+
+
+def _text(value: str, limit: int = TEXT_CHARS) -> str:
+    return printable(value, limit)
+
+
+def _slug(name: str) -> str:
+    """``A'`` to ``A_prime``: a class name that test reports can sort and filter by."""
+    return re.sub(r"\W+", "_", name.replace("'", "_prime"), flags=re.ASCII)

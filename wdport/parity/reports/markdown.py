@@ -1,0 +1,224 @@
+"""A verdict in, Markdown for the step summary of a CI run out, never longer than the CI allows.
+
+Whatever comes from files is HTML inside Markdown: ``<code>`` with every character that means something to
+either as an entity, so that no name can break a table, start a link, or notify a user.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import inf, isnan
+from pathlib import Path
+from typing import Final
+
+from wdport.errors import MachineError, printable
+from wdport.parity.reports.words import (
+    NAME_CHARS,
+    claim,
+    file_name,
+    level_name,
+    nearness,
+    number,
+    optional,
+    outcome,
+    percent,
+    place,
+    probable,
+    shortfall,
+)
+from wdport.parity.verdict import TapResult, Verdict
+
+LIMIT: Final = 1_000_000
+"""UTF-8 bytes; GitHub drops a step summary above 1 MiB whole."""
+
+WORST_TAPS: Final = 20
+
+OPEN_FINDINGS: Final = 10
+"""One fault makes every layer behind it off: more findings than this are folded away."""
+
+_SPECIAL = re.compile(
+    r"""[&<>"'`*\[\]|~\\$^!#@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.""", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A heading and table head, the rows, of which any number may be cut, and what closes the block."""
+
+    head: str
+    rows: tuple[str, ...] = ()
+    what: str = "rows"
+    foot: str = ""
+
+    def fixed(self) -> int:
+        """The bytes that it has with every row cut."""
+        return _bytes(self.head) + _bytes(self.foot) + (_bytes(self.note(len(self.rows))) if self.rows else 0)
+
+    def note(self, cut: int) -> str:
+        """The sentence on cut rows, outside the table."""
+        return f"\n{cut} more {self.what} cut, to stay within the summary's limit.\n" if cut else ""
+
+
+def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
+    """The verdict as Markdown of at most ``limit`` bytes of UTF-8: headline, gates, levels, faults, worst taps.
+
+    Where it would be longer, whole rows are cut from the longest tables and their number is said.
+    """
+    blocks = [_headline(verdict), _gates(verdict), *_levels(verdict), *_faults(verdict), *_findings(verdict)]
+    return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
+
+
+def append_step_summary(text: str) -> bool:
+    """Append ``text`` to the file that ``$GITHUB_STEP_SUMMARY`` names; whether there was one.
+
+    Raises :class:`MachineError` if it cannot be written.
+    """
+    path = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    if not path:
+        return False
+    try:
+        with Path(path).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text if text.endswith("\n") else f"{text}\n")
+    except OSError as error:
+        what = f"could not be written ({error.strerror or error})"
+        raise MachineError(path, what, "check what GITHUB_STEP_SUMMARY names") from error
+    return True
+
+
+def escape(text: object, limit: int = NAME_CHARS) -> str:
+    """Text from a file as Markdown, for a table cell or a line."""
+    return f"<code>{_SPECIAL.sub(_entity, printable(text, limit))}</code>"
+
+
+def _entity(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};"
+
+
+def _headline(verdict: Verdict) -> _Block:
+    names = (escape(file_name(verdict.converted)), escape(file_name(verdict.checkpoint)))
+    return _Block(f"## {outcome(verdict)}\n\n{claim(verdict, *names)}.\n")
+
+
+def _gates(verdict: Verdict) -> _Block:
+    rows = []
+    for gate in verdict.gates:
+        largest = "" if gate.worst is None else number(gate.worst)
+        bound = "" if gate.bound is None else number(gate.bound)
+        where = escape(gate.where) if gate.where else ""
+        count = f"{gate.compared} of {gate.expected}"
+        name, title = escape(gate.name), escape(gate.title)
+        rows.append(_row(name, title, "ok" if gate.passed else "**FAIL**", count, largest, bound, where))
+    return _table("Gates", "gate| |outcome|compared:|worst:|bound:|at", rows, "gates")
+
+
+def _findings(verdict: Verdict) -> list[_Block]:
+    said = [(gate.name, finding) for gate in verdict.gates for finding in gate.findings]
+    said += [(gate.name, missing) for gate in verdict.gates if (missing := shortfall(gate))]
+    rows = [f"- gate {escape(name)}: {escape(finding)}\n" for name, finding in said]
+    if len(rows) <= OPEN_FINDINGS:
+        return [_Block("\n### Findings\n\n", tuple(rows), "findings")] if rows else []
+    head = f"\n<details><summary>{len(rows)} findings</summary>\n\n"
+    return [_Block(head, tuple(rows), "findings", "\n</details>\n")]
+
+
+def _levels(verdict: Verdict) -> list[_Block]:
+    if not verdict.levels:
+        return []
+    rows = []
+    for index, level in enumerate(verdict.levels):
+        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+        own = "" if layers is None else number(layers)
+        numbers = (number(level.coefficients), optional(level.series), number(level.ratio), percent(level.energy))
+        rows.append(_row(escape(level.name), own, *numbers))
+    rows.append(_row("all", "", "", optional(verdict.series), "", ""))
+    heads = "level|layers, f64:|coefficients, f64:|series, f64:|f32 ratio:|energy:"
+    return [_table("Wavelet levels", heads, rows, "levels")]
+
+
+def _faults(verdict: Verdict) -> list[_Block]:
+    rows = []
+    for fault in verdict.faults:
+        cause = probable(verdict, fault)
+        numbers = (number(fault.logic), number(fault.ratio))
+        rows.append(_row(escape(place(fault), 2 * NAME_CHARS), *numbers, escape(cause) if cause else ""))
+    heads = "layer|f64 error:|f32 ratio:|probable cause"
+    return [_table("Faulty layers", heads, rows, "faulty layers")] if rows else []
+
+
+def _worst_taps(verdict: Verdict) -> list[_Block]:
+    taps = sorted(verdict.taps, key=_badness)[:WORST_TAPS]
+    if not taps:
+        return []
+    rows = []
+    for tap in taps:
+        level = level_name(verdict, tap.level)
+        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio), nearness(tap))
+        rows.append(_row(escape(tap.reference), escape(level) if level else "", *map(number, numbers)))
+    heads = "layer|level|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
+    table = _table("", heads, rows, "layers")
+    count = f"{len(taps)} of {len(verdict.taps)} layers" if len(taps) > 1 else "The one layer"
+    head = f"\n<details><summary>{count}, nearest to their bounds first</summary>\n{table.head}"
+    return [_Block(head, table.rows, table.what, "\n</details>\n")]
+
+
+def _badness(tap: TapResult) -> float:
+    nearest = nearness(tap)
+    return -inf if isnan(nearest) else -nearest
+
+
+def _run(verdict: Verdict) -> _Block:
+    packages = ", ".join(escape(f"{name} {value}") for name, value in verdict.environment.items())
+    assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
+    lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
+    lines += [f"Assumed: {assumed} (both sides use this)"] if assumed else []
+    lines += [f"Run: {packages or 'unknown'}; {verdict.seconds:.0f} s"]
+    return _Block("\n" + "\n\n".join(lines) + "\n")
+
+
+def _table(title: str, heads: str, rows: Sequence[str], what: str) -> _Block:
+    """``heads`` are split at bars; a colon at the end makes the column right-aligned."""
+    columns = heads.split("|")
+    rules = _row(*("---:" if column.endswith(":") else "---" for column in columns))
+    top = f"\n### {title}\n\n" if title else "\n"
+    return _Block(f"{top}{_row(*(column.rstrip(':') for column in columns))}{rules}", tuple(rows), what)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _fit(blocks: Sequence[_Block], limit: int) -> str:
+    """The blocks with as many rows as there is room for, given to the shortest tables first.
+
+    Without room even for their heads, the first blocks alone.
+    """
+    kept = list(blocks)
+    while len(kept) > 1 and sum(block.fixed() for block in kept) > limit:
+        kept.pop()
+    room, shown = limit - sum(block.fixed() for block in kept), dict[int, int]()
+    for at in sorted(range(len(kept)), key=[sum(map(_bytes, block.rows)) for block in kept].__getitem__):
+        shown[at] = _rows_within(kept[at], room)
+        room += kept[at].fixed() - _bytes(_text(kept[at], shown[at]))
+    whole = "".join(_text(block, shown[at]) for at, block in enumerate(kept)).encode()
+    return whole[: max(limit, 0)].decode(errors="ignore")
+
+
+def _rows_within(block: _Block, room: int) -> int:
+    """How many of a block's rows can be shown in so many bytes beyond its fixed ones."""
+    ends = list(accumulate(map(_bytes, block.rows)))
+    if not ends or ends[-1] <= room + _bytes(block.note(len(ends))):
+        return len(ends)
+    return bisect_right(ends, room)
+
+
+def _text(block: _Block, shown: int) -> str:
+    return "".join([block.head, *block.rows[:shown], block.note(len(block.rows) - shown), block.foot])
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())

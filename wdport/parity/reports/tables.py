@@ -1,0 +1,159 @@
+"""A verdict in; its tables out, as HTML, every text from a file escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.reports.svg import text
+from wdport.parity.reports.words import (
+    NAME_CHARS,
+    doubts,
+    level_name,
+    logic_faults,
+    nearness,
+    number,
+    numerics_faults,
+    optional,
+    percent,
+    place,
+    probable,
+    shortfall,
+)
+from wdport.parity.verdict import Gate, TapResult, Verdict
+
+SHOWN_FINDINGS = 4
+"""Findings of a gate that stand open; the further ones are folded away."""
+
+BOUND_MEANINGS = {
+    "logic": "gate A: relative float64 error of any layer, alone, in its inputs and within the network",
+    "leak": "float64 errors between the bound of gate A and this are told as precision leaks",
+    "numerics": "gate B: float32 error of any layer as a multiple of the reference's own",
+    "trajectory": "gate E: relative float64 error of the state anywhere along a sampling run",
+    "gradient": "gate C: relative float64 error of a gradient",
+    "wavelet": "gate F: relative float64 error per level against PyWavelets",
+    "wavelet_extrapolated": "gate F, the same for boundary modes that extrapolate",
+    "table_ulp": "gate A': units in the last place of float32 between a table and its formula",
+    "float32_share": "share of a float64 layer's values that float32 may hold exactly",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table cell shows, as HTML, and, where it is a number, the value that sorts it."""
+
+    html: str
+    value: float | None = None
+    style: str = ""
+
+
+def words(value: object, style: str = "") -> Cell:
+    """Text from a file."""
+    return Cell(text(value), None, style)
+
+
+def amount(value: float | None, bad: bool = False) -> Cell:
+    """A number, marked where it is beyond its bound."""
+    return Cell(optional(value), value, "bad" if bad else "")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Cell]], style: str = "") -> str:
+    """A table in a frame that scrolls by itself on a narrow screen; heads are HTML already."""
+    made = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    top = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return (
+        f'<div class="scroll"><table class="{style}"><thead><tr>{top}</tr></thead><tbody>{made}</tbody></table></div>'
+    )
+
+
+def _cell(cell: Cell) -> str:
+    style = " ".join(filter(None, ("" if cell.value is None else "n", cell.style)))
+    sort = "" if cell.value is None else f' data-v="{cell.value!r}"'
+    return f'<td class="{style}"{sort}>{cell.html}</td>'
+
+
+def gates_table(verdict: Verdict) -> str:
+    """Every gate with its outcome, its count and its worst value, and under the table its findings."""
+    rows = []
+    for gate in verdict.gates:
+        count = Cell(f"{gate.compared} of {gate.expected}", float(gate.compared), "bad" if shortfall(gate) else "")
+        over = gate.worst is not None and gate.bound is not None and not gate.worst <= gate.bound
+        mark = Cell("ok" if gate.passed else "FAIL", None, "good" if gate.passed else "bad")
+        worst = Cell("") if gate.worst is None else amount(gate.worst, over)
+        bound = Cell("") if gate.bound is None else amount(gate.bound)
+        what = Cell(f"<b>{text(gate.name)}</b> {text(gate.title)}")
+        rows.append((what, mark, count, worst, bound, words(gate.where, "path")))
+    heads = ("gate", "outcome", "compared", "worst", "bound", "at")
+    return table(heads, rows) + "".join(_findings(gate) for gate in verdict.gates)
+
+
+def _findings(gate: Gate) -> str:
+    items = [f"<li>{text(finding)}</li>" for finding in gate.findings]
+    if not items:
+        return ""
+    shown, more = "".join(items[:SHOWN_FINDINGS]), "".join(items[SHOWN_FINDINGS:])
+    rest = f"<details><summary>{len(items) - SHOWN_FINDINGS} more</summary><ul>{more}</ul></details>" if more else ""
+    return f'<div class="findings"><b>Gate {text(gate.name)}</b><ul>{shown}</ul>{rest}</div>'
+
+
+def faults_table(verdict: Verdict) -> str:
+    """Every layer that is off by itself, in the order of the computation."""
+    rows = []
+    for fault in verdict.faults:
+        logic = amount(fault.logic, not fault.logic <= LOGIC)
+        ratio = amount(fault.ratio, not fault.ratio <= NUMERICS)
+        rows.append((words(place(fault), "path"), logic, ratio, words(probable(verdict, fault))))
+    return table(("layer", "float64 error", "float32 ratio", "probable cause"), rows)
+
+
+def levels_table(verdict: Verdict) -> str:
+    """Every wavelet level of the output, and the whole series."""
+    rows = []
+    for index, level in enumerate(verdict.levels):
+        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+        own = Cell("") if layers is None else amount(layers, not layers <= LOGIC)
+        series = amount(level.series, level.series is not None and not level.series <= LOGIC)
+        coefficients = amount(level.coefficients, not level.coefficients <= LOGIC)
+        ratio = amount(level.ratio, not level.ratio <= NUMERICS)
+        energy = Cell(percent(level.energy), level.energy)
+        rows.append((words(level.name), own, coefficients, series, ratio, energy))
+    whole = amount(verdict.series, verdict.series is not None and not verdict.series <= LOGIC)
+    rows.append((Cell("all"), Cell(""), Cell(""), whole, Cell(""), Cell("")))
+    heads = ("level", "layers, f64", "coefficients, f64", "series, f64", "f32 ratio", "energy")
+    return table(heads, rows)
+
+
+def taps_table(verdict: Verdict) -> str:
+    """Every tap with all its numbers, in the order of the computation."""
+    doubted = doubts(verdict)
+    rows = [_tap(verdict, index, tap, doubted.get(tap.reference, [])) for index, tap in enumerate(verdict.taps)]
+    heads = ("#", "layer", "layer of the port", "level", "alone, f64", "inputs, f64", "in the network, f64",
+             "f32 mean", "f32 worst", "f32 inputs", "of the bound", "what is off")  # fmt: skip
+    return table(heads, rows, "sort")
+
+
+def _tap(verdict: Verdict, index: int, tap: TapResult, doubted: Sequence[str]) -> Sequence[Cell]:
+    logic = [amount(error, not error <= LOGIC) for error in (tap.isolated, tap.inputs, tap.cumulative)]
+    ratios = [amount(ratio, not ratio <= NUMERICS) for ratio in (tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)]
+    said = [*logic_faults(tap, LOGIC), *numerics_faults(tap, NUMERICS), *doubted]
+    names = (words(tap.reference, "path"), words(tap.candidate, "path"), words(level_name(verdict, tap.level)))
+    near = nearness(tap)
+    order = Cell(str(index + 1), float(index))
+    return (order, *names, *logic, *ratios, amount(near, not near <= 1.0), words("; ".join(said)))
+
+
+def bounds_table(verdict: Verdict) -> str:
+    """Every bound in force and what it bounds."""
+    rows = [(words(name), Cell(number(v), v), Cell(text(BOUND_MEANINGS.get(name, "")))) for name, v in
+            verdict.bounds.items()]  # fmt: skip
+    return table(("bound", "value", "of what"), rows)
+
+
+def facts_table(facts: Mapping[str, object]) -> str:
+    """Names and values."""
+    rows = "".join(
+        f'<tr><th scope="row">{text(name, NAME_CHARS)}</th><td class="path">{text(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'

@@ -1,0 +1,144 @@
+"""Parts of a verdict in; the words and numbers that every report format says of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import Final
+
+from wdport.errors import printable
+from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
+from wdport.parity.verdict import Fault, Gate, TapResult, Verdict
+
+NAME_CHARS: Final = 240
+"""A layer's path in a report; the longest real one has 60 characters, and two that differ should stay apart."""
+
+TEXT_CHARS: Final = 1000
+"""A finding or a list in a report."""
+
+
+def outcome(verdict: Verdict) -> str:
+    """``PASS``, ``FAIL`` or ``INCOMPLETE``."""
+    if verdict:
+        return "PASS"
+    return "FAIL" if verdict.complete else "INCOMPLETE"
+
+
+def claim(verdict: Verdict, converted: str = "", checkpoint: str = "") -> str:
+    """The verdict as a sentence; the two names may be given as a format has to write them."""
+    ours, theirs = converted or file_name(verdict.converted), checkpoint or file_name(verdict.checkpoint)
+    if verdict:
+        return f"{ours} computes what {theirs} computes"
+    if verdict.complete:
+        return f"{ours} does not compute what {theirs} computes"
+    return f"not everything in {ours} could be compared with {theirs}"
+
+
+def file_name(path: str) -> str:
+    """The last part of a path, safe to print."""
+    return printable(PurePath(path).name or path, NAME_CHARS)
+
+
+def number(value: float) -> str:
+    """Three digits at most, as the text report writes them: ``0``, ``2.41``, ``1.5e-15``, ``inf``."""
+    if value == 0.0:
+        return "0"
+    if 0.01 <= abs(value) < 1000.0:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.1e}"
+
+
+def optional(value: float | None) -> str:
+    """The same, with ``unknown`` for what cannot be known without the wavelet."""
+    return "unknown" if value is None else number(value)
+
+
+def percent(share: float | None) -> str:
+    """A share of the energy."""
+    return "unknown" if share is None else f"{100 * share:.1f} %"
+
+
+def level_name(verdict: Verdict, level: int | None) -> str:
+    """The wavelet level of a tap; "" for a layer that belongs to none."""
+    if level is None:
+        return ""
+    return verdict.levels[level].name if 0 <= level < len(verdict.levels) else f"level {level}"
+
+
+def place(fault: Fault) -> str:
+    """Where a fault is: the layer, and the layer inside it that it feeds wrongly."""
+    site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else "the network itself"
+    return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
+
+
+def probable(verdict: Verdict, fault: Fault) -> str:
+    """The known bugs that explain a fault; "" if none does."""
+    return " or ".join(verdict.causes.get(fault.candidate, ()))
+
+
+def nearness(tap: TapResult) -> float:
+    """The largest of a tap's errors as a multiple of what that error may be: above 1 the tap has failed."""
+    logic = max(tap.isolated, tap.inputs, tap.cumulative) / LOGIC
+    return max(logic, tap.rms_ratio / NUMERICS, tap.max_ratio / NUMERICS, tap.inputs_ratio / NUMERICS)
+
+
+def logic_faults(tap: TapResult, bound: float) -> list[str]:
+    """What gate A has against a tap, one sentence each."""
+    said = []
+    for error, how in (
+        (tap.inputs, "in what it is fed"),
+        (tap.isolated, "fed the reference's input"),
+        (tap.cumulative, "within the network"),
+    ):
+        if not error <= bound:
+            leak = "precision leak: " if error <= LEAK else ""
+            said.append(f"{leak}off by {number(error)} {how}")
+    sides = zip(tap.share32, ("the reference", "the port"), strict=True)
+    return said + [f"precision leak: {side} holds float32 values" for share, side in sides if share > FLOAT32_SHARE]
+
+
+def numerics_faults(tap: TapResult, bound: float) -> list[str]:
+    """What gate B has against a tap, one sentence each."""
+    ratios = (
+        (tap.rms_ratio, "in the mean"),
+        (tap.max_ratio, "at the worst value"),
+        (tap.inputs_ratio, "in what it is fed"),
+    )
+    return [f"{number(r)} times the reference's float32 error {how}" for r, how in ratios if not r <= bound]
+
+
+def by_tap(findings: Iterable[str], names: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Findings by the tap that they begin with, and those that begin with none."""
+    known, named, rest = set(names), dict[str, list[str]](), list[str]()
+    for finding in findings:
+        words = finding.removeprefix("precision leak: ").split(maxsplit=1)
+        name = words[0].rstrip(",:;") if words else ""
+        if name in known:
+            named.setdefault(name, []).append(finding)
+        else:
+            rest.append(finding)
+    return named, rest
+
+
+def doubts(verdict: Verdict) -> dict[str, list[str]]:
+    """The taps that the preflight gate says something against: their numbers are not to be relied on."""
+    names = [tap.reference for tap in verdict.taps]
+    findings = [finding for gate in verdict.gates if gate.name == "0" for finding in gate.findings]
+    return by_tap(findings, names)[0]
+
+
+def shortfall(gate: Gate) -> str:
+    """What of a gate was not compared; "" if everything was."""
+    if gate.compared == gate.expected > 0:
+        return ""
+    if gate.expected <= 0:
+        return "nothing was compared"
+    return f"{gate.compared} of {gate.expected} compared"
+
+
+def worst(gate: Gate) -> str:
+    """A gate's largest value, its bound and where it is; "" if it has none."""
+    if gate.worst is None or gate.bound is None:
+        return ""
+    at = f" at {printable(gate.where, NAME_CHARS)}" if gate.where else ""
+    return f"worst {number(gate.worst)} of {number(gate.bound)}{at}"
