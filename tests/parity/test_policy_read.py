@@ -1,0 +1,115 @@
+"""``parity.toml``: what is unknown, unexplained or endless is refused, with the file, the key and exit code 2."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from wdport.errors import UsageError
+from wdport.limits import MAX_MESSAGE_CHARS
+from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.policy import Policy, loosened, read_policy
+
+TODAY = date(2026, 11, 21)
+WHOLE = """
+[bounds]
+logic = { value = 1e-9, reason = "emulated float64", expires = 2027-01-31 }
+numerics = { value = 4 }
+[[waivers]]
+tap = "time_embedding.mlp.2"
+gate = "B"
+reason = "fused"
+expires = 2027-01-31
+"""
+WAIVER = '[[waivers]]\ntap = "a.b"\ngate = "A"\nreason = "r"\nexpires = 2027-01-31\n'
+
+
+def read(folder: Path, text: str) -> Policy:
+    file = folder / "parity.toml"
+    file.write_text(text, encoding="utf-8")
+    return read_policy(file, TODAY)
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    policy = read(tmp_path, WHOLE)
+    assert policy.source.endswith("parity.toml")
+    assert [(each.name, each.value, each.default) for each in policy.bounds] == [
+        ("logic", 1e-9, LOGIC),
+        ("numerics", 4.0, NUMERICS),
+    ]
+    assert policy.bounds[0].expires == date(2027, 1, 31)
+    assert policy.waivers[0].tap == "time_embedding.mlp.2"
+    assert loosened(policy) == {"logic": 1e-9}
+
+
+def test_an_empty_file_is_an_empty_policy(tmp_path: Path) -> None:
+    policy = read(tmp_path, "")
+    assert not policy.bounds
+    assert not policy.waivers
+    assert loosened(policy) == {}
+
+
+def test_what_has_expired_is_read_and_is_not_in_force(tmp_path: Path) -> None:
+    policy = read(tmp_path, '[bounds]\nlogic = { value = 1e-9, reason = "r", expires = 2026-11-20 }\n')
+    assert loosened(policy) == {}
+    assert policy.bounds_on(TODAY) == {"logic": LOGIC}
+    assert policy.bounds_on(date(2026, 11, 20)) == {"logic": 1e-9}
+
+
+REFUSALS = {
+    "loosened without a reason": ("[bounds]\nlogic = { value = 1e-9, expires = 2027-01-31 }", "bounds.logic.reason"),
+    "loosened without an end": ('[bounds]\nlogic = { value = 1e-9, reason = "r" }', "bounds.logic.expires"),
+    "loosened to infinity": ('[bounds]\nlogic = { value = inf, reason = "r", expires = 2027-01-31 }', "bounds.logic"),
+    "loosened to nan": ('[bounds]\nlogic = { value = nan, reason = "r", expires = 2027-01-31 }', "bounds.logic.value"),
+    "beyond float64": (f"[bounds]\nlogic = {{ value = 1{'0' * 400} }}", "bounds.logic.value"),
+    "zero": ("[bounds]\nlogic = { value = 0 }", "bounds.logic.value"),
+    "no value": ("[bounds]\nlogic = { }", "bounds.logic.value"),
+    "a truth value": ("[bounds]\nnumerics = { value = true }", "bounds.numerics.value"),
+    "a text": ('[bounds]\nnumerics = { value = "4" }', "bounds.numerics.value"),
+    "a bare number": ("[bounds]\nnumerics = 4", "bounds.numerics"),
+    "an unknown bound": ("[bounds]\nlogics = { value = 1e-11 }", "bounds.logics"),
+    "an unknown key of a bound": ("[bounds]\nlogic = { value = 1e-11, until = 3 }", "bounds.logic.until"),
+    "an unknown key": ("[bound]\nlogic = { value = 1e-11 }", "bound: is an unknown key"),
+    "bounds that are no table": ("bounds = 3", "bounds"),
+    "a waiver without a reason": (WAIVER.replace('reason = "r"\n', ""), "waivers[0].reason"),
+    "a waiver with an empty reason": (WAIVER.replace('"r"', '" "'), "waivers[0].reason"),
+    "a waiver without an end": (WAIVER.replace("expires = 2027-01-31\n", ""), "waivers[0].expires"),
+    "a waiver without a tap": (WAIVER.replace('tap = "a.b"\n', ""), "waivers[0].tap"),
+    "a waiver without a gate": (WAIVER.replace('gate = "A"\n', ""), "waivers[0].gate"),
+    "an end as text": (WAIVER.replace("2027-01-31", '"2027-01-31"'), "waivers[0].expires"),
+    "an end with a time": (WAIVER.replace("2027-01-31", "2027-01-31T00:00:00"), "waivers[0].expires"),
+    "an unknown gate": (WAIVER.replace('"A"', '"Z"'), "waivers[0].gate"),
+    "the preflight gate": (WAIVER.replace('"A"', '"0"'), "waivers[0].gate"),
+    "a pattern": (WAIVER.replace("a.b", "a.*"), "waivers[0].tap"),
+    "an unknown key of a waiver": (WAIVER + "owner = 1\n", "waivers[0].owner"),
+    "the second waiver": (WAIVER + WAIVER.replace('"A"', '"B"').replace('reason = "r"\n', ""), "waivers[1].reason"),
+    "the same waiver twice": (WAIVER + WAIVER, "waivers[1]"),
+    "one waiver that is no array": (WAIVER.replace("[[waivers]]", "[waivers]"), "waivers"),
+    "no TOML": ("[bounds", "is not TOML"),
+    "too deep": ("a = " + "[" * 100_000, "is not TOML"),
+    "too long": ("#" * (1 << 20) + "\n", "too long"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(tmp_path: Path, name: str) -> None:
+    text, said = REFUSALS[name]
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert caught.value.exit_code == 2
+    line = str(caught.value)
+    assert said in line
+    assert "parity.toml" in line
+    assert "\n" not in line
+    assert len(line) <= MAX_MESSAGE_CHARS
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_policy(path, TODAY)
+    (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
+    with pytest.raises(UsageError, match="UTF-8"):
+        read_policy(tmp_path / "latin.toml", TODAY)

@@ -1,0 +1,68 @@
+"""Real verdicts under policies: judging again from the taps says what the gates said."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import date
+
+import h5py
+import pytest
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.parity.policy import Policy, Waiver, apply_policy, compare_baseline, make_baseline
+from wdport.parity.policy.policy import BoundSetting
+from wdport.parity.policy.verdict import NAME
+from wdport.parity.verdict import Gate, Verdict
+
+TODAY = date(2026, 11, 21)
+UNCHANGED = Policy((BoundSetting("gradient", 1e-12, 1e-10),))
+"""A policy that no gate of these verdicts is judged by."""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """One output bias of one level off by a hundredth."""
+    path = save(tmp_path_factory.mktemp("broken") / "small.ckpt", make_state())
+    file = path.with_suffix(".weights.h5")
+    shutil.copy(wdport.convert(path, file.with_name("right.weights.h5"), values=SETTINGS).output, file)
+    with h5py.File(file, "a") as data:
+        data["level_3/output_proj/vars/1"][0] += 0.01
+    return wdport.verify(path, file)
+
+
+def gate(verdict: Verdict, name: str) -> Gate:
+    return next(each for each in verdict.gates if each.name == name)
+
+
+def test_judging_again_says_the_same(broken: Verdict) -> None:
+    again = apply_policy(broken, UNCHANGED, TODAY)
+    assert gate(again, "A") == gate(broken, "A")
+    ours, theirs = gate(again, "B"), gate(broken, "B")
+    assert sorted(ours.findings) == sorted(theirs.findings)
+    assert replace(ours, findings=()) == replace(theirs, findings=())
+    assert [each.name for each in again.gates] == [*(each.name for each in broken.gates), NAME]
+    assert not gate(broken, "A").passed
+    assert not gate(broken, "B").passed
+
+
+def test_the_faulty_layer_can_be_waived_and_the_file_cannot(broken: Verdict) -> None:
+    """Two taps are off, the layer and the output behind it; gate 0 still knows that a variable is not its tensor."""
+    names = ("level_transformers.3.output_proj", "output")
+    waivers = tuple(Waiver(name, where, "test", date(2027, 1, 31)) for name in names for where in ("A", "B"))
+    judged = apply_policy(broken, Policy((), waivers), TODAY)
+    assert gate(judged, "A").passed
+    assert gate(judged, "B").passed
+    assert gate(judged, NAME).passed
+    assert not gate(judged, "0").passed
+    assert judged.exit_code == 1
+    assert gate(judged, "A").worst is not None
+    assert gate(judged, "A").worst < 1e-13  # type: ignore[operator]
+
+
+def test_a_sound_one_becomes_a_baseline(broken: Verdict) -> None:
+    sound = replace(broken, gates=tuple(replace(each, passed=True) for each in broken.gates))
+    baseline = make_baseline(sound)
+    assert set(baseline["taps"]) == {tap.reference for tap in broken.taps}
+    assert compare_baseline(broken, baseline) == []

@@ -1,0 +1,163 @@
+"""``parity.toml`` in, a policy out; whatever is unknown, unexplained or without an end is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from wdport.errors import UsageError
+from wdport.limits import MAX_TABLE_BYTES
+from wdport.parity.bounds import bounds as default_bounds
+from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
+from wdport.prepare import PathText
+
+_PATTERN = frozenset("*?<>[]{}")
+
+
+def read_policy(path: PathText, today: date) -> Policy:
+    """Read a policy file.
+
+    Args:
+        path: a TOML file with a table ``bounds`` and an array of tables ``waivers``, both optional.
+        today: the day that decides what has expired, which is no error here: the verdict fails by it.
+
+    Raises:
+        UsageError: the file cannot be read, or a key is unknown, of the wrong type, or lacks its reason
+            or its expiry.
+    """
+    file = Path(path)
+    document = _Table(_load(file), file, "")
+    settings, waivers = document.table("bounds"), document.tables("waivers")
+    document.end()
+    policy = Policy(
+        bounds=tuple(_bound(settings.table(name), name) for name in list(settings.rest)),
+        waivers=tuple(_waiver(each) for each in waivers),
+        source=str(path),
+        read=today,
+    )
+    seen: set[tuple[str, str]] = set()
+    for at, waiver in enumerate(policy.waivers):
+        if (waiver.tap, waiver.gate) in seen:
+            raise UsageError((file, f"waivers[{at}]"), f"waives {waiver.tap} for gate {waiver.gate} again", "keep one")
+        seen.add((waiver.tap, waiver.gate))
+    return policy
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_TABLE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(file, f"cannot be read ({error.strerror})", "give the policy file") from None
+    if len(data) > MAX_TABLE_BYTES:
+        raise UsageError(file, "is too long for a policy", f"keep it under {MAX_TABLE_BYTES} bytes")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise UsageError(file, "is not UTF-8", "save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(file, f"is not TOML: {error}", "correct it there") from None
+
+
+def _bound(table: _Table, name: str) -> BoundSetting:
+    defaults = default_bounds()
+    if name not in defaults:
+        raise UsageError((table.file, table.key), "is no bound", f"use one of {', '.join(defaults)}")
+    value = table.number("value")
+    reason, expires = table.optional_text("reason"), table.optional_day("expires")
+    table.end()
+    setting = BoundSetting(name, value, defaults[name], reason or "", expires)
+    if setting.looser:
+        why = f"is missing, and {name} = {value:g} is looser than {setting.default:g}"
+        if reason is None:
+            raise UsageError((table.file, table.at("reason")), why, "say why, or tighten the bound")
+        if expires is None:
+            raise UsageError((table.file, table.at("expires")), why, "write the last day, such as 2027-01-31")
+    return setting
+
+
+def _waiver(table: _Table) -> Waiver:
+    tap, gate = table.text("tap"), table.text("gate")
+    reason, expires = table.text("reason"), table.day("expires")
+    table.end()
+    if _PATTERN & set(tap):
+        what = f"{tap!r} is a pattern"
+        raise UsageError((table.file, table.at("tap")), what, "name one layer by its full path, one waiver each")
+    if gate not in WAIVABLE:
+        what = f"gate {gate!r} does not judge single layers or does not exist"
+        raise UsageError((table.file, table.at("gate")), what, f"use one of {', '.join(WAIVABLE)}")
+    return Waiver(tap, gate, reason, expires)
+
+
+@dataclass
+class _Table:
+    """A TOML table whose keys are taken one by one; what is left at the end is unknown."""
+
+    rest: dict[str, Any]
+    file: Path
+    key: str
+
+    def at(self, name: str) -> str:
+        """The whole key of an entry."""
+        return f"{self.key}.{name}" if self.key else name
+
+    def end(self) -> None:
+        """Refuse what nobody took."""
+        for name in self.rest:
+            raise UsageError((self.file, self.at(name)), "is an unknown key", "remove it or correct its name")
+
+    def table(self, name: str) -> _Table:
+        value = self.rest.pop(name, {})
+        if not isinstance(value, Mapping):
+            raise self._wrong(name, "a table", "{ value = 1e-9, ... }" if self.key else f"[{name}]")
+        return _Table(dict(value), self.file, self.at(name))
+
+    def tables(self, name: str) -> list[_Table]:
+        value = self.rest.pop(name, [])
+        if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+            raise self._wrong(name, "an array of tables", f"[[{name}]]")
+        return [_Table(dict(each), self.file, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
+
+    def text(self, name: str) -> str:
+        value = self._take(name, f'{name} = "..."')
+        if not isinstance(value, str) or not value.strip():
+            raise self._wrong(name, "a text with something in it", f'{name} = "..."')
+        return value.strip()
+
+    def optional_text(self, name: str) -> str | None:
+        return self.text(name) if name in self.rest else None
+
+    def number(self, name: str) -> float:
+        value = self._take(name, f"{name} = 1e-9")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(name, "a number", f"{name} = 1e-9")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = float("inf")
+        if not isfinite(number) or number <= 0.0:
+            raise self._wrong(name, "a positive, finite number", f"{name} = 1e-9")
+        return number
+
+    def day(self, name: str) -> date:
+        example = f"{name} = 2027-01-31"
+        value = self._take(name, example)
+        if not isinstance(value, date) or isinstance(value, datetime):  # a time of day is a subclass
+            raise self._wrong(name, "a day", f"{example}, without quotes")
+        return value
+
+    def optional_day(self, name: str) -> date | None:
+        return self.day(name) if name in self.rest else None
+
+    def _take(self, name: str, example: str) -> Any:
+        if name not in self.rest:
+            raise UsageError((self.file, self.at(name)), "is missing", f"write {example}")
+        return self.rest.pop(name)
+
+    def _wrong(self, name: str, kind: str, example: str) -> UsageError:
+        return UsageError((self.file, self.at(name)), f"is not {kind}", f"write {example}")
