@@ -6,7 +6,7 @@ it builds its Keras model and its PyTorch reference on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -127,6 +127,18 @@ class Family(Protocol):
 
     def levels(self, config: Any) -> Levels:
         """How the output divides into wavelet levels."""
+        ...
+
+    def mutants(self, config: Any) -> Sequence[Any]:
+        """Known bugs of ports of this family: :class:`wdport.models.mutants.Mutant`."""
+        ...
+
+    def examples(self) -> dict[str, Any]:
+        """Small configurations that between them have every part of the family, by a few words each."""
+        ...
+
+    def random_tensors(self, config: Any, seed: int) -> dict[str, Array]:
+        """A checkpoint's tensors, float32, with every weight and bias random."""
         ...
 
     def port_tables(self, model: Any) -> dict[str, Array]:

@@ -21,6 +21,8 @@ def tap_errors(tap: Tap, candidate: Calls, reference: Calls, note: Note) -> tupl
     own, call = candidate.get(tap.candidate), reference.get(tap.reference)
     if own is None or call is None:
         return None
+    if own.inputs and not own.outputs:  # fed more or fewer tensors, so it could not be isolated
+        return inf, 0.0
     return _distance(tap, own.inputs, call.inputs, note), _distance(tap, own.outputs, call.outputs, note)
 
 

@@ -48,6 +48,7 @@ def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterat
     """
     wanted = {id(layer): path for path, layer in layers.items()}
     seen: set[str] = set()
+    repeated: list[str] = []
     call = keras.layers.Layer.__call__
 
     def intercept(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -55,12 +56,15 @@ def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterat
         if path is None:
             return call(self, *args, **kwargs)
         if path in seen:
-            raise IncompleteError(path, "the layer is called twice in one pass", "tap the layers around it")
+            repeated.append(path)
+            return call(self, *args, **kwargs)
         seen.add(path)
         return handle(path, lambda *given: call(self, *given, **kwargs), args)
 
     with patch.object(keras.layers.Layer, "__call__", intercept):
         yield
+    if repeated:  # not raised above: Keras puts errors of a call together anew
+        raise IncompleteError(repeated[0], "the layer is called twice in one pass", "tap the layers around it")
 
 
 class Probe:
@@ -89,12 +93,24 @@ class Probe:
     def isolate(self, inputs: tuple[Array, ...], answers: Calls) -> tuple[Array, dict[str, Call]]:
         """Run the model with the layers of ``answers`` answered for: see :mod:`wdport.parity.calls`.
 
-        A layer that does not run, or takes other inputs than its answer has (another count, other sizes),
-        is left out: it was not compared.
+        A layer that does not run is left out: it was not compared. One that would be fed more or fewer tensors
+        than its answer has comes back without outputs.
         """
         plain = {path: (call.inputs, call.outputs) for path, call in answers.items()}
         output, found = self._isolate(*self._weights(), inputs, plain)
         return np.asarray(output), _calls(found)
+
+    def isolate_layer(self, path: str, call: Call, answers: Calls) -> dict[str, Call]:
+        """One layer, eagerly, with it and the layers below it answered for; ``call`` is any call of it,
+        for the shapes of its inputs."""
+        inside = {name: layer for name, layer in self.layers.items() if name == path or name.startswith(f"{path}/")}
+        found: dict[str, Any] = {}
+        plain = {name: (answer.inputs, answer.outputs) for name, answer in answers.items() if name in inside}
+        layer = self.layers[path]
+        mode = {"training": False} if layer._call_has_training_arg else {}
+        with intercepted(inside, _answering(plain, found)):
+            layer(*call.inputs, **mode)
+        return _calls(found)
 
     def _weights(self) -> tuple[list[Any], list[Any]]:
         return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
@@ -119,22 +135,38 @@ class Probe:
         self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...], answers: dict[str, Any]
     ) -> Any:
         found: dict[str, Any] = {}
-
-        def answer(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-            given, made = answers[path]
-            try:
-                fed = shaped_like(leaves(given), args)
-            except ValueError:
-                return compute(*args)
-            output = compute(*fed)
-            found[path] = (args, output)
-            try:
-                return shaped_like(leaves(made), output)
-            except ValueError:
-                return output
-
-        with intercepted({path: layer for path, layer in self.layers.items() if path in answers}, answer):
+        inside = {path: layer for path, layer in self.layers.items() if path in answers}
+        with intercepted(inside, _answering(answers, found)):
             return self._call(trainable, fixed, inputs), found
+
+
+def _answering(answers: Mapping[str, Any], found: dict[str, Any]) -> Callable[..., Any]:
+    """A handler that feeds every layer its answer's inputs and hands on its answer's outputs; ``found`` gets what
+    it would have been given and what it made."""
+
+    def answer(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        given, made = answers[path]
+        fed = _fed(given, args)
+        output = compute(*(args if fed is None else fed))
+        found[path] = (args, [] if fed is None else output)
+        try:
+            return shaped_like(leaves(made), output)
+        except ValueError:
+            return output
+
+    return answer
+
+
+def _fed(given: Any, args: tuple[Any, ...]) -> Any:
+    """The answer's inputs as the layer takes them: in the shapes of what it would have been fed, or in their own
+    if these do not fit; ``None`` where there are more or fewer of them."""
+    try:
+        return shaped_like(leaves(given), args)
+    except ValueError:
+        alike = len(given) == len(args) and all(
+            len(leaves(a)) == len(leaves(b)) for a, b in zip(given, args, strict=True)
+        )
+        return tuple(given) if alike else None
 
 
 def _calls(found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from wdport.errors import printable
@@ -17,7 +18,7 @@ def render(verdict: Verdict) -> str:
     lines = [_headline(verdict), "", *(_gate(gate) for gate in verdict.gates), ""]
     lines += _levels(verdict)
     if verdict.faults:
-        lines += ["", *_faults(verdict.faults)]
+        lines += ["", *_faults(verdict.faults, verdict.causes)]
     lines += ["", f"inputs     {'; '.join(verdict.inputs)}"]
     if verdict.assumed:
         lines.append(f"assumed    {', '.join(f'{k}={v}' for k, v in verdict.assumed.items())} (both sides use this)")
@@ -64,16 +65,18 @@ def _levels(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _faults(faults: tuple[Fault, ...]) -> list[str]:
+def _faults(faults: tuple[Fault, ...], causes: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Where the port is off by itself, the first place first."""
     lines = [
         f"{len(faults)} faulty layer{'s' if len(faults) > 1 else ''}, everything else answered for by the reference:"
     ]
     for fault in faults[:_MAX_FAULTS]:
-        place = f"{fault.reference} -> {fault.candidate}" if fault.reference else "the network itself"
+        place = f"{fault.reference} -> {fault.candidate}" if fault.candidate else "the network itself"
         if fault.feeds:
             place += f", in what it feeds {fault.feeds}"
         lines.append(f"  {printable(place, 90):<90} f64 {_number(fault.logic):>8}  f32 {_number(fault.ratio):>8} x")
+        if names := causes.get(fault.candidate):
+            lines.append(f"    probably: {' or '.join(names)}")
     return lines + ([f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else [])
 
 

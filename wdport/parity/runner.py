@@ -20,6 +20,7 @@ from wdport.parity.battery import Case
 from wdport.parity.bounds import LOGIC
 from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.compare import tap_errors
+from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
 from wdport.parity.sides import DTYPES, Sides
@@ -77,6 +78,7 @@ class Runner:
         self.level_errors: dict[tuple[int, int], ErrorPair] = {}
         self.level_logic: dict[int, list[float]] = {}
         self.level_series: dict[int, list[float]] = {}
+        self.evidence: Evidence | None = None
         self.level_energy: dict[int, float] = {}
         self.overlays: tuple[Overlay, ...] = ()
         self.series_error: float | None = None
@@ -152,7 +154,10 @@ class Runner:
         own = {tap.reference: tap_errors(tap, through, exact.calls, self.findings.append) for tap in self.aligned}
         alone, alone_output = own, output
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
-            alone_output, answered = self._port("float64", "isolate", exact.inputs, self._by_candidate(exact.calls))
+            answers = self._by_candidate(exact.calls)
+            alone_output, answered = self._port("float64", "isolate", exact.inputs, answers)
+            port = {**answered, "": Call((), (alone_output,))}
+            self.evidence = self.evidence or Evidence(exact.inputs, port, answers)
             alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
         self._output_logic(output, alone_output, exact.output)
         for tap in self.aligned:
@@ -173,7 +178,7 @@ class Runner:
 
     def _output_logic(self, candidate: Array, alone: Array, reference: Array) -> None:
         """The network's output, level by level, as coefficients and as series."""
-        result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, OUTPUT, None))
+        result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, "", None))
         self.logic.expected += 1
         errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
         result.cumulative, result.isolated = max(result.cumulative, errors[0]), max(result.isolated, errors[1])

@@ -96,6 +96,19 @@ def build_sides(prepared: Prepared, weights: Weights) -> Sides:
     return sides
 
 
+def correct_port(prepared: Prepared, weights: Weights) -> Any:
+    """The float64 port with what the checkpoint's tensors become by the table, whatever the converted file holds."""
+    made: dict[str, Array] = {}
+    for move in prepared.plan.moves:
+        arrays = apply_rule(move.rule, [weights.tensors[move.source]], move.sizes)
+        made |= zip(move.targets, arrays, strict=True)
+    with jax.enable_x64(True):
+        model = prepared.family.build(prepared.config, "float64")
+        for variable in model.weights:
+            variable.assign(np.asarray(made[variable.path], dtype=np.float64))
+    return model
+
+
 def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights) -> None:
     """Give all four models ``weights`` where they differ from ``before``, which they hold."""
     new = {name: array for name, array in weights.tensors.items() if array is not before.tensors[name]}

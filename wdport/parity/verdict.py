@@ -132,6 +132,7 @@ class Verdict:
     bounds: dict[str, float] = field(default_factory=dict)
     overlays: tuple[Overlay, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
+    causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:

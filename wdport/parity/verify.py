@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -19,20 +19,26 @@ from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
 from wdport.parity.battery import CASES
 from wdport.parity.bounds import bounds
+from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
+from wdport.parity.keras_probe import Probe
 from wdport.parity.runner import Runner
 from wdport.parity.sides import (
+    Weights,
     build_sides,
     change_weights,
     converted_weights,
+    correct_port,
     unequal_variables,
     with_random_biases,
 )
-from wdport.parity.verdict import Gate, Verdict
+from wdport.parity.verdict import Fault, Gate, Verdict, locate
 from wdport.parity.wavelet_gate import wavelet_gate
 from wdport.prepare import PathText, Prepared, Settings, prepare
 
 Say = Callable[[str], None]
+MAX_CAUSES = 5
+"""Faults that a probable cause is sought for: each is tried with every known bug of its place."""
 
 
 def verify(
@@ -77,11 +83,14 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
     say("building four models")
     sides = build_sides(prepared, weights)
     runner = Runner(prepared, sides)
+    seen: Weights | None = None
     for random_biases in (False, True):
+        now = with_random_biases(prepared, weights, seed=7) if random_biases else weights
         if random_biases:
-            change_weights(prepared, sides, with_random_biases(prepared, weights, seed=7), weights)
-        say(f"comparing with {'random biases' if random_biases else 'the converted weights'}")
+            change_weights(prepared, sides, now, weights)
+        say(f"comparing with {now.name}")
         runner.compare([case for case in CASES if case.random_biases is random_biases])
+        seen = seen or (now if runner.evidence else None)
     gates: tuple[Gate, ...] = (
         preflight_gate(prepared, runner, unequal),
         constants_gate(prepared, sides.candidates["float32"], weights),
@@ -91,11 +100,17 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
     transform = prepared.family.transform(prepared.config)
     if transform is not None:
         gates = (*gates, wavelet_gate(transform))
+    taps = tuple(runner.taps.values())
+    found: dict[str, tuple[str, ...]] = {}
+    if runner.evidence is not None and seen is not None:
+        say("looking for probable causes")
+        found = _causes(prepared, runner.evidence, seen, locate(taps), [tap.candidate for tap in runner.aligned])
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),
         gates=gates,
-        taps=tuple(runner.taps.values()),
+        taps=taps,
+        causes=found,
         levels=runner.levels(),
         series=runner.series_error,
         assumed=_assumed(converted),
@@ -105,6 +120,15 @@ def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) 
         overlays=runner.overlays,
         seconds=time.monotonic() - started,
     )
+
+
+def _causes(
+    prepared: Prepared, evidence: Evidence, weights: Weights, faults: Sequence[Fault], paths: list[str]
+) -> dict[str, tuple[str, ...]]:
+    """Probable causes of the first faults, by the faulty layer's path."""
+    probe = Probe(correct_port(prepared, weights), paths, eager=True)
+    known = prepared.family.mutants(prepared.config)
+    return {fault.candidate: tuple(causes(probe, known, fault, evidence)) for fault in faults[:MAX_CAUSES]}
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

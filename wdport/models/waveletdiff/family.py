@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,23 @@ class WaveletDiffFamily:
         steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
         start = 1 if batch == 1 else 0
         return coefficients * scale, steps[start : start + batch] / 1000.0
+
+    def mutants(self, config: Config) -> tuple[Any, ...]:
+        from wdport.models.waveletdiff.mutants import mutants
+
+        return mutants(config)
+
+    def examples(self) -> dict[str, Config]:
+        short: dict[str, Any] = {"features": 3, "embed_dim": 16, "num_heads": 2, "num_layers": 2, "time_embed_dim": 8}
+        first = Config((5, 5, 8, 13), **short, wavelet="db2", boundary_mode="symmetric", seq_len=24)
+        second = replace(first, level_lengths=(14, 14, 21, 35), wavelet="db4", seq_len=64,
+                         prediction_target="coefficient", noise_schedule="cosine")  # fmt: skip
+        return {"24/db2": first, "64/db4, coefficient target": second, "24/db2, QK-norm": replace(first, qk_norm=True)}
+
+    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
+        from wdport.models.waveletdiff.reference import random_tensors
+
+        return random_tensors(config, seed)
 
     def port_tables(self, model: Any) -> dict[str, Array]:
         found = {"time_frequencies": model.time_embedding.frequencies}

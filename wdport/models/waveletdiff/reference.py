@@ -228,6 +228,17 @@ def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: 
     return model
 
 
+def random_tensors(config: Config, seed: int) -> dict[str, NDArray[Any]]:
+    """A state_dict of this network with every parameter random, biases and norms included, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    module = WaveletDiff(config)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter.shape[-1] ** -0.5)
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
+    return {name: tensor.numpy().copy() for name, tensor in module.state_dict().items()}
+
+
 @contextmanager
 def _undrawn() -> Iterator[None]:
     """Parameters made inside keep whatever memory holds: they are replaced at once.
