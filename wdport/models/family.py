@@ -69,6 +69,25 @@ class Levels:
     axis: int = 1
 
 
+Batch = Mapping[str, Array]
+"""One training batch: named arrays of clean data and random numbers, from which both sides make the rest."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What training minimises, on both sides, as functions of the same batch.
+
+    ``make_batch(seed, size)`` is float64; ``inputs(batch)`` are the network's inputs and ``loss(prediction, batch)``
+    the port's loss in JAX; ``reference_loss(network, batch)`` is PyTorch's, from the batch to the scalar, and
+    its prediction.
+    """
+
+    make_batch: Callable[[int, int], Batch]
+    inputs: Callable[[Batch], tuple[Array, ...]]
+    loss: Callable[[Any, Batch], Any]
+    reference_loss: Callable[[Any, Batch], Any]
+
+
 class Family(Protocol):
     """One architecture: see `wdport/models/waveletdiff/family.py` for the first."""
 
@@ -129,8 +148,20 @@ class Family(Protocol):
         """How the output divides into wavelet levels."""
         ...
 
+    def objective(self, config: Any, model: Any) -> Objective:
+        """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
+        ...
+
     def mutants(self, config: Any) -> Sequence[Any]:
         """Known bugs of ports of this family: :class:`wdport.models.mutants.Mutant`."""
+        ...
+
+    def rewrites(self, config: Any) -> Sequence[Any]:
+        """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
+        ...
+
+    def smallest(self) -> Any:
+        """The configuration that runs soonest and still has the parts that quick mutants are in."""
         ...
 
     def examples(self) -> dict[str, Any]:

@@ -105,3 +105,40 @@ def _ratio(candidate: float, reference: float, truth: float) -> float:
     if not isfinite(candidate) or not isfinite(floor):
         return inf
     return candidate / floor if floor else (0.0 if candidate == 0.0 else inf)
+
+
+FLOOR = 1e-3
+"""Of a scale: a reference whose own size is below this share of it is held against this share instead."""
+
+
+class ScaledErrors:
+    """Root-mean-square errors of many arrays, each relative to its reference's own size.
+
+    A reference below ``FLOOR`` times the root mean square of all of them together is held against that: some
+    gradients are zero by the mathematics, and rounding noise agrees with nothing.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, float]] = {}
+        self._squares, self._count = 0.0, 0
+
+    def add(self, name: str, candidate: Array, reference: Array) -> None:
+        """One pair; shapes that differ are infinitely wrong."""
+        count, square = max(reference.size, 1), float(np.linalg.norm(reference)) ** 2
+        error = inf
+        if candidate.shape == reference.shape:
+            with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
+                error = float(np.linalg.norm(np.subtract(candidate, reference, dtype=np.float64)))
+        self._found[name] = (error / count**0.5, (square / count) ** 0.5)
+        self._squares, self._count = self._squares + square, self._count + reference.size
+
+    def relative(self) -> dict[str, float]:
+        """The errors by name."""
+        floor = FLOOR * (self._squares / max(self._count, 1)) ** 0.5
+        return {name: _quotient(error, max(size, floor)) for name, (error, size) in self._found.items()}
+
+
+def _quotient(error: float, size: float) -> float:
+    if not isfinite(error) or not isfinite(size):
+        return inf
+    return error / size if size else (0.0 if error == 0.0 else inf)

@@ -9,7 +9,7 @@ from typing import Any
 
 from wdport.parity.bounds import LOGIC, NUMERICS
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class TapResult:
     Relative float64 errors: ``isolated`` of its outputs, fed the reference's inputs; ``inputs`` of what
     the code around it would have fed it; ``cumulative`` of its outputs within the running network. Float32
     errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
+    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run.
     """
 
     reference: str
@@ -51,16 +52,15 @@ class TapResult:
     inputs_ratio: float = 0.0
     bias: float = 0.0
     share32: tuple[float, float] = (0.0, 0.0)
+    gradient: float | None = None
 
-    @property
-    def sound(self) -> bool:
+    def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
-        return self.isolated <= LOGIC and max(self.rms_ratio, self.max_ratio) <= NUMERICS
+        return self.isolated <= logic and max(self.rms_ratio, self.max_ratio) <= numerics
 
-    @property
-    def fed(self) -> bool:
+    def fed(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the code around it feeds it what the reference is fed."""
-        return self.inputs <= LOGIC and self.inputs_ratio <= NUMERICS
+        return self.inputs <= logic and self.inputs_ratio <= numerics
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,36 @@ class Fault:
     ratio: float
 
 
+@dataclass
+class VariableResult:
+    """One variable of the port, filled from the tensor ``reference``; relative float64 errors.
+
+    ``gradient`` with a random cotangent at the output, gate C; the largest over gate D's optimiser steps of
+    ``step_gradient``, ``first`` and ``second`` moment, and of the variable's own ``value``.
+    """
+
+    reference: str
+    candidate: str
+    gradient: float = 0.0
+    step_gradient: float = 0.0
+    first: float = 0.0
+    second: float = 0.0
+    value: float = 0.0
+
+
 @dataclass(frozen=True)
 class LevelResult:
     """One wavelet level of the output: float64 error of its coefficients and of the series made from
     them alone (``None`` where the wavelet is unknown), its worst feature's float32 ratio, and
-    the share of the reference's output energy that the level's series has (``None`` likewise)."""
+    the share of the reference's output energy that the level's series has (``None`` likewise). ``gradient`` is
+    the float64 error of the gradient by the level's input coefficients, ``None`` where gate C was not run."""
 
     name: str
     coefficients: float
     series: float | None
     ratio: float
     energy: float | None
+    gradient: float | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +151,7 @@ class Verdict:
     bounds: dict[str, float] = field(default_factory=dict)
     overlays: tuple[Overlay, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
+    variables: tuple[VariableResult, ...] = ()
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
@@ -163,8 +183,8 @@ class Verdict:
         return {**facts, **_plain(asdict(self)), "faults": _plain(faults)}
 
 
-def locate(taps: Iterable[TapResult]) -> tuple[Fault, ...]:
-    """Every place that is off by itself, in the order of ``taps``: each is one probable bug.
+def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:
+    """Every place that is off by itself, by these bounds, in the order of ``taps``: each is one probable bug.
 
     A layer that is fed wrongly is the fault of the innermost tapped layer around it.
     """
@@ -172,13 +192,13 @@ def locate(taps: Iterable[TapResult]) -> tuple[Fault, ...]:
     known = {tap.reference: tap for tap in taps}
     found: dict[tuple[str, bool], Fault] = {}
     for tap in taps:
-        if not tap.fed:
+        if not tap.fed(logic, numerics):
             parents = _parents(tap.reference)
             site = next((name for name in parents if name in known), "")
             candidate = known[site].candidate if site else ""
             fault = Fault(site, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
             found.setdefault((site, True), fault)
-        if not tap.sound:
+        if not tap.sound(logic, numerics):
             ratio = max(tap.rms_ratio, tap.max_ratio)
             found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
     return tuple(found.values())

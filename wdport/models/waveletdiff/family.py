@@ -12,7 +12,7 @@ import numpy as np
 
 from wdport.diffusion.schedules import noise_schedule
 from wdport.mapping.axes import Shape
-from wdport.models.family import Array, Constant, Levels, Resolved, Source
+from wdport.models.family import Array, Constant, Levels, Objective, Resolved, Source
 from wdport.models.waveletdiff.config import Config
 from wdport.models.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.models.waveletdiff.settings import parse_setting, read_settings
@@ -101,10 +101,23 @@ class WaveletDiffFamily:
         start = 1 if batch == 1 else 0
         return coefficients * scale, steps[start : start + batch] / 1000.0
 
+    def objective(self, config: Config, model: Any) -> Objective:
+        from wdport.models.waveletdiff.objective import objective
+
+        return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
+
     def mutants(self, config: Config) -> tuple[Any, ...]:
         from wdport.models.waveletdiff.mutants import mutants
 
         return mutants(config)
+
+    def rewrites(self, config: Config) -> tuple[Any, ...]:
+        from wdport.models.waveletdiff.rewrites import rewrites
+
+        return rewrites(config)
+
+    def smallest(self) -> Config:
+        return Config((5, 5, 5), 3, 16, 2, 1, 8)
 
     def examples(self) -> dict[str, Config]:
         short: dict[str, Any] = {"features": 3, "embed_dim": 16, "num_heads": 2, "num_layers": 2, "time_embed_dim": 8}

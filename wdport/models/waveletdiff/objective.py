@@ -1,0 +1,38 @@
+"""What training a WaveletDiff minimises, on both sides: batches of random numbers in, losses out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wdport.models.family import Array, Batch, Objective
+from wdport.models.waveletdiff.config import Config
+
+
+def objective(config: Config, alpha_bar: Array) -> Objective:
+    """See :class:`wdport.models.family.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
+    from wdport.training.loss import add_noise, diffusion_loss, draw_steps
+
+    lengths, noise_target = config.level_lengths, config.prediction_target == "noise"
+
+    def make_batch(seed: int, size: int) -> Batch:
+        rng = np.random.default_rng(seed)
+        shape = (size, config.coefficients, config.features)
+        uniform = np.concatenate([[0.0, 0.9999], rng.random(max(size - 2, 0))])[:size]
+        return {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
+
+    def inputs(batch: Batch) -> tuple[Array, ...]:
+        steps = draw_steps(batch["uniform"])
+        noisy = add_noise(batch["clean"], batch["noise"], alpha_bar.astype(batch["clean"].dtype)[steps])
+        return noisy, steps.astype(batch["clean"].dtype) / 1000
+
+    def loss(prediction: Any, batch: Batch) -> Any:
+        return diffusion_loss(prediction, batch["noise" if noise_target else "clean"], lengths)
+
+    def reference_loss(network: Any, batch: Batch) -> Any:
+        from wdport.models.waveletdiff.reference_training import training_loss
+
+        return training_loss(network, batch, alpha_bar, lengths, config.prediction_target)
+
+    return Objective(make_batch, inputs, loss, reference_loss)

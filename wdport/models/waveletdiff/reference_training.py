@@ -1,0 +1,34 @@
+"""The training loss in PyTorch, written out level by level: what the port's own is held against.
+
+It shares nothing with `wdport/training`. Source: arXiv 2510.11839.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+
+def training_loss(
+    network: Any, batch: Mapping[str, NDArray[Any]], alpha_bar: NDArray[Any], level_lengths: Sequence[int], target: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss and prediction of a network in the dtype of ``batch``.
+
+    ``batch`` has ``clean`` and ``noise`` (B, C, F) and ``uniform`` (B,) in [0, 1); ``target`` is "noise" or "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
+    """
+    clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
+    steps = (torch.from_numpy(batch["uniform"]) * 1000).long()
+    kept = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
+    noisy = kept.sqrt() * clean + (1 - kept).sqrt() * noise
+    prediction = network(noisy, steps.to(clean) / 1000)
+    wanted = noise if target == "noise" else clean
+    raw = [(2.0 if level == 0 else 1.0) / length for level, length in enumerate(level_lengths)]
+    loss, start = torch.zeros((), dtype=clean.dtype), 0
+    for weight, length in zip(raw, level_lengths, strict=True):
+        difference = prediction[:, start : start + length] - wanted[:, start : start + length]
+        loss = loss + weight / sum(raw) * difference.pow(2).mean()
+        start += length
+    return loss, prediction

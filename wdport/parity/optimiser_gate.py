@@ -1,0 +1,154 @@
+"""Gate D: five optimiser steps of both sides; errors of losses, rates, gradients, moments and values out.
+
+The reference is PyTorch itself: its AdamW, clipping and OneCycleLR, with a loss of its own. The
+port takes every step from the reference's state and with the reference's gradients, as every layer in gate A is
+fed the reference's inputs: a gradient that is zero by the mathematics is rounding noise, which Adam would make
+steps of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.mapping.plan import Move
+from wdport.models.family import Array, Objective
+from wdport.parity.bounds import GRADIENT
+from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.measure import ScaledErrors, relative_l2
+from wdport.parity.torch_steps import TorchTraining
+from wdport.parity.verdict import Gate
+from wdport.prepare import Prepared
+from wdport.rules import apply_rule
+from wdport.training.adamw import AdamW, clip_factor
+from wdport.training.rates import Rates, one_cycle
+
+STEPS = 5
+CYCLE = 10
+"""Steps of the whole cycle: the learning rate rises for three of the five and falls for two."""
+
+CLIP = 0.5
+"""Largest norm of all gradients; below what a network with random biases has, so that clipping is seen."""
+
+SIZES = ("gradient", "first moment", "second moment", "value")
+
+
+def clip_all(gradients: Sequence[Any]) -> list[Any]:
+    """One factor for every gradient, that brings their common norm down to the largest."""
+    return [clip_factor(gradients, CLIP)] * len(gradients)
+
+
+_RULE = AdamW()
+
+
+@partial(jax.jit, static_argnums=0)
+def _update(rule: Any, value: Array, gradient: Array, factor: Any, *rest: Any) -> Any:
+    return rule.update(value, gradient * factor, *rest)
+
+
+@dataclass(frozen=True)
+class PortTraining:
+    """The port's side of training, part by part, so that one part at a time can be wrong.
+
+    ``rule`` gives the optimiser of a variable's path.
+    """
+
+    objective: Objective
+    rule: Callable[[str], Any] = lambda path: _RULE
+    rates: Rates = field(default_factory=lambda: one_cycle(CYCLE))
+    clip: Callable[[Sequence[Any]], list[Any]] = clip_all
+
+
+@dataclass(frozen=True)
+class OptimiserErrors:
+    """The largest relative float64 error over the steps, by size and variable, and the gate."""
+
+    variables: dict[str, dict[str, float]]
+    gate: Gate
+
+
+def optimiser_gate(
+    prepared: Prepared, module: Any, probe: GradientProbe, port: PortTraining, batch: int
+) -> OptimiserErrors:
+    """Take the steps and compare; both sides' weights (float64, equal at first) move."""
+    reference = prepared.family.objective(prepared.config, probe.model)
+    training = TorchTraining(module, reference, CLIP, CYCLE)
+    moves = [move for move in prepared.plan.moves if move.source in training.parameters]
+    variables = {variable.path: variable for variable in probe.model.trainable_variables}
+    slopes = jax.jit(jax.value_and_grad(port.objective.loss))
+    worst: dict[str, dict[str, float]] = {size: {} for size in SIZES}
+    others = {"loss": 0.0, "prediction": 0.0, "learning rate": 0.0}
+    for at in range(STEPS):
+        data = port.objective.make_batch(at, batch)
+        loss, prediction = training.gradients(data)
+        with _exact():
+            own_loss, slope = slopes(prediction, dict(data))
+            output, _, _, own = probe(port.objective.inputs(data), np.asarray(slope))
+            gradients = dict(zip(variables, own, strict=True))
+            del own  # 500 MB at the released size; each goes when it has been compared
+            errors = _step(variables, port, training, moves, at, gradients)
+        for size, scaled in errors.items():
+            worst[size] = {name: max(e, worst[size].get(name, 0.0)) for name, e in scaled.relative().items()}
+        rates = (float(port.rates.rate[at]), training.rate)
+        pairs = {"loss": (float(own_loss), loss), "prediction": (output, prediction), "learning rate": rates}
+        for name, (ours, theirs) in pairs.items():
+            others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
+        training.next_rate()
+    return OptimiserErrors(worst, _gate(worst, others, list(variables)))
+
+
+def _step(
+    variables: Mapping[str, Any],
+    port: PortTraining,
+    training: TorchTraining,
+    moves: Sequence[Move],
+    at: int,
+    gradients: dict[str, Any],
+) -> dict[str, ScaledErrors]:
+    """One step, parameter by parameter, so that no state is held twice; the variables follow the reference.
+
+    ``gradients`` are the port's by variable, and empty afterwards.
+    """
+    errors = {size: ScaledErrors() for size in SIZES}
+    given = jax.jit(port.clip)([training.gradient(move.source) for move in moves])
+    factors = [float(factor) for factor in given]  # settled before the gradients change in place
+    rest = (at + 1, float(port.rates.rate[at]), float(port.rates.beta1[at]))
+    training.measure_norm()
+    for move, factor in zip(moves, factors, strict=True):
+        before = [_by_variable(move, array) for array in (training.gradient(move.source), *training.state(move.source))]
+        training.step(move.source)
+        after = [_by_variable(move, array) for array in training.state(move.source)]
+        for name in move.targets:
+            errors["gradient"].add(name, np.asarray(gradients.pop(name)), before[0][name])
+            slope, value, first, second = (each[name].ravel() for each in before)  # flat: fewer shapes to compile for
+            made, moments = _update(port.rule(name), value, slope, factor, (first, second), *rest)
+            for size, ours, theirs in zip(SIZES[1:], (*moments, made), (after[1], after[2], after[0]), strict=True):
+                errors[size].add(name, np.asarray(ours), theirs[name].ravel())
+            variables[name].assign(after[0][name])
+    return errors
+
+
+def _by_variable(move: Move, array: Array) -> dict[str, Array]:
+    """What a parameter's array becomes by the table, variable by variable; arrays of their own."""
+    made = apply_rule(move.rule, [array.copy()], move.sizes)
+    return dict(zip(move.targets, made, strict=True))
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        yield
+
+
+def _gate(worst: dict[str, dict[str, float]], others: dict[str, float], variables: Sequence[str]) -> Gate:
+    errors = {f"{size} of {name}": e for size, found in worst.items() for name, e in found.items()} | others
+    findings = [f"{name} is off by {error:.1e}" for name, error in errors.items() if not error <= GRADIENT]
+    expected, largest = len(variables) * len(worst) + len(others), max(errors, key=lambda name: errors[name])
+    return Gate("D", f"optimiser, {STEPS} steps", not findings and len(errors) == expected, len(errors), expected,
+                errors[largest], GRADIENT, largest, tuple(findings))  # fmt: skip

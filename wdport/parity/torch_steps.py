@@ -1,0 +1,68 @@
+"""PyTorch's own training steps, opened up: after the gradients, one parameter at a time takes its step.
+
+AdamW treats every parameter alone, so each has an optimiser of its own here; nothing is held twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from wdport.models.family import Array, Batch, Objective
+
+
+class TorchTraining:
+    """One module in training, from moments of zero: clipping by the norm, `AdamW` and `OneCycleLR` of PyTorch."""
+
+    def __init__(self, module: torch.nn.Module, objective: Objective, clip: float, cycle: int) -> None:
+        self.module, self.objective, self.clip = module, objective, clip
+        self.parameters = dict(module.named_parameters())
+        self._optimizers = {name: torch.optim.AdamW([p], foreach=False) for name, p in self.parameters.items()}
+        self._clock = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(self._clock, max_lr=1e-3, total_steps=cycle)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the step that is being taken."""
+        return float(self._clock.param_groups[0]["lr"])
+
+    def gradients(self, batch: Batch) -> tuple[float, Array]:
+        """Loss and prediction; the gradients stay with the parameters."""
+        self.module.zero_grad(set_to_none=True)
+        loss, prediction = self.objective.reference_loss(self.module, batch)
+        loss.backward()
+        for parameter in self.parameters.values():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return loss.item(), prediction.detach().numpy()
+
+    def gradient(self, name: str) -> Array:
+        """A parameter's gradient: its own memory, unclipped until the parameter takes its step."""
+        grad = self.parameters[name].grad
+        return np.zeros(()) if grad is None else grad.numpy()
+
+    def state(self, name: str) -> tuple[Array, Array, Array]:
+        """A parameter's value and its two moments: their own memory."""
+        parameter = self.parameters[name]
+        state = self._optimizers[name].state.get(parameter, {})
+        moments = (state.get(key, torch.zeros_like(parameter)) for key in ("exp_avg", "exp_avg_sq"))
+        value, first, second = (tensor.detach().numpy() for tensor in (parameter, *moments))
+        return value, first, second
+
+    def measure_norm(self) -> None:
+        """Settle what all gradients are clipped by; to be called before the first parameter takes its step."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        self._norm = torch.nn.utils.get_total_norm(gradients, foreach=False)
+
+    def step(self, name: str) -> None:
+        """Let one parameter take its step, with its gradient clipped."""
+        parameter = self.parameters[name]
+        torch.nn.utils.clip_grads_with_norm_([parameter], self.clip, self._norm, foreach=False)
+        group, clock = self._optimizers[name].param_groups[0], self._clock.param_groups[0]
+        group["lr"], group["betas"] = clock["lr"], clock["betas"]
+        self._optimizers[name].step()
+
+    def next_rate(self) -> None:
+        """On to the next step."""
+        self._clock.step()
+        self._schedule.step()

@@ -1,0 +1,52 @@
+"""Learning rates as data: a schedule's parameters in, one learning rate and one beta1 per optimiser step out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.errors import UsageError
+
+
+class Rates(NamedTuple):
+    """Learning rate and first-moment decay of every optimiser step, (S,) each, float64."""
+
+    rate: NDArray[Any]
+    beta1: NDArray[Any]
+
+
+def constant_rate(steps: int, rate: float, beta1: float = 0.9) -> Rates:
+    """The same for every step."""
+    return Rates(np.full(steps, rate), np.full(steps, beta1))
+
+
+def one_cycle(
+    steps: int,
+    largest: float = 1e-3,
+    warm_up: float = 0.3,
+    divisor: float = 25.0,
+    final_divisor: float = 1e4,
+    beta1: tuple[float, float] = (0.85, 0.95),
+) -> Rates:
+    """Smith and Topin's one cycle (arXiv 1708.07120) as `torch.optim.lr_scheduler.OneCycleLR` has it, with cosines.
+
+    From ``largest / divisor`` up to ``largest`` over the share ``warm_up`` of the steps, then down to
+    ``largest / divisor / final_divisor``; beta1 goes the other way between the two values given.
+    Raises :class:`UsageError` if the warm-up or the descent would have no step.
+    """
+    top = warm_up * steps - 1.0
+    if not 0.0 < top < steps - 1.0:
+        raise UsageError("one_cycle", f"a warm-up of {warm_up:g} of {steps} steps", "give more steps")
+    at = np.arange(steps, dtype=np.float64)
+    low, (least, most) = largest / divisor, beta1
+    rising = at <= top
+    share = np.where(rising, at / top, (at - top) / (steps - 1.0 - top))
+    wave = (1.0 + np.cos(np.pi * share)) / 2.0
+
+    def between(start: float, middle: float, end: float) -> NDArray[Any]:
+        first, last = np.where(rising, start, middle), np.where(rising, middle, end)
+        return np.asarray(last + (first - last) * wave)
+
+    return Rates(between(low, largest, low / final_divisor), between(most, least, most))
