@@ -1,1 +1,1 @@
-"""Diffusion: the noise schedules (the samplers follow)."""
+"""Diffusion: noise schedules, samplers as plans, and the one scan that runs them."""

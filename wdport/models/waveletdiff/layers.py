@@ -19,11 +19,10 @@ import numpy as np
 from keras import layers, ops
 
 from wdport.models.waveletdiff.initial import XavierUniform, Zeros, linear
+from wdport.models.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.models.waveletdiff.tables import position_table, time_frequencies
 
 Tensor = Any
-STEPS_PER_TIME = 1000.0
-"""The network's time is step / 1000; this undoes it."""
 
 
 def wide(x: Tensor) -> Tensor:

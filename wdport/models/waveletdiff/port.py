@@ -15,6 +15,7 @@ from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.errors import UsageError
 from wdport.models.keras_runtime import layer_dtype, require_backend
 from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.fast import Denoiser
 from wdport.models.waveletdiff.initial import UnitRows, linear
 from wdport.models.waveletdiff.layers import (
     STEPS_PER_TIME,
@@ -251,6 +252,10 @@ class WaveletDiff(keras.Model):
         if self.cross_level is not None:
             tokens = self.cross_level(tokens, embedded, training=training)
         return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
+
+    def denoiser(self) -> Denoiser:
+        """The same function for sampling, with nothing computed twice: see `fast.py`."""
+        return Denoiser(self.config, self.compute_dtype)
 
     def to_series(self, coefficients: Tensor) -> Tensor:
         """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+STEPS_PER_TIME = 1000.0
+"""The network's time is step / 1000; this undoes it."""
+
 _BASE = 10_000.0
 
 

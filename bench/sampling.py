@@ -1,0 +1,176 @@
+"""Sampling at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
+
+`python bench/sampling.py [--batch 1 64] [--no-compile] [--steps 8] [--device cpu|cuda] [--precision float32]`; `make
+bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in one process; the table has the
+medians and the ratios of medians. A step is the network and the sampler's update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+import wdport
+from wdport.diffusion.noise import lay_out
+from wdport.diffusion.plans import make_plan
+from wdport.diffusion.scan import first_carry, plan_rows, run_rows
+from wdport.diffusion.steps import step_list
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
+from wdport.sampling.network import Network, fast_network, keras_network
+
+RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)
+Run = Callable[[], Any]
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.device == "cpu":
+        torch.set_num_threads(arguments.threads)
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
+    precision = {"tf32": "tensorfloat32", "float32": "highest"}.get(arguments.precision, "default")
+    print(_machine(arguments))
+    tensors = random_tensors(RELEASED, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "released.pt"
+        torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, file)
+        settings = {"num_heads": "8", "wavelet": "db2", "seq_len": "24"}
+        converted = wdport.convert(file, values=settings).output
+        model = wdport.load_model(converted, dtype="bfloat16" if arguments.precision == "bfloat16" else None)
+        module = build_reference(RELEASED, tensors, torch.float32).to(arguments.device)
+        if arguments.precision == "bfloat16":
+            module = module.to(torch.bfloat16)
+        with jax.default_matmul_precision(precision):
+            for batch in arguments.batch:
+                _table(model, module, batch, arguments)
+        if arguments.device == "cpu":
+            _first_samples(converted)
+
+
+def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Namespace) -> None:
+    state = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
+    runs: dict[str, tuple[Run, int]] = {
+        "wdport": _ours(fast_network(model), state, arguments.steps),
+        "wdport, plain Keras model": _ours(keras_network(model), state, arguments.steps),
+        "PyTorch eager": _torch(module, state, arguments.steps, arguments.device),
+    }
+    if arguments.compile:
+        mode = "reduce-overhead" if arguments.device == "cuda" else "default"
+        compiled = torch.compile(module, mode=mode)
+        runs[f"torch.compile ({mode})"] = _torch(compiled, state, arguments.steps, arguments.device)
+    runs["matrix products alone"] = _floor(batch, jnp.bfloat16 if arguments.precision == "bfloat16" else jnp.float32)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(arguments.rounds):
+        for name, (run, steps) in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append((time.perf_counter() - start) / steps)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    print(f"\nbatch {batch}, {arguments.precision}: milliseconds per step (least to most), times ours")
+    for name, values in times.items():
+        spread = f"({1e3 * min(values):.1f} to {1e3 * max(values):.1f})"
+        print(f"  {name:<34} {1e3 * medians[name]:8.2f} {spread:<20} {medians[name] / medians['wdport']:6.2f} x")
+
+
+def _ours(network: Network, state: Any, count: int) -> tuple[Run, int]:
+    """A compiled scan over a DDIM plan."""
+    plan = make_plan("ddim", network.schedule(), step_list(count), eta=0.0, target=network.target)
+    rows, weights = plan_rows(plan, network.dtype), network.weights()
+    start = jnp.asarray(state, network.dtype)
+    tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), network.dtype), plan.noisy))
+
+    @jax.jit
+    def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
+        conditions = network.conditions(weights, rows.times)
+        step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
+        return run_rows(step, rows, first_carry(start), tape, conditions=conditions)[0][0]
+
+    run = lambda: program(weights, rows, start, tape).block_until_ready()  # noqa: E731
+    run()
+    return run, len(plan.steps)
+
+
+def _torch(module: Any, state: Any, count: int, device: str) -> tuple[Run, int]:
+    """The public sampler's loop: one call of the network and one update per step, on the whole batch."""
+    dtype = next(module.parameters()).dtype
+    start = torch.tensor(state, dtype=dtype, device=device)
+    schedule = module.get_buffer("alpha_bar_all").to(torch.float32)
+
+    def run() -> None:
+        x = start
+        with torch.inference_mode():
+            for step in torch.linspace(1000, 1, count).long().tolist():
+                noise = module(x, torch.full((len(x),), step / 1000.0, dtype=dtype, device=device))
+                kept = float(schedule[step])
+                clean = (x - (1 - kept) ** 0.5 * noise) / kept**0.5
+                x = kept**0.5 * clean + (1 - kept) ** 0.5 * noise
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    run()
+    return run, count
+
+
+def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
+    """The blocks' matrix products of one step, of the same sizes and as many, in one compiled program."""
+    sizes = [(batch * length, *size) for length, width, depth in
+             zip(RELEASED.level_lengths, RELEASED.widths, RELEASED.depths, strict=True) for _ in range(depth)
+             for size in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))]  # fmt: skip
+    rng = np.random.default_rng(0)
+    rights = [jnp.asarray(rng.standard_normal((k, n)), dtype) for _, k, n in sizes]
+    lefts = {size[:2]: jnp.asarray(rng.standard_normal(size[:2]), dtype) for size in sizes}
+    program = jax.jit(lambda lefts, rights: [lefts[str(s[:2])] @ w for s, w in zip(sizes, rights, strict=True)])
+    named = {str(size): array for size, array in lefts.items()}
+    run = lambda: jax.block_until_ready(program(named, rights))  # noqa: E731
+    run()
+    return run, 1
+
+
+def _first_samples(converted: Path) -> None:
+    """Whole processes, from nothing to one sample: without and with programs compiled by an earlier one."""
+    code = f"import wdport; wdport.sample(wdport.load_model({str(converted)!r}), 1, sampler='ddim', steps=50)"
+    print("\nfrom the start of a process to the first sample (1 sample, 51 steps of DDIM)")
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("nothing compiled", "compiled before", "compiled before"):
+            start = time.perf_counter()
+            environment = {**os.environ, "WDPORT_COMPILE_CACHE": cache}
+            subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+            print(f"  {name:<20} {time.perf_counter() - start:6.2f} s")
+
+
+def _machine(arguments: argparse.Namespace) -> str:
+    device = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{arguments.threads} threads"
+    return f"{platform.machine()}, {device}; torch {torch.__version__}, jax {jax.__version__}, {jax.devices()[0]}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, nargs="+", default=[64, 1])
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

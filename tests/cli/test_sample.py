@@ -1,0 +1,152 @@
+"""`wdport sample` as a user sees it: the file, going on after an interruption, refusals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+from wdport.output.parts import Parts
+from wdport.sampling import memory
+
+FAST = ["--sampler", "ddim", "--steps", "4", "--eta", "0.5", "--seed", "3"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model that knows the units of its data."""
+    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state())
+    np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
+    return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
+
+
+def run(model: Path, *arguments: object) -> int:
+    return main(["sample", str(model), *FAST, *map(str, arguments)])
+
+
+def test_the_file_holds_what_python_gives(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 0
+    shown = capsys.readouterr()
+    assert "small.keras: 5 samples" in shown.out
+    assert "(5, 24, 3), in the units of the data" in shown.out
+    assert shown.err == ""
+    expected = wdport.sample(wdport.load_model(model), 5, sampler="ddim", steps=4, eta=0.5, seed=3)
+    with np.load(tmp_path / "a.npz") as file:
+        for name in ("coefficients", "series"):
+            wanted = getattr(expected, name)
+            np.testing.assert_allclose(file[name], wanted, rtol=1e-3, atol=1e-5 * np.abs(wanted).max())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+@pytest.mark.parametrize("when", ["before saving", "while saving"])
+def test_an_interrupted_run_goes_on(
+    model: Path, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is, bit for bit, that of a run that was left alone."""
+    assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "whole.npz") == 0
+    keep, saved = Parts.save, []
+
+    def interrupted(parts: Parts, start: int, block: Any) -> None:
+        if saved:
+            if when == "while saving":
+                (parts.folder / "000000002-000000004.tmp").write_bytes(b"half")
+            raise KeyboardInterrupt
+        saved.append(start)
+        keep(parts, start, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "save", interrupted)
+        assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 130
+    assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.npz", "a.npz.parts"}
+    monkeypatch.setattr(memory, "CPU_CHUNK", 5)  # free memory may differ: the chunk is the first run's
+    assert run(model, "-n", 5, "-o", tmp_path / "a.npz") == 0
+    assert "2 were there already" in capsys.readouterr().out
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.npz", "a.npz"}
+
+
+def test_a_killed_run_goes_on(model: Path, tmp_path: Path) -> None:
+    """SIGKILL after the first part."""
+    code = """
+import os, signal, sys
+from wdport.output.parts import Parts
+keep = Parts.save
+def kill(parts, start, block):
+    keep(parts, start, block)
+    os.kill(os.getpid(), signal.SIGKILL)
+Parts.save = kill
+from wdport.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+    arguments = ["sample", str(model), *FAST, "-n", "5", "--chunk", "2", "-o", str(tmp_path / "a.csv")]
+    killed = subprocess.run([sys.executable, "-c", code, *arguments], env=dict(os.environ, KERAS_BACKEND="jax"))
+    assert killed.returncode == -9
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv.parts"]
+    assert main(arguments) == 0
+    assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "whole.csv") == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    known = np.full((24, 3), np.nan)
+    known[:12] = np.random.default_rng(0).standard_normal((12, 3))
+    np.savetxt(tmp_path / "known.csv", known, delimiter=",")
+    np.save(tmp_path / "init.npy", np.random.default_rng(1).standard_normal((2, 31, 3)))
+    options = ["--known", tmp_path / "known.csv", "--resample", 2, "--init", tmp_path / "init.npy"]
+    assert run(model, *options, "-o", tmp_path / "a.npy", "--plot", tmp_path / "a.png") == 0
+    assert "36 of 72 values" in capsys.readouterr().out
+    series = np.load(tmp_path / "a.npy")
+    assert series.shape == (2, 24, 3)
+    assert np.array_equal(series[:, :12], np.broadcast_to(known[:12].astype(np.float32), (2, 12, 3)))
+    assert not np.allclose(series[0, 12:], series[1, 12:])
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+REFUSALS: dict[str, tuple[list[str], int, str]] = {
+    "no model": (["nope.keras"], 3, "no such file"),
+    "a checkpoint": (["README.md"], 3, "not a converted model"),
+    "no samples": (["MODEL", "-n", "0"], 2, "Invalid value for '-n'"),
+    "format": (["MODEL", "-o", "a.txt"], 2, "end the name in .npz, .npy, .csv, .parquet"),
+    "output exists": (["MODEL", "-o", "MODEL"], 2, "unknown output format"),
+    "chunk": (["MODEL", "--chunk", "many"], 2, "'many' is no number of samples; give 1 or more, or auto"),
+    "sampler": (["MODEL", "--sampler", "plms", "-o", "OUT"], 2, "'plms' is no sampler; take one of ddpm"),
+    "steps": (["MODEL", "--steps", "50", "-o", "OUT"], 2, "ddpm takes all 1000 steps, not 50"),
+    "seed": (["MODEL", "--seed", "-1", "-o", "OUT"], 2, "-1 is no seed"),
+    "known": (["MODEL", "--known", "nope.csv", "-o", "OUT"], 3, "nope.csv: no such file"),
+    "resample": (["MODEL", "--resample", "3", "-o", "OUT"], 2, "does nothing where nothing is known"),
+    "init": (["MODEL", "--init", "README.md", "-o", "OUT"], 3, "is no .npy file, or a damaged one"),
+    "plot": (["MODEL", "--plot", "a.gif", "-o", "OUT"], 2, "end the name in .png, .svg, .pdf"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(model: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, code, expected = REFUSALS[name]
+    given = [{"MODEL": str(model), "OUT": str(tmp_path / "a.npz")}.get(each, each) for each in arguments]
+    assert main(["sample", *given]) == code
+    shown = capsys.readouterr()
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert expected in shown.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refusals_import_nothing_heavy(model: Path) -> None:
+    code = (
+        "import sys; from wdport.cli.main import main; code = main(sys.argv[1:]); "
+        "print(code, [m for m in ('torch', 'keras', 'jax', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
+    arguments = ["sample", str(model), "-o", str(model.with_suffix(".txt"))]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "2 []"

@@ -1,0 +1,142 @@
+"""`wdport.sample` on a small converted model: what comes out, what is refused, what a later change does."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import pywt
+
+import wdport
+from tests.make import SETTINGS, SMALL, make_state, save
+from wdport.errors import UsageError
+from wdport.models.waveletdiff.port import WaveletDiff
+from wdport.sampling.programs import programs_of
+
+FAST: dict[str, Any] = {"sampler": "ddim", "steps": 10, "eta": 0.5}
+SHAPE = (SMALL.coefficients, SMALL.features)
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model that knows the units of its data."""
+    path = save(tmp_path_factory.mktemp("api") / "small.ckpt", make_state())
+    np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
+    return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
+
+
+@pytest.fixture(scope="module")
+def model(converted: Path) -> Any:
+    return wdport.load_model(converted)
+
+
+def test_samples_come_as_coefficients_and_as_series_in_data_units(model: Any) -> None:
+    samples = wdport.sample(model, 3, **FAST)
+    assert len(samples) == 3
+    assert samples.coefficients.shape == (3, *SHAPE)
+    groups = [samples.coefficients[:, part] for part in SMALL.level_slices]
+    series = pywt.waverec(groups, "db2", mode="symmetric", axis=1) * [0.5, 2.0, 10.0] + [1.0, -2.0, 30.0]
+    assert samples.series is not None
+    np.testing.assert_allclose(samples.series, series, rtol=1e-5, atol=1e-5 * np.abs(series).max())
+    samples.coefficients[0] = 0.0  # the caller's own memory
+
+
+def test_seed_decides(model: Any) -> None:
+    first, again, other = (wdport.sample(model, 3, seed=seed, **FAST).coefficients for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert len({part.tobytes() for part in first}) == 3
+
+
+def test_more_samples_begin_with_the_same_ones(model: Any) -> None:
+    few, many = (wdport.sample(model, n, **FAST).coefficients for n in (3, 5))
+    np.testing.assert_allclose(many[:3], few, rtol=1e-3, atol=1e-4 * np.abs(few).max())
+
+
+def test_init_and_noise_settle_everything(model: Any) -> None:
+    rng = np.random.default_rng(0)
+    init, tape = rng.standard_normal((3, *SHAPE)), rng.standard_normal((10, 3, *SHAPE))
+    one, other = (wdport.sample(model, init=init, noise=tape, seed=seed, **FAST).coefficients for seed in (0, 1))
+    assert np.array_equal(one, other)
+    assert not np.allclose(one, wdport.sample(model, noise=tape, **FAST).coefficients)
+    assert not np.allclose(one, wdport.sample(model, init=init, **FAST).coefficients)
+
+
+def test_new_weights_are_seen(converted: Path) -> None:
+    model = wdport.load_model(converted)
+    before = wdport.sample(model, 3, **FAST).coefficients
+    bias = model.level_0.output_proj.bias
+    bias.assign(bias.value + 1.0)
+    assert not np.allclose(wdport.sample(model, 3, **FAST).coefficients, before)
+    held = model.noise_schedule.alpha_bar
+    held.assign(np.ones(1001, np.float32))
+    with pytest.raises(UsageError, match="alpha_bar is 1 at step 1"):
+        wdport.sample(model, 3, **FAST)
+
+
+def test_programs_do_not_keep_a_model_in_memory(converted: Path) -> None:
+    model = wdport.load_model(converted)
+    wdport.sample(model, 3, **FAST)
+    assert programs_of(model) is programs_of(model)
+    held = weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is None
+
+
+def test_without_a_wavelet_there_are_no_series() -> None:
+    model = WaveletDiff({**SMALL.to_dict(), "wavelet": None})
+    network = programs_of(model).network
+    state = np.zeros((1, *SHAPE), np.float32)
+    coefficients, series = network.finish(network.weights(), state)
+    assert coefficients is state
+    assert series is None
+
+
+ZEROS = np.zeros((2, *SHAPE))
+IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no model": (lambda m: wdport.sample(7), "model: a int is no diffusion model; give what wdport.load_model"),
+    "another keras model": (
+        lambda m: wdport.sample(keras.Sequential([keras.layers.Dense(1)])), "a Sequential is no diffusion model"),
+    "no samples": (lambda m: wdport.sample(m, 0), "n: 0 is no number of samples"),
+    "half a sample": (lambda m: wdport.sample(m, 0.5), "n: 0.5 is no number of samples"),
+    "negative seed": (lambda m: wdport.sample(m, 1, seed=-1), "seed: -1 is no seed; give a whole number from 0"),
+    "huge seed": (lambda m: wdport.sample(m, 1, seed=2**32), "seed: 4294967296 is no seed"),
+    "sampler": (lambda m: wdport.sample(m, 1, sampler="plms"), "sampler: 'plms' is no sampler; take one of ddpm"),
+    "few steps of ddpm": (
+        lambda m: wdport.sample(m, 1, steps=50), "steps: ddpm takes all 1000 steps, not 50; leave it out"),
+    "eta of ddpm": (lambda m: wdport.sample(m, 1, eta=1.0), "eta: does not belong to ddpm"),
+    "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: 0 is no number of steps"),
+    "init of another shape": (
+        lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 30, 3); give (n, 31, 3) for this model"),
+    "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 31, 3)"),
+    "init of another count": (lambda m: wdport.sample(m, 3, init=ZEROS), "n: n is for 3, init is for 2"),
+    "init with NaN": (lambda m: wdport.sample(m, init=ZEROS * np.nan), "init: has values that are no finite numbers"),
+    "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are no finite numbers"),
+    "a short tape": (
+        lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 31, 3); give (10, n, 31, 3)"),
+    "a tape for others": (
+        lambda m: wdport.sample(m, init=ZEROS[:1], noise=np.zeros((10, *ZEROS.shape)), **FAST),
+        "n: init is for 1, noise is for 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_the_impossible_is_refused(model: Any, case: str) -> None:
+    call, expected = IMPOSSIBLE[case]
+    with pytest.raises(UsageError) as raised:
+        call(model)
+    assert expected in str(raised.value)
+
+
+def test_importing_wdport_imports_nothing_heavy() -> None:
+    code = "import sys, wdport; assert 'sample' in wdport.__all__; sys.exit('jax' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,143 @@
+"""Samples depend on the seed and their own number alone: not on the batch, the chunk, the dtype or the devices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.sampling.toy import SHAPE, toy_network, toy_programs
+from wdport.diffusion.noise import lay_out, sample_keys, step_noise
+from wdport.diffusion.plans import make_plan
+from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.steps import step_list
+from wdport.sampling.chunks import chunked
+from wdport.sampling.programs import Programs
+from wdport.sampling.sampler import SEGMENT, Sampler, Samples, plan_of, segment_length
+
+PROGRAMS = toy_programs()
+SCHEDULE = PROGRAMS.network.schedule()
+PLANS = {
+    "ddpm": make_plan("ddpm", SCHEDULE, step_list(50)),
+    "ddim": make_plan("ddim", SCHEDULE, step_list(50), eta=0.5),
+    "heun": make_plan("heun", SCHEDULE, step_list(25)),
+}
+"""All of 51 rows, so that they share their programs."""
+
+
+def together(sampler: Sampler, count: int, chunk: int, **given: np.ndarray) -> Samples:
+    return Samples.join(list(chunked(sampler, count, chunk, **given)))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("chunk", [1, 4, 64])
+def test_any_split_gives_the_same_samples(name: str, chunk: int) -> None:
+    sampler = Sampler(PROGRAMS, PLANS[name], seed=5)
+    whole, split = together(sampler, 10, 10), together(sampler, 10, chunk)
+    assert whole.coefficients.shape == split.coefficients.shape == (10, *SHAPE)
+    np.testing.assert_allclose(split.coefficients, whole.coefficients, rtol=2e-5, atol=1e-5)
+    assert np.array_equal(split.series, 2.0 * split.coefficients)
+
+
+def test_the_noise_itself_is_the_same_bit_for_bit() -> None:
+    drawn = [
+        np.concatenate([np.asarray(step_noise(sample_keys(5, part), step, SHAPE, "float32"))
+                        for part in np.split(np.arange(12, dtype=np.uint32), pieces)])
+        for pieces in (1, 3, 12) for step in (0, 7)
+    ]  # fmt: skip
+    assert all(np.array_equal(drawn[i], drawn[i + 2]) for i in range(4))
+    assert not np.array_equal(drawn[0], drawn[1])
+
+
+def test_every_sample_step_and_seed_has_noise_of_its_own() -> None:
+    indices = np.arange(50, dtype=np.uint32)
+    drawn = np.stack([np.asarray(step_noise(sample_keys(seed, indices), step, SHAPE, "float32"))
+                      for seed in (0, 1) for step in (0, 1, 999)]).reshape(-1, 15)  # fmt: skip
+    assert len(np.unique(drawn, axis=0)) == 2 * 3 * 50
+    assert abs(drawn.mean()) < 0.05
+    assert abs(drawn.std() - 1.0) < 0.05
+
+
+def test_samples_go_on_where_others_stopped() -> None:
+    sampler = Sampler(PROGRAMS, PLANS["ddim"])
+    whole = list(chunked(sampler, 10, 4))
+    rest = list(chunked(sampler, 10, 4, start=4))
+    assert [len(part) for part in whole] == [4, 4, 2]
+    for one, other in zip(whole[1:], rest, strict=True):
+        assert np.array_equal(one.coefficients, other.coefficients)
+
+
+def test_dtypes_see_the_same_noise() -> None:
+    single, double = (together(Sampler(toy_programs(dtype), PLANS["ddpm"]), 2, 2) for dtype in ("float32", "float64"))
+    assert double.coefficients.dtype == np.float64
+    np.testing.assert_allclose(single.coefficients, double.coefficients, rtol=1e-3, atol=1e-3)
+
+
+def test_a_tape_is_what_the_seed_would_have_drawn() -> None:
+    """The slots of the tape are the noise of the noisy steps, in their order."""
+    plan, indices = PLANS["ddim"], np.arange(4, dtype=np.uint32)
+    keys = sample_keys(9, indices)
+    init = np.asarray(step_noise(keys, 0, SHAPE, "float32"))
+    noisy = plan.steps[plan.noisy]
+    tape = np.stack([np.asarray(step_noise(keys, int(step), SHAPE, "float32")) for step in noisy])
+    assert len(tape) == plan.slots == 50
+    drawn = together(Sampler(PROGRAMS, plan, seed=9), 4, 4)
+    given = together(Sampler(PROGRAMS, plan, seed=1), 4, 3, init=init, tape=tape)
+    np.testing.assert_allclose(given.coefficients, drawn.coefficients, rtol=1e-5, atol=1e-5)
+
+
+def test_a_laid_out_tape_has_its_slots_in_the_noisy_rows() -> None:
+    noisy = np.array([True, False, True, False])
+    laid = lay_out(np.array([[[[1.0]]], [[[2.0]]], [[[3.0]]]]), noisy)
+    assert laid[:, 0, 0, 0].tolist() == [1.0, 0.0, 2.0, 0.0]
+
+
+def test_plans_of_equal_length_share_one_program() -> None:
+    programs = Programs(toy_network())
+    for name, eta in (("ddim", 0.0), ("ddim", 0.7), ("ddim-textbook", 0.3), ("dpm-solver++", 0.0), ("euler", 0.0)):
+        Sampler(programs, plan_of(programs.network, name, 50, eta), seed=3).run(np.arange(4))
+    assert programs.drawn._cache_size() == 1
+
+
+@pytest.mark.parametrize("count", [1, 51, 64, 65, 101, 129, 334, 1000, 1999])
+def test_segments_are_of_one_length_and_waste_little(count: int) -> None:
+    length = segment_length(count)
+    assert length <= SEGMENT
+    assert -count % length <= 0.02 * count
+
+
+def test_segments_change_nothing() -> None:
+    """101 rows are two segments and one row that changes nothing; the scan in one go is the truth."""
+    plan, init = plan_of(PROGRAMS.network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
+    assert len(plan.steps) == 101
+    start, reports = init.astype(np.float32), []
+    found = Sampler(PROGRAMS, plan).run(np.arange(2), start, report=lambda *report: reports.append(report))
+    network, weights = PROGRAMS.network, PROGRAMS.network.weights()
+    whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t[0]), rows, start,
+                                          np.zeros((101, *start.shape), np.float32)))  # fmt: skip
+    np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float32")), rtol=1e-5, atol=1e-5)
+    assert reports == [(51, 101), (101, 101)]
+
+
+SHARDED = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from tests.sampling.toy import toy_programs
+from wdport.sampling.sampler import Sampler, plan_of
+programs = toy_programs()
+plan = plan_of(programs.network, "ddim", 50, 0.5)
+spread = NamedSharding(jax.make_mesh((4,), ("samples",)), PartitionSpec("samples"))
+one, many = (Sampler(programs, plan, 5, sharding).run(np.arange(8)).coefficients for sharding in (None, spread))
+assert len(jax.devices()) == 4
+np.testing.assert_allclose(many, one, rtol=2e-5, atol=1e-5)
+"""
+
+
+def test_devices_do_not_change_samples() -> None:
+    subprocess.run([sys.executable, "-c", SHARDED], check=True, cwd=Path(__file__).parents[2])

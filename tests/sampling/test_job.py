@@ -1,0 +1,82 @@
+"""A job fills the parts that are missing, saves as often as it is told, and says how far it is; batch sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.make import SMALL
+from tests.sampling.toy import toy_programs
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.port import WaveletDiff
+from wdport.output.parts import Parts
+from wdport.sampling import memory
+from wdport.sampling.job import fill_parts
+from wdport.sampling.memory import auto_chunk, sample_bytes
+from wdport.sampling.programs import programs_of
+from wdport.sampling.sampler import Sampler, plan_of
+
+
+@pytest.fixture(scope="module")
+def sampler() -> Sampler:
+    programs = toy_programs()
+    return Sampler(programs, plan_of(programs.network, "ddim", 100), 2)
+
+
+def test_parts_are_saved_every_so_many_chunks(sampler: Sampler, tmp_path: Path) -> None:
+    told: list[float] = []
+    with Parts(tmp_path / "a.npz", {}) as parts:
+        fill_parts(sampler, parts, 11, 2, save_every=2, done=told.append)
+        names = sorted(file.name for file in parts.folder.glob("*.npz"))
+        drawn = np.concatenate([block["series"] for block in parts.blocks()])
+    assert [name[:-4].split("-") for name in names] == [
+        ["000000000", "000000004"], ["000000004", "000000008"], ["000000008", "000000011"]]  # fmt: skip
+    assert drawn.shape == (11, 5, 3)
+    assert told == sorted(told)
+    assert told[-1] == 11.0
+    assert 0.0 < told[0] < 2.0
+
+
+def test_what_is_there_is_not_drawn_again(sampler: Sampler, tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", {}) as parts:
+        fill_parts(sampler, parts, 4, 2)
+        marked = {"coefficients": np.full((2, 5, 3), 7.0, np.float32)}
+        parts.save(2, marked)
+        fill_parts(sampler, parts, 6, 2)
+        blocks = [block["coefficients"] for block in parts.blocks()]
+    assert [len(block) for block in blocks] == [2, 2, 2]
+    assert np.array_equal(blocks[1], marked["coefficients"])
+    assert not np.array_equal(blocks[2], blocks[0])
+
+
+def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    per_sample = sample_bytes(SMALL, "float32")
+    assert sample_bytes(SMALL, "float64") == 2 * per_sample
+    for free, count, expected in ((1 << 40, 1000, 64), (1 << 40, 10, 10), (20 * per_sample, 1000, 10), (1, 1000, 1)):
+        monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
+        assert auto_chunk(SMALL, "float32", count) == expected
+
+
+def test_free_memory_is_known() -> None:
+    assert 1 << 20 < memory.free_bytes() < 1 << 50
+
+
+def test_the_estimate_covers_what_the_compiler_asks_for() -> None:
+    """At a length where attention weights count."""
+    config = Config((64, 64, 128, 256), 2, 8, 2, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=500)
+    model = WaveletDiff(config)
+    programs = programs_of(model)
+    state = jax.ShapeDtypeStruct((8, config.coefficients, config.features), np.float32)
+    network = programs.network
+
+    def step(weights: Any, x: Any, times: Any) -> Any:
+        conditions = network.conditions(weights, times)
+        return network.apply(weights, x, jax.tree.map(lambda leaf: leaf[0], conditions))
+
+    compiled = jax.jit(step).lower(network.weights(), state, jax.ShapeDtypeStruct((1,), np.float32)).compile()
+    asked = compiled.memory_analysis().temp_size_in_bytes
+    assert 0 < asked <= 8 * sample_bytes(config, "float32") + (1 << 20)

@@ -1,0 +1,136 @@
+"""Samples with known values: kept exactly, under every sampler and both targets; the rest fits them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from wdport.diffusion.schedules import noise_schedule
+from wdport.errors import InputError, UsageError
+from wdport.sampling.known import read_known, resampling, with_known
+from wdport.sampling.network import Network
+from wdport.sampling.programs import Programs
+from wdport.sampling.sampler import Sampler, Samples, plan_of
+from wdport.wavelets.transform import WaveletTransform
+
+LENGTH, FEATURES = 24, 2
+TRANSFORM = WaveletTransform(LENGTH, "db2", "symmetric", 3)
+SCHEDULE = noise_schedule("exponential")
+MEAN, STD = np.array([10.0, -3.0]), np.array([2.0, 0.5])
+STEPS = np.arange(LENGTH)
+COVARIANCE = np.exp(-0.5 * ((STEPS[:, None] - STEPS) / 3.0) ** 2) + 1e-3 * np.eye(LENGTH)
+"""Of every feature's smooth series in z-score space."""
+
+
+def config(**changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "wavelet": "db2", "seq_len": LENGTH, "features": FEATURES, "boundary_mode": "symmetric",
+        "level_lengths": TRANSFORM.level_lengths, "norm_mean": tuple(MEAN), "norm_std": tuple(STD),
+    }  # fmt: skip
+    return SimpleNamespace(**(values | changes))
+
+
+def network(target: str, dtype: str = "float64") -> Network:
+    """The best possible network for that data, and series in the units of the data."""
+    analysis = TRANSFORM.analysis_matrix
+    sizes, axes = np.linalg.eigh(analysis @ COVARIANCE @ analysis.T)
+    sizes = np.clip(sizes, 0.0, None)[:, None]
+
+    def apply(weights: Any, x: Any, time: Any) -> Any:
+        bar = jnp.asarray(SCHEDULE.alpha_bar)[jnp.rint(time * 1000).astype(int)]
+        shares = bar**0.5 * sizes / (bar * sizes + 1.0 - bar)
+        clean = jnp.einsum("cd,bdf->bcf", axes, shares * jnp.einsum("cd,bcf->bdf", axes, x))
+        return clean if target == "coefficient" else (x - bar**0.5 * clean) / (1.0 - bar) ** 0.5
+
+    def finish(weights: Any, state: Any) -> Any:
+        return state, TRANSFORM.reconstruct(state) * STD + MEAN
+
+    shape = (TRANSFORM.coefficients, FEATURES)
+    return Network(lambda _, times: times, apply, finish, lambda: (), lambda: SCHEDULE, shape, dtype, target)
+
+
+def gap() -> np.ndarray:
+    """A series with six unknown steps in one feature and one in the other."""
+    rng = np.random.default_rng(1)
+    known = np.linalg.cholesky(COVARIANCE) @ rng.standard_normal((LENGTH, FEATURES)) * STD + MEAN
+    known[9:15, 0] = known[3, 1] = np.nan
+    return known
+
+
+def drawn(conditioned: Network, count: int, *settings: Any) -> Samples:
+    return Sampler(Programs(conditioned), plan_of(conditioned, *settings)).run(np.arange(count))
+
+
+@pytest.mark.parametrize("target", ["noise", "coefficient"])
+@pytest.mark.parametrize(
+    "settings", [("ddim", 10, 0.5, 2), ("dpm-solver++", 10), ("heun", 6), ("euler", 50)], ids=lambda s: s[0]
+)
+def test_known_values_are_kept_exactly(target: str, settings: tuple[Any, ...]) -> None:
+    known = gap()
+    mask = np.isfinite(known)
+    samples = drawn(with_known(network(target), config(), known), 3, *settings)
+    assert samples.series is not None
+    assert np.array_equal(samples.series[:, mask], np.broadcast_to(known[mask], (3, mask.sum())))
+    assert np.ptp(samples.series[:, ~mask], axis=0).min() > 1e-3
+    from_coefficients = np.asarray(TRANSFORM.synthesis_matrix @ samples.coefficients) * STD + MEAN
+    np.testing.assert_allclose(from_coefficients, samples.series, atol=1e-9)
+
+
+def test_what_is_filled_in_fits_what_is_known() -> None:
+    """Against the exact conditional mean: every step ten times."""
+    known = gap()
+    mask = np.isfinite(known[:, 0])
+    weights = COVARIANCE[np.ix_(~mask, mask)] @ np.linalg.inv(COVARIANCE[np.ix_(mask, mask)])
+    exact = weights @ ((known[mask, 0] - MEAN[0]) / STD[0])
+    series = drawn(with_known(network("noise"), config(), known), 128, "ddim", 50, 0.0, 10).series
+    assert series is not None
+    filled = (series[:, ~mask, 0].mean(axis=0) - MEAN[0]) / STD[0]
+    prior = np.sqrt(np.mean(exact**2))
+    assert np.sqrt(np.mean((filled - exact) ** 2)) < 0.2 * prior
+
+
+def test_nothing_known_changes_nothing() -> None:
+    plain, free = network("noise"), with_known(network("noise"), config(), np.full((LENGTH, FEATURES), np.nan))
+    one, other = (drawn(each, 2, "ddim", 10, 0.5).coefficients for each in (plain, free))
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize(("known", "changes", "expected"), [
+    (np.zeros((LENGTH, 1)), {}, "has shape (24, 1); give (24, 2): time steps, features"),
+    (np.full((LENGTH, FEATURES), np.inf), {}, "has infinite values; give NaN for what is not known"),
+    (gap(), {"wavelet": None}, "the model does not know its wavelet"),
+])  # fmt: skip
+def test_the_impossible_is_refused(known: np.ndarray, changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        with_known(network("noise"), config(**changes), known)
+    assert expected in str(raised.value)
+
+
+def test_resampling_belongs_to_what_is_known() -> None:
+    assert resampling(None, False) == 1
+    assert resampling(None, True) == 5
+    assert resampling(3, True) == 3
+    with pytest.raises(UsageError, match="resample: does nothing where nothing is known"):
+        resampling(3, False)
+
+
+def test_known_values_from_files(tmp_path: Path) -> None:
+    known = gap()
+    np.save(tmp_path / "a.npy", known)
+    np.savetxt(tmp_path / "a.csv", known, delimiter=",")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    (tmp_path / "dated.csv").write_text(
+        "\n".join(["date,a,b", *(f"2020-01-{i + 1:02},{x}" for i, x in enumerate(lines))])
+    )
+    for name in ("a.npy", "a.csv", "dated.csv"):
+        np.testing.assert_array_equal(read_known(tmp_path / name), known)
+    with pytest.raises(InputError, match="no such file"):
+        read_known(tmp_path / "b.npy")
+    (tmp_path / "a.bin").write_bytes(b"1")
+    with pytest.raises(InputError, match="unknown kind"):
+        read_known(tmp_path / "a.bin")

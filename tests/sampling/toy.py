@@ -1,0 +1,32 @@
+"""A denoiser of a few operations, which compiles in no time, for everything around the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.schedules import noise_schedule
+from wdport.sampling.network import Network
+from wdport.sampling.programs import Programs
+
+SHAPE = (5, 3)
+
+
+def toy_network(dtype: str = "float32") -> Network:
+    """(B, 5, 3); the series are twice the coefficients."""
+    gain = np.asarray(1.3, dtype)
+
+    def apply(weights: Any, state: Any, time: Any) -> Any:
+        return jnp.sin(weights * state + 7.0 * time) + 0.3 * jnp.mean(state, axis=1, keepdims=True)
+
+    def finish(weights: Any, state: Any) -> Any:
+        return state, 2.0 * state
+
+    schedule = lambda: noise_schedule("exponential")  # noqa: E731
+    return Network(lambda _, times: times, apply, finish, lambda: gain, schedule, SHAPE, dtype, "noise")
+
+
+def toy_programs(dtype: str = "float32") -> Programs:
+    return Programs(toy_network(dtype))

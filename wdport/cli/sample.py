@@ -1,0 +1,218 @@
+"""`wdport sample`."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wdport.cli.options import facts, size
+from wdport.errors import UsageError
+from wdport.version import VERSION
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The command line, as it is."""
+
+    model: str
+    count: int | None
+    sampler: str
+    steps: int | None
+    eta: float
+    seed: int
+    chunk: int | None
+    output: str | None
+    plot: str | None
+    save_every: int
+    known: str | None
+    init: str | None
+    resample: int | None
+    force: bool
+
+
+@click.command(name="sample")
+@click.argument("model")
+@click.option(
+    "-n", "--count", type=click.IntRange(1), help="Number of samples.  [default: 1, or as many as --init has]"
+)
+@click.option("--sampler", default="ddpm", show_default=True, help="ddpm or ddim as in the checkpoint's own code; "
+              "ddim-textbook, dpm-solver++, heun, euler.")  # fmt: skip
+@click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 makes 51).  [default: all]")
+@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Settles every sample, whatever the chunk.")
+@click.option("--chunk", default="auto", show_default=True, help="Samples per batch, or auto: by the free memory.")
+@click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
+              "(series).  [default: MODEL.samples.npz beside it]")  # fmt: skip
+@click.option("--plot", metavar="FILE", help="Draw the first samples into a .png, .svg or .pdf.")
+@click.option("--save-every", type=click.IntRange(1), default=1, show_default=True, metavar="K",
+              help="Keep finished samples every K chunks, to go on from after an interruption.")  # fmt: skip
+@click.option(
+    "--known", metavar="FILE", help="A series with NaN where it is unknown (CSV, NPY): the rest is filled in."
+)
+@click.option("--resample", type=int, metavar="K", help="Take every step K times, so that the rest fits the known.  "
+              "[default: 5 with --known]")  # fmt: skip
+@click.option("--init", metavar="FILE", help="x_T to start from, (n, C, F) in a .npy file.")
+@click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
+def command(chunk: str, **options: Any) -> int:
+    """Draw samples from a converted MODEL into a file.
+
+    The same command goes on where an interrupted one stopped.
+    """
+    wanted = Wanted(chunk=_chunk(chunk), **options)
+    # The files are looked at before jax is imported, so that a refusal is instant.
+    from wdport.load import open_converted
+    from wdport.output.figure import figure_target
+    from wdport.output.samples import samples_target
+
+    converted = open_converted(wanted.model)
+    target = samples_target(_output(wanted), converted.path, wanted.force)
+    figure = figure_target(Path(wanted.plot)) if wanted.plot else None
+    _run(wanted, converted, target, figure)
+    return 0
+
+
+def _chunk(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise UsageError("--chunk", f"{text!r} is no number of samples", "give 1 or more, or auto")
+    return int(text)
+
+
+def _output(wanted: Wanted) -> Path:
+    if wanted.output:
+        return Path(wanted.output)
+    from wdport.output.target import FORMATS
+
+    path = Path(wanted.model)
+    stem = next(path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix))
+    return path.with_name(f"{stem}.samples.npz")
+
+
+def _run(wanted: Wanted, converted: Any, target: Any, figure: Any) -> None:
+    from wdport.output.parts import Parts
+    from wdport.output.samples import write_samples
+    from wdport.sampling import auto_chunk, fill_parts, read_known
+
+    known = read_known(wanted.known) if wanted.known else None
+    model, sampler, init = _sampler(wanted, known)
+    count = wanted.count or (1 if init is None else len(init))
+    if init is not None and len(init) != count:
+        raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
+    chunk = wanted.chunk or auto_chunk(model.config, sampler.programs.network.dtype, count)
+    settled = () if wanted.chunk else ("chunk",)
+    started = time.monotonic()
+    with Parts(target.path, _facts(wanted, count, chunk), settled, anew=wanted.force) as parts:
+        already, chunk = parts.done, parts.facts["chunk"]
+        with _bar(count, already) as done, _kept(parts, count):
+            fill_parts(sampler, parts, count, chunk, wanted.save_every, init, done)
+        seconds = time.monotonic() - started
+        written = write_samples(target, count, parts.blocks)
+        first = next(parts.blocks())
+        _draw(figure, first, known)
+        parts.remove()
+    rate = f"{count - already} drawn in {seconds:.1f} s, {(count - already) / max(seconds, 1e-9):.3g} samples/s"
+    shapes = {name: (count, *values.shape[1:]) for name, values in first.items()}
+    more = [
+        ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
+        ("batches", f"of {min(chunk, count)}; {rate}" + (f"; {already} were there already" if already else "")),
+        ("wrote", f"{target.path} ({size(written)})"),
+        ("drew", figure and figure.path),
+    ]
+    click.echo(_text(converted, sampler, shapes, more))
+
+
+def _sampler(wanted: Wanted, known: Any) -> tuple[Any, Any, Any]:
+    """The model, which has to stay, its sampler, and x_T if it is given."""
+    from wdport.load import load_model
+    from wdport.sampling import Programs, Sampler, plan_of, programs_of, read_init, resampling, with_known
+
+    model = load_model(wanted.model)
+    programs = programs_of(model)
+    if known is not None:
+        programs = Programs(with_known(programs.network, model.config, known))
+    times = resampling(wanted.resample, known is not None)
+    plan = plan_of(programs.network, wanted.sampler, wanted.steps, wanted.eta, times)
+    init = read_init(wanted.init, programs.network.shape) if wanted.init else None
+    return model, Sampler(programs, plan, wanted.seed), init
+
+
+def _draw(figure: Any, block: dict[str, Any], known: Any) -> None:
+    if figure is None:
+        return
+    from wdport.output.figure import draw_samples
+
+    place = "time step" if "series" in block else "coefficient"
+    draw_samples(figure, block.get("series", block["coefficients"]), known, place)
+
+
+def _finite(values: Any) -> int:
+    return sum(value == value for value in values.ravel().tolist())
+
+
+def _facts(wanted: Wanted, count: int, chunk: int) -> dict[str, Any]:
+    """Everything that decides the samples, as JSON values."""
+    hashes = {name: path and _sha256(path) for name, path in
+              (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
+    return {"wdport": VERSION, "n": count, "sampler": wanted.sampler, "steps": wanted.steps, "eta": wanted.eta,
+            "seed": wanted.seed, "resample": wanted.resample, "chunk": chunk, **hashes}  # fmt: skip
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _kept(parts: Any, count: int) -> Iterator[None]:
+    """Say at an interruption what is there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not parts.done:
+            parts.remove()
+            raise
+        told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
+        raise KeyboardInterrupt(told) from None
+
+
+@contextmanager
+def _bar(count: int, already: int) -> Iterator[Callable[[float], None] | None]:
+    """A bar of samples on standard error, with samples per second; ``None`` where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("sampling"), BarColumn(), TextColumn("{task.fields[told]}"), TimeRemainingColumn())
+    started = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sampling", total=count, completed=already, told=f"{already}/{count}")
+
+        def update(done: float) -> None:
+            rate = (done - already) / max(time.monotonic() - started, 1e-9)
+            bar.update(task, completed=done, told=f"{int(done)}/{count}, {rate:.3g} samples/s")
+
+        yield update
+
+
+def _text(converted: Any, sampler: Any, shapes: dict[str, tuple[int, ...]], more: list[tuple[str, Any]]) -> str:
+    plan = sampler.plan
+    eta = f", eta {plan.eta:g}" if plan.eta else ""
+    units = "in the units of the data" if converted.config.norm_mean else "in z-score units"
+    rows = [
+        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
+        ("series", f"{shapes['series']}, {units}" if "series" in shapes else "none: the wavelet is not known"),
+        ("coefficients", shapes["coefficients"]),
+        *more,
+    ]
+    return f"{converted.path.name}: {shapes['coefficients'][0]} samples\n{facts(rows)}"

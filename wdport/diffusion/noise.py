@@ -1,0 +1,60 @@
+"""A seed and sample indices in, noise out; or a recorded tape laid out for the scan.
+
+Every sample has a key of its own, made of the seed and the sample's index, and every step folds its number into
+that. So a sample is the same in whatever batch, chunk or device it is drawn, and no key is used twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.schedules import Array
+from wdport.errors import UsageError
+
+Tensor = Any
+FIRST = 0
+"""Folded in for x_T, where steps fold in their number, from 1 on."""
+
+MAX_SEED = 2**32 - 1
+
+
+def check_seed(seed: int) -> int:
+    """``seed`` as an int; raises :class:`UsageError` outside 32 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= MAX_SEED:
+        raise UsageError("seed", f"{seed!r} is no seed", f"give a whole number from 0 to {MAX_SEED}")
+    return int(seed)
+
+
+def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
+    """(B,) keys of the samples with these indices (uint32). The generator is named, so no setting changes it."""
+    key = jax.random.key(seed, impl="threefry2x32")
+    return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
+
+
+def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """(B, *shape) standard normal noise of one step (or row, see ``Plan.draws``); ``FIRST`` gives x_T.
+
+    Drawn in float32 whatever ``dtype`` is, so that float64 and float32 models see the same noise.
+    """
+
+    def one(key: Tensor) -> Tensor:
+        return jax.random.normal(jax.random.fold_in(key, step), shape, jnp.float32)
+
+    return jax.vmap(one)(keys).astype(dtype)
+
+
+def lay_out(tape: Array, noisy: Array) -> Array:
+    """A tape with one slot per noisy row, (slots, B, C, F), as one with a slot for every row, (S, B, C, F).
+
+    Slots beyond those needed are left out. Raises :class:`UsageError` where there are too few.
+    """
+    needed = int(np.sum(noisy))
+    if len(tape) < needed:
+        raise UsageError("noise", f"has {len(tape)} slots, the sampler takes {needed}", "record one per noisy step")
+    laid = np.zeros((len(noisy), *tape.shape[1:]), tape.dtype)
+    laid[noisy] = tape[:needed]
+    return laid

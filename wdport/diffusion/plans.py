@@ -1,0 +1,129 @@
+"""A sampler's name, a noise schedule and settings in; the sampler as data out.
+
+A plan is what one scan runs (:mod:`wdport.diffusion.scan`): per row the step that the network is called at and
+fifteen coefficients. Samplers, schedules, targets and etas differ in numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, sqrt
+
+import numpy as np
+
+from wdport.diffusion.schedules import STEPS, Array, NoiseSchedule
+from wdport.diffusion.steps import checked_steps
+from wdport.diffusion.updates import END, NOISE, SAMPLERS, STATE, WITH_ETA, Point
+from wdport.errors import UsageError
+
+TARGETS = ("noise", "coefficient")
+"""What a network may have been trained to predict: the noise, or the clean coefficients."""
+
+
+REPEAT = 1024
+"""Added to a step's number for every earlier row of the same step; above every step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One sampler, S rows long.
+
+    ``steps`` (S,) int64 are the steps that the network is called at. ``coefficients`` (S, 3, 5) float64: row s
+    takes (state, base, memory, network output, noise) to the next (state, base, memory). The
+    rest says what the plan was made from.
+    """
+
+    sampler: str
+    target: str
+    eta: float
+    steps: Array
+    coefficients: Array
+
+    @property
+    def times(self) -> Array:
+        """(S,) float64, step / 1000: divided here, because XLA would multiply by 0.001 instead."""
+        times: Array = self.steps / STEPS
+        return times
+
+    @property
+    def noisy(self) -> Array:
+        """(S,) bool: the rows that use noise. Each takes one slot of a noise tape, in this order."""
+        return np.asarray(self.coefficients[:, STATE, NOISE] != 0.0)
+
+    @property
+    def slots(self) -> int:
+        """Length of this plan's noise tape."""
+        return int(np.sum(self.noisy))
+
+    @property
+    def draws(self) -> Array:
+        """(S,) int64, what tells the noise of the rows apart: the step, and where a step comes again, how often."""
+        earlier = [int(np.sum(self.steps[:row] == step)) for row, step in enumerate(self.steps)]
+        draws: Array = self.steps + REPEAT * np.array(earlier, np.int64)
+        return draws
+
+    def padded(self, rows: int) -> Plan:
+        """The same plan with rows at its end that change nothing, so that it has ``rows`` of them."""
+        more = rows - len(self.steps)
+        idle = np.tile(np.eye(3, 5), (more, 1, 1))
+        steps = np.concatenate([self.steps, np.ones(more, np.int64)])
+        return replace(self, steps=steps, coefficients=np.concatenate([self.coefficients, idle]))
+
+
+def make_plan(
+    sampler: str, schedule: NoiseSchedule, steps: Sequence[int] | Array, *, eta: float = 0.0, target: str = "noise"
+) -> Plan:
+    """The plan of one sampler.
+
+    Args:
+        sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`; "ddpm" and "ddim" are the checkpoint's own.
+        schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
+        steps: falling diffusion steps such as :func:`wdport.diffusion.steps.step_list` gives; from the last
+            one the sampler goes on to step 0, where nothing is left of the noise.
+        eta: noise of DDIM, 0 for none.
+        target: what the network predicts, one of :data:`TARGETS`.
+
+    Raises:
+        UsageError: an argument is impossible, or the schedule would divide by zero.
+    """
+    if sampler not in SAMPLERS:
+        raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
+    if target not in TARGETS:
+        raise UsageError("target", f"{target!r} is no prediction target", f"take one of {', '.join(TARGETS)}")
+    _check_eta(sampler, eta)
+    points = [*_points(schedule, steps), END]
+    rows = list(SAMPLERS[sampler](points, target, float(eta)))
+    return Plan(
+        sampler,
+        target,
+        float(eta),
+        np.array([step for step, _ in rows], np.int64),
+        np.array([forms for _, forms in rows], np.float64),
+    )
+
+
+def _check_eta(sampler: str, eta: float) -> None:
+    if not isinstance(eta, (int, float)) or not isfinite(eta) or eta < 0.0:
+        raise UsageError("eta", f"{eta!r} is no amount of noise", "give 0 or more")
+    if eta and sampler not in WITH_ETA:
+        raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
+
+
+def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point]:
+    """The schedule at these steps; raises :class:`UsageError` where no sampler can use it."""
+    beta, alpha, alpha_bar = (np.asarray(values, np.float64) for values in schedule)
+    if beta.ndim != 1 or beta.size < 2 or not beta.shape == alpha.shape == alpha_bar.shape:
+        what = f"has shapes {beta.shape}, {alpha.shape} and {alpha_bar.shape}"
+        raise UsageError("noise schedule", what, f"give three arrays of {STEPS + 1}")
+    listed = checked_steps(steps, beta.size - 1)
+    for name, values in zip(NoiseSchedule._fields, (beta, alpha, alpha_bar), strict=True):
+        ruined = ~((values[listed] > 0.0) & (values[listed] < 1.0))
+        if np.any(ruined):
+            step = listed[ruined][-1]
+            what = f"{name} is {values[step]:g} at step {step}, where it must be between 0 and 1"
+            raise UsageError("noise schedule", what, "convert the checkpoint again, with its noise schedule")
+    if np.any(np.diff(alpha_bar[listed]) <= 0.0):
+        raise UsageError("noise schedule", "alpha_bar does not fall from step to step", "use the checkpoint's own")
+    return [Point(int(t), sqrt(alpha_bar[t]), sqrt(1.0 - alpha_bar[t]), float(beta[t]), float(alpha[t]))
+            for t in listed]  # fmt: skip

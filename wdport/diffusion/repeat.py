@@ -1,0 +1,39 @@
+"""A plan in, the plan that takes every step several times out.
+
+After each step but the last time, noise takes the state back to where it was, and the step is taken anew: what a
+condition holds fixed and what the model fills in come to fit each other (arXiv 2201.09865, alg. 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.updates import NOISE, STATE
+from wdport.errors import UsageError
+
+
+def repeated(plan: Plan, schedule: NoiseSchedule, times: int) -> Plan:
+    """``plan`` with every step but the last ``times`` times, the same plan for 1.
+
+    Raises :class:`UsageError` for samplers whose rows remember others, such as Heun's.
+    """
+    if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 1:
+        raise UsageError("resample", f"{times!r} is no number of times", "give 1 or more")
+    if times == 1:
+        return plan
+    if np.any(plan.coefficients[:, 1:]):
+        raise UsageError("resample", f"{plan.sampler} cannot repeat single steps", "take ddpm or ddim")
+    alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
+    back = plan.coefficients.copy()
+    before = np.append(alpha_bar[plan.steps[1:]], 1.0)
+    kept = np.sqrt(alpha_bar[plan.steps] / before)
+    back[:, STATE] *= kept[:, None]
+    back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - kept**2)
+    rows = [np.concatenate([np.tile(again, (times - 1, 1, 1)), once[None]])
+            for again, once in zip(back[:-1], plan.coefficients[:-1], strict=True)]  # fmt: skip
+    steps = np.append(np.repeat(plan.steps[:-1], times), plan.steps[-1])
+    return replace(plan, steps=steps, coefficients=np.concatenate([*rows, plan.coefficients[-1:]]))

@@ -1,0 +1,89 @@
+"""A plan, a network and a first state in; the samples out: one `lax.scan` for every sampler.
+
+The plan is an argument, not code, so a program compiled once serves every plan of as many rows. Sizes: S rows,
+B samples, C coefficients, F features; any state shape whose first axis is the samples' will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.plans import Plan
+
+Tensor = Any
+Network = Callable[[Tensor, Tensor], Tensor]
+"""(state (B, C, F), time (B,)) to the prediction (B, C, F)."""
+
+Draw = Callable[[Tensor], Tensor]
+"""A row's number among the draws (a traced integer) to standard normal noise of the state's shape and dtype."""
+
+
+Carry = tuple[Tensor, Tensor, Tensor]
+"""The state, the base state and the memory, each (B, C, F)."""
+
+
+class Rows(NamedTuple):
+    """A plan as the scan takes it: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5)."""
+
+    times: Tensor
+    draws: Tensor
+    noisy: Tensor
+    coefficients: Tensor
+
+
+def plan_rows(plan: Plan, dtype: str) -> Rows:
+    """A plan's arrays, cast once from float64 to the dtype of the state."""
+    return Rows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, plan.coefficients.astype(dtype))
+
+
+def run_plan(network: Network, rows: Rows, state: Tensor, noise: Tensor | Draw, record: bool = False) -> Tensor:
+    """Carry ``state`` through every row.
+
+    Args:
+        network: called once per row, with the row's time for every sample.
+        rows: the plan, of the dtype of ``state``.
+        state: x_T, (B, C, F); float32 or float64.
+        noise: a tape (S, B, C, F) with a slot for *every* row (see :func:`wdport.diffusion.noise.lay_out`), or
+            a function of the row's ``draws``, called in noisy rows alone.
+        record: give the state after every row, (S, B, C, F), instead of the last one.
+    """
+    carry, states = run_rows(network, rows, first_carry(state), noise, record)
+    return states if record else carry[0]
+
+
+def first_carry(state: Tensor) -> Carry:
+    """What the first row starts from."""
+    return state, jnp.zeros_like(state), jnp.zeros_like(state)
+
+
+def run_rows(
+    network: Network,
+    rows: Rows,
+    carry: Carry,
+    noise: Tensor | Draw,
+    record: bool = False,
+    conditions: Any | None = None,
+) -> tuple[Carry, Tensor | None]:
+    """Some rows of a plan, from what the row before them left; arguments as in :func:`run_plan`.
+
+    ``conditions``, arrays with S in front, are what the network is called with instead of the time, row by row.
+    """
+    draw = noise if callable(noise) else None
+
+    def advance(carry: Carry, row: tuple[Rows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
+        (time, number, noisy, matrix), given, condition = row
+        state = carry[0]
+        if draw is not None:
+            given = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
+        output = network(state, jnp.broadcast_to(time, state.shape[:1]) if conditions is None else condition)
+        terms = (*carry, output.astype(state.dtype), given)
+        state, base, memory = (sum(matrix[i, j] * term for j, term in enumerate(terms)) for i in range(3))
+        return (state, base, memory), state if record else None
+
+    carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise, conditions))
+    return carry, states

@@ -1,0 +1,201 @@
+"""The denoiser for sampling: the Keras model's weights in, the same function of them with nothing computed twice.
+
+Within one sampling step all samples share the time, so whatever depends on time alone (its embedding, every
+adaptive scale and shift, half of each gate) is computed once per plan; what is equal for all tokens of a group
+(what it reads from the other groups) once per group. Queries, keys and values are one product, the attention's scale
+and the position tables are folded into weights. The readable source of truth is `port.py`; a test holds this to
+it in float64.
+
+Sizes: S steps, B samples, L tokens of a group, D its width, H heads, K head width, T time width, W cross width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
+
+Tensor = Any
+Weights = dict[str, Any]
+Get = Callable[[str], Tensor]
+LAYER_NORM_EPSILON, RMS_NORM_EPSILON = 1e-5, 1e-8
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """One configuration's functions, free of side effects; ``dtype`` is what products are computed in."""
+
+    config: Config
+    dtype: str
+
+    def arrange(self, variables: Mapping[str, Tensor]) -> Weights:
+        """The model's variables by path as the other two want them."""
+        config, get = self.config, variables.__getitem__
+
+        def low(path: str) -> Tensor:
+            return get(path).astype(self.dtype)
+
+        time = [_linear(get, f"time_embedding/mlp/{part}") for part in ("hidden", "out")]
+        found: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)], "time": time}
+        if config.cross_level_attention:
+            found["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
+            found["embeddings"] = low("cross_level/level_position_embeddings")
+        return found
+
+    def conditions(self, weights: Weights, times: Tensor) -> Any:
+        """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
+        (w1, b1), (w2, b2) = weights["time"]
+        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), w1.dtype)
+        angle = (times.astype(w1.dtype) * STEPS_PER_TIME)[:, None] * frequencies
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+        embedded = jax.nn.silu(waves @ w1 + b1) @ w2 + b2
+
+        def scale_shift(ada: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+            return tuple(jnp.split((embedded @ ada[0] + ada[1]).astype(self.dtype), 2, axis=-1))
+
+        norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
+                 for level in weights["levels"]]  # fmt: skip
+        gates = [
+            (scale_shift(part["norm"]), (embedded @ part["gate_time"] + part["gate_bias"]).astype(self.dtype))
+            for part in weights.get("cross", ())
+        ]
+        return {"norms": norms, "gates": gates}
+
+    def predict(self, weights: Weights, state: Tensor, condition: Any) -> Tensor:
+        """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
+        config, heads, tokens = self.config, self.config.num_heads, []
+        state = state.astype(self.dtype)
+        for level, part, norms in zip(weights["levels"], config.level_slices, condition["norms"], strict=True):
+            h = state[:, part] @ level["input"] + level["position"]
+            for block, (first, second) in zip(level["blocks"], norms, strict=True):
+                h = h + _attention(block, _adapted(h, first), heads)
+                h = h + _mlp(block["mlp"], _adapted(h, second))
+            tokens.append(h)
+        if "cross" in weights:
+            tokens = _cross_level(weights, tokens, condition["gates"], heads)
+        made = [h @ level["output"][0] + level["output"][1] for h, level in zip(tokens, weights["levels"], strict=True)]
+        return jnp.concatenate(made, axis=1)
+
+
+def _linear(get: Get, path: str) -> tuple[Tensor, Tensor]:
+    return get(f"{path}/kernel"), get(f"{path}/bias")
+
+
+def _level(config: Config, index: int, low: Get, get: Get) -> Weights:
+    path, width = f"level_{index}", config.widths[index]
+    kernel, bias = _linear(low, f"{path}/input_proj")
+    table = jnp.asarray(position_table(config.level_lengths[index], width), kernel.dtype)
+    blocks = []
+    for at in range(config.depths[index]):
+        own = f"{path}/block_{at}"
+        blocks.append({
+            **_projections(config, low, f"{own}/attention"),
+            "norm1": _linear(get, f"{own}/norm1/ada_lin"),
+            "norm2": _linear(get, f"{own}/norm2/ada_lin"),
+            "mlp": [_linear(low, f"{own}/mlp/{part}") for part in ("hidden", "out")],
+        })  # fmt: skip
+    return {"input": kernel, "position": bias + table, "blocks": blocks, "output": _linear(low, f"{path}/output_proj")}
+
+
+def _projections(config: Config, get: Get, path: str) -> Weights:
+    """Query, key and value side by side (D, 3D); the scale of the logits is the query's where nothing normalises it."""
+    kernels, biases = zip(*(_linear(get, f"{path}/{part}") for part in ("query", "key", "value")), strict=True)
+    width, _, head = kernels[0].shape
+    scale = head**-0.5
+    flat = [kernel.reshape(width, width) for kernel in kernels]
+    shifts = [bias.reshape(width) for bias in biases]
+    found: Weights = {}
+    if config.qk_norm:
+        found["query_norm"], found["key_norm"] = get(f"{path}/query_norm/scale") * scale, get(f"{path}/key_norm/scale")
+    else:
+        flat[0], shifts[0] = flat[0] * scale, shifts[0] * scale
+    out, bias = _linear(get, f"{path}/out")
+    return {
+        **found,
+        "qkv": (jnp.concatenate(flat, axis=1), jnp.concatenate(shifts)),
+        "out": (out.reshape(width, width), bias),
+    }
+
+
+def _cross(config: Config, index: int, low: Get, get: Get) -> Weights:
+    own, width = "cross_level", config.widths[index]
+    kernel, bias = _linear(get, f"{own}/gate_{index}/linear")
+    return {
+        **_projections(config, low, f"{own}/attention_{index}"),
+        "pool": [_linear(low, f"{own}/aggregator_{index}/{part}") for part in ("hidden", "out")],
+        "project": _linear(low, f"{own}/projection_{index}"),
+        "expand": _linear(low, f"{own}/expander_{index}"),
+        "norm": _linear(get, f"{own}/norm_{index}/ada_lin"),
+        "gate": low(f"{own}/gate_{index}/linear/kernel")[:width],
+        "gate_time": kernel[width:],
+        "gate_bias": bias,
+    }
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In at least float32, as the port has it: sums and exponentials are not taken in 16 bits."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...]) -> Tensor:
+    """scale * LN(x) + shift over the last axis."""
+    scale, shift = scale_shift
+    centred = _wide(x) - jnp.mean(_wide(x), axis=-1, keepdims=True)
+    variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
+    return (centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)).astype(x.dtype) * scale + shift
+
+
+def _mlp(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    (w1, b1), (w2, b2) = parts
+    return jax.nn.gelu(x @ w1 + b1, approximate=False) @ w2 + b2
+
+
+def _attention(part: Weights, x: Tensor, heads: int) -> Tensor:
+    """Self-attention of tokens (B, L, D)."""
+    kernel, bias = part["qkv"]
+    q, k, v = jnp.split(x @ kernel + bias, 3, axis=-1)
+    return _attend(part, q, k, v, heads)
+
+
+def _attend(part: Weights, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
+    """Projected query (B, Q, D), key and value (B, L, D) to (B, Q, D)."""
+    q, k, v = (each.reshape(*each.shape[:2], heads, -1) for each in (q, k, v))
+    if "query_norm" in part:
+        q, k = _rms(q) * part["query_norm"], _rms(k) * part["key_norm"]
+    weights = jax.nn.softmax(_wide(jnp.einsum("bqhk,bshk->bhqs", q, k)), axis=-1).astype(v.dtype)
+    made = jnp.einsum("bhqs,bshk->bqhk", weights, v)
+    kernel, bias = part["out"]
+    return made.reshape(*made.shape[:2], -1) @ kernel + bias
+
+
+def _rms(x: Tensor) -> Tensor:
+    square = jnp.mean(_wide(x) ** 2, axis=-1, keepdims=True)
+    return (_wide(x) * jax.lax.rsqrt(square + RMS_NORM_EPSILON)).astype(x.dtype)
+
+
+def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, heads: int) -> list[Tensor]:
+    """Every group's tokens with what its pooled vector reads from the other groups'."""
+    pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
+    pooled = pooled + weights["embeddings"]
+    found = []
+    for at, (part, h, (norm, time)) in enumerate(zip(weights["cross"], tokens, gates, strict=True)):
+        others = jnp.concatenate([pooled[:, :at], pooled[:, at + 1 :]], axis=1)
+        kernel, bias = part["qkv"]
+        width = kernel.shape[0]
+        query = pooled[:, at : at + 1] @ kernel[:, :width] + bias[:width]
+        key, value = jnp.split(others @ kernel[:, width:] + bias[width:], 2, axis=-1)
+        read = _attend(part, query, key, value, heads) @ part["expand"][0] + part["expand"][1]
+        found.append(h + jax.nn.sigmoid(h @ part["gate"] + time) * _adapted(read, norm))
+    return found
+
+
+def _pooled(part: Weights, h: Tensor) -> Tensor:
+    """Tokens (B, L, D) to one vector (B, W): a mean weighted by a softmax over the tokens, projected."""
+    weights = jax.nn.softmax(_wide(_mlp(part["pool"], h)), axis=1).astype(h.dtype)
+    return jnp.sum(weights * h, axis=1) @ part["project"][0] + part["project"][1]

@@ -1,0 +1,135 @@
+"""Samples block by block in, one finished file out: `.npz`, `.npy`, `.csv` or `.parquet`, named when complete.
+
+Blocks pass one at a time, so memory does not depend on the number of samples; equal samples give equal bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.errors import InternalError, MachineError, UsageError
+from wdport.output.files import machine_error
+from wdport.output.target import Target, clear_leftovers
+
+Array = NDArray[Any]
+Block = Mapping[str, Array]
+"""Arrays by name, "coefficients" (b, C, F) and, where there are any, "series" (b, N, F)."""
+
+Blocks = Callable[[], Iterable[Block]]
+"""All blocks from the first, every time that it is called."""
+
+FORMATS = (".npz", ".npy", ".csv", ".parquet")
+
+
+def samples_target(path: Path, source: Path, force: bool) -> Target:
+    """Where samples of the model ``source`` go; raises an error where they cannot."""
+    if path.suffix not in FORMATS:
+        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
+    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise MachineError(path, "writing it needs pyarrow, which is not installed", "pip install pyarrow")
+    if path.is_dir():
+        raise UsageError(path, "is a directory", "give a file name with -o")
+    if not path.parent.is_dir():
+        raise UsageError(path, "its folder does not exist", "make the folder first")
+    if path.exists() and source.exists() and os.path.samefile(path, source):
+        raise UsageError(path, "is the model itself", "give another name with -o")
+    if path.exists() and not force:
+        raise UsageError(path, "exists already", "give another name with -o, or --force to replace it")
+    if not os.access(path.parent, os.W_OK):
+        raise MachineError(path, "its folder cannot be written to", "choose another folder with -o")
+    return Target(path, path.suffix[1:])
+
+
+def write_samples(target: Target, count: int, blocks: Blocks) -> int:
+    """Write ``count`` samples; the size of the file in bytes.
+
+    ``.npz`` holds every array by its name. The others hold the series, or the coefficients where there are none:
+    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and time step with a column per feature.
+    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    """
+    clear_leftovers(target)
+    write = {"npz": _npz, "npy": _npy, "csv": _csv, "parquet": _parquet}[target.format]
+    try:
+        with target.temporary.open("wb") as file:
+            write(file, count, blocks)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(target.temporary, target.path)
+    except OSError as error:
+        raise machine_error(target.path, error) from error
+    finally:
+        target.temporary.unlink(missing_ok=True)
+    return target.path.stat().st_size
+
+
+def _npz(file: IO[bytes], count: int, blocks: Blocks) -> None:
+    names = list(next(iter(blocks())))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name in names:
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                _array(member, count, (block[name] for block in blocks()))
+
+
+def _npy(file: IO[bytes], count: int, blocks: Blocks) -> None:
+    _array(file, count, _main(blocks))
+
+
+def _array(file: IO[bytes], count: int, arrays: Iterable[Array]) -> None:
+    """One array in numpy's own format, made of ``arrays`` along the first axis."""
+    written = 0
+    for array in arrays:
+        if not written:
+            header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False,
+                      "shape": (count, *array.shape[1:])}  # fmt: skip
+            np.lib.format.write_array_header_1_0(file, header)
+        file.write(np.ascontiguousarray(array).tobytes())
+        written += len(array)
+    if written != count:
+        raise InternalError("samples", f"{written} of {count} were written", "report this")
+
+
+def _csv(file: IO[bytes], count: int, blocks: Blocks) -> None:
+    for i, (names, columns) in enumerate(_tables(blocks)):
+        if i == 0:
+            file.write((",".join(names) + "\n").encode())
+        digits = "%.9g" if columns[-1].dtype == np.float32 else "%.17g"
+        kinds = [digits if column.dtype.kind == "f" else "%d" for column in columns]
+        np.savetxt(file, np.column_stack([column.astype(np.float64) for column in columns]), kinds, ",")
+
+
+def _parquet(file: IO[bytes], count: int, blocks: Blocks) -> None:
+    import pyarrow  # type: ignore[import-not-found, unused-ignore]
+    import pyarrow.parquet  # type: ignore[import-not-found, unused-ignore]
+
+    writer = None
+    for names, columns in _tables(blocks):
+        table = pyarrow.table(dict(zip(names, columns, strict=True)))
+        writer = writer or pyarrow.parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def _main(blocks: Blocks) -> Iterator[Array]:
+    for block in blocks():
+        yield block.get("series", block["coefficients"])
+
+
+def _tables(blocks: Blocks) -> Iterator[tuple[list[str], list[Array]]]:
+    """Column names and columns of every block: sample, place within it, and the features."""
+    start, place = 0, "step" if "series" in next(iter(blocks())) else "coefficient"
+    for array in _main(blocks):
+        count, length, features = array.shape
+        names = ["sample", place, *(f"feature_{i}" for i in range(1, features + 1))]
+        sample = np.repeat(np.arange(start, start + count, dtype=np.int64), length)
+        where = np.tile(np.arange(length, dtype=np.int32), count)
+        yield names, [sample, where, *np.ascontiguousarray(array.reshape(-1, features).T)]
+        start += count

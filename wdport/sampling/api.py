@@ -1,0 +1,99 @@
+"""`wdport.sample`: a model in, samples out."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wdport.data.arrays import understood
+from wdport.data.files import data_file
+from wdport.diffusion.schedules import Array
+from wdport.errors import UsageError
+from wdport.sampling.chunks import chunked
+from wdport.sampling.known import resampling, with_known
+from wdport.sampling.memory import auto_chunk
+from wdport.sampling.programs import Programs, programs_of
+from wdport.sampling.sampler import Sampler, Samples, plan_of
+
+
+def sample(
+    model: Any,
+    n: int | None = None,
+    *,
+    sampler: str = "ddpm",
+    steps: int | None = None,
+    eta: float = 0.0,
+    seed: int = 0,
+    init: ArrayLike | None = None,
+    noise: ArrayLike | None = None,
+    known: ArrayLike | None = None,
+    resample: int | None = None,
+) -> Samples:
+    """Draw samples from a converted diffusion model.
+
+    Args:
+        model: what :func:`wdport.load_model` returns.
+        n: number of samples; 1, or as many as ``init`` or ``noise`` has, if not given.
+        sampler: "ddpm" or "ddim", which do what the checkpoint's own code does; "ddim-textbook", "dpm-solver++",
+            "heun" or "euler".
+        steps: number of steps, by the checkpoint's rule (50 makes 51); every one of the 1000 if not given.
+        eta: noise of DDIM, 0 for none.
+        seed: 0 to 2^32 - 1. A sample depends on the seed and its own number alone.
+        init: x_T (n, C, F) to start from instead of noise.
+        noise: a noise tape (slots, n, C, F), one slot for every step that adds noise (all but the last of DDPM).
+        known: a series (N, F), in the units of the series that come out, NaN where it is not known: all samples
+            have the known values, exactly.
+        resample: how often every step is taken with ``known``, so that the rest fits it; 5 if not given.
+
+    Returns:
+        Coefficients (n, C, F) in z-score space; series (n, N, F) in the units of the data where the model
+        carries their mean and standard deviation, None where it does not know its wavelet.
+
+    Raises:
+        UsageError: an argument is impossible; the message names it.
+    """
+    programs = programs_of(model)
+    if known is not None:
+        programs = Programs(with_known(programs.network, model.config, known))
+    plan = plan_of(programs.network, sampler, steps, eta, resampling(resample, known is not None))
+    runner = Sampler(programs, plan, seed)
+    shape = programs.network.shape
+    start = None if init is None else checked_array("init", init, ("n", *shape))
+    tape = None if noise is None else checked_array("noise", noise, (runner.plan.slots, "n", *shape))
+    count = _count(n, start, tape)
+    chunk = auto_chunk(model.config, programs.network.dtype, count)
+    return Samples.join(list(chunked(runner, count, chunk, init=start, tape=tape)))
+
+
+def read_init(path: str | PathLike[str], shape: tuple[int, int]) -> Array:
+    """x_T (n, C, F) from a ``.npy`` file; raises :class:`InputError` for any other file."""
+    with data_file(path) as file, file.open("rb") as opened, understood(".npy"):
+        array = np.lib.format.read_array(opened, allow_pickle=False)
+    return checked_array(str(path), array, ("n", *shape))
+
+
+def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) -> Array:
+    """``values`` as a finite array of this shape, "n" standing for any length; or a :class:`UsageError`."""
+    array = np.asarray(values)
+    fits = array.ndim == len(shape) and all(a == b or b == "n" for a, b in zip(array.shape, shape, strict=True))
+    if not fits or 0 in array.shape[-3:]:
+        wanted = ", ".join(map(str, shape))
+        raise UsageError(name, f"has shape {array.shape}", f"give ({wanted}) for this model and sampler")
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise UsageError(name, "has values that are no finite numbers", "give finite real numbers")
+    return array
+
+
+def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
+    """The number of samples, on which everything given must agree."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+        raise UsageError("n", f"{n!r} is no number of samples", "give 1 or more")
+    told = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
+    counts = {name: int(count) for name, count in told.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} is for {count}" for name, count in counts.items())
+        raise UsageError("n", said, "give the same number of samples everywhere")
+    return next(iter(counts.values()), 1)

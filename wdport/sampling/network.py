@@ -1,0 +1,112 @@
+"""A diffusion model in, what a sampler needs of it out: pure functions of its weights, and the facts around them.
+
+The plain Keras model is one way to make a :class:`Network`; whatever computes the same sooner is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import ref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.plans import TARGETS
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.errors import UsageError
+
+Tensor = Any
+Weights = Any
+"""Arrays in any nesting: they are arguments of the compiled programs, so new values need no new program."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A denoiser for the scan.
+
+    ``conditions(weights, times (S,))`` is all that depends on the steps alone, arrays with S in front, and
+    ``apply(weights, state (B, C, F), condition)`` the prediction (B, C, F) with one step's part of it.
+    ``finish(weights, state)`` takes the last state to the coefficients (B, C, F) and their series (B, N, F), None
+    where the wavelet is not known. All are free of side effects. ``weights()`` are the present ones, ``schedule()``
+    the checkpoint's own noise schedule. ``shape`` is (C, F), ``dtype`` that of the state, ``target`` one of
+    :data:`TARGETS`.
+    """
+
+    conditions: Callable[[Weights, Tensor], Any]
+    apply: Callable[[Weights, Tensor, Any], Tensor]
+    finish: Callable[[Weights, Tensor], tuple[Tensor, Tensor | None]]
+    weights: Callable[[], Weights]
+    schedule: Callable[[], NoiseSchedule]
+    shape: tuple[int, int]
+    dtype: str
+    target: str
+
+
+def fast_network(model: Any) -> Network:
+    """The same function as :func:`keras_network`'s with nothing computed twice, where the model has such a form."""
+    plain = keras_network(model)
+    if not hasattr(model, "denoiser"):
+        return plain
+    own, denoiser = ref(model), model.denoiser()
+    arranged = jax.jit(denoiser.arrange)
+    kept: dict[str, Any] = {"variables": None, "weights": None}
+
+    def weights() -> Weights:
+        variables = {v.path: v.value for v in _alive(own).trainable_variables}
+        before = kept["variables"]
+        if before is None or any(value is not before[path] for path, value in variables.items()):
+            kept.update(variables=variables, weights=arranged(variables))
+        return kept["weights"]
+
+    return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights)
+
+
+def keras_network(model: Any) -> Network:
+    """A Keras model of ours as it stands; raises :class:`UsageError` for any other.
+
+    The model itself is held weakly, so that a compiled program does not keep its weights in memory.
+    """
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "prediction_target", None) not in TARGETS or not hasattr(model, "noise_schedule"):
+        what = f"a {type(model).__name__} is no diffusion model"
+        raise UsageError("model", what, "give what wdport.load_model returns")
+    own = ref(model)
+
+    def apply(weights: Weights, state: Tensor, time: Tensor) -> Tensor:
+        every = jnp.broadcast_to(time, state.shape[:1])
+        output, _ = _alive(own).stateless_call(*weights, (state, every), training=False)
+        return output
+
+    def finish(weights: Weights, state: Tensor) -> tuple[Tensor, Tensor | None]:
+        return state, _alive(own).to_series(state) if config.wavelet and config.seq_len else None
+
+    def weights() -> Weights:
+        alive = _alive(own)
+        return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
+
+    return Network(
+        conditions=lambda _, times: times,
+        apply=apply,
+        finish=finish,
+        weights=weights,
+        schedule=lambda: schedule_of(_alive(own)),
+        shape=(config.coefficients, config.features),
+        dtype="float64" if model.variable_dtype == "float64" else "float32",
+        target=config.prediction_target,
+    )
+
+
+def schedule_of(model: Any) -> NoiseSchedule:
+    """The noise schedule that a model holds, which is the checkpoint's own, in float64."""
+    held = (getattr(model.noise_schedule, name).value for name in NoiseSchedule._fields)
+    return NoiseSchedule(*(np.asarray(values).astype(np.float64) for values in held))
+
+
+def _alive(own: ref[Any]) -> Any:
+    model = own()
+    if model is None:
+        raise UsageError("model", "was deleted before its sampler", "keep the model while you sample")
+    return model

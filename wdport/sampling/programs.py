@@ -1,0 +1,63 @@
+"""A network in, its compiled programs out: every plan whose segments are of one length shares them."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+
+from wdport.compile_cache import use_compile_cache
+from wdport.diffusion.noise import FIRST, sample_keys, step_noise
+from wdport.diffusion.scan import Carry, Rows, first_carry, run_rows
+from wdport.sampling.network import Network, Weights, fast_network
+
+Tensor = Any
+
+
+class Programs:
+    """The steps of sampling, each compiled once per batch size.
+
+    ``start(seed, indices)`` draws x_T, ``carry(state)`` is what the first row starts from, ``drawn(weights, rows,
+    carry, seed, indices)`` and ``taped(weights, rows, carry, tape)`` carry it through some rows, and
+    ``finish(weights, state)`` gives coefficients and series.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.start = jax.jit(self._start)
+        self.carry = jax.jit(first_carry)
+        self.drawn = jax.jit(self._drawn)
+        self.taped = jax.jit(self._taped)
+        self.finish = jax.jit(network.finish)
+
+    def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
+        return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)
+
+    def _drawn(self, weights: Weights, rows: Rows, carry: Carry, seed: Tensor, indices: Tensor) -> Carry:
+        keys = sample_keys(seed, indices)
+        shape, dtype = self.network.shape, self.network.dtype
+        return self._run(weights, rows, carry, lambda step: step_noise(keys, step, shape, dtype))
+
+    def _taped(self, weights: Weights, rows: Rows, carry: Carry, tape: Tensor) -> Carry:
+        return self._run(weights, rows, carry, tape)
+
+    def _run(self, weights: Weights, rows: Rows, carry: Carry, noise: Any) -> Carry:
+        conditions = self.network.conditions(weights, rows.times)
+        return run_rows(lambda x, c: self.network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0]
+
+
+_PROGRAMS: WeakKeyDictionary[Any, Programs] = WeakKeyDictionary()
+
+
+def programs_of(model: Any) -> Programs:
+    """The programs of a Keras model, made once for as long as it lives; they do not keep its weights alive.
+
+    Raises :class:`UsageError` for what is no diffusion model.
+    """
+    try:
+        return _PROGRAMS[model]
+    except (KeyError, TypeError):  # new, or nothing that can be held weakly, and so no model
+        use_compile_cache()
+        programs = _PROGRAMS[model] = Programs(fast_network(model))
+        return programs

@@ -1,0 +1,135 @@
+"""Compiled programs and a plan in; an object that turns sample indices into samples.
+
+Everything happens on the device: the first state, the scan, the noise, the way back to series and into the
+units of the data. Results come back as numpy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.noise import check_seed, lay_out
+from wdport.diffusion.plans import Plan, make_plan
+from wdport.diffusion.repeat import repeated
+from wdport.diffusion.scan import Rows, plan_rows
+from wdport.diffusion.schedules import STEPS, Array
+from wdport.diffusion.steps import step_list
+from wdport.errors import UsageError
+from wdport.sampling.network import Network
+from wdport.sampling.programs import Programs
+
+Tensor = Any
+Report = Callable[[int, int], None]
+"""Called with (rows done, rows in all) of a batch."""
+
+SEGMENT = 64
+"""Rows that run without coming back to Python: it can report and be interrupted in between."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """``coefficients`` (n, C, F), in z-score space; ``series`` (n, N, F) or None, where the wavelet is unknown.
+
+    Series are in the units of the data where the model carries their mean and standard deviation, otherwise
+    in z-score space.
+    """
+
+    coefficients: Array
+    series: Array | None
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    @staticmethod
+    def join(parts: Sequence[Samples]) -> Samples:
+        """Several batches as one."""
+        series = [part.series for part in parts if part.series is not None]
+        coefficients = np.concatenate([part.coefficients for part in parts])
+        return Samples(coefficients, np.concatenate(series) if series else None)
+
+    def first(self, count: int) -> Samples:
+        """The first ``count`` of them."""
+        return Samples(self.coefficients[:count], None if self.series is None else self.series[:count])
+
+
+def plan_of(
+    network: Network, sampler: str = "ddpm", steps: int | None = None, eta: float = 0.0, resample: int = 1
+) -> Plan:
+    """A sampler's plan for a network, with its own schedule and target; every step ``resample`` times.
+
+    Raises :class:`UsageError` for impossible settings; the checkpoint's DDPM takes every step.
+    """
+    if sampler == "ddpm" and steps not in (None, STEPS):
+        raise UsageError("steps", f"ddpm takes all {STEPS} steps, not {steps}", "leave it out, or take ddim")
+    schedule = network.schedule()
+    return repeated(make_plan(sampler, schedule, step_list(steps), eta=eta, target=network.target), schedule, resample)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """Runs one plan on batches of samples. ``sharding``, if given, spreads every batch over devices."""
+
+    programs: Programs
+    plan: Plan
+    seed: int = 0
+    sharding: jax.sharding.Sharding | None = None
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    def run(
+        self, indices: Array, init: Array | None = None, tape: Array | None = None, report: Report | None = None
+    ) -> Samples:
+        """The samples with these indices (B,).
+
+        Args:
+            indices: numbers of the samples; together with the seed they settle all that is not given.
+            init: x_T (B, C, F) to start from.
+            tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
+            report: told how far the batch is, every :data:`SEGMENT` rows or so.
+        """
+        programs = self.programs
+        with jax.enable_x64(programs.network.dtype == "float64"):
+            numbers, seed = self._placed(np.asarray(indices, np.uint32)), np.uint32(self.seed)
+            start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
+            carry, weights = programs.carry(start), programs.network.weights()
+            for rows, slots, done in self._segments(tape):
+                if slots is None:
+                    carry = programs.drawn(weights, rows, carry, seed, numbers)
+                else:
+                    carry = programs.taped(weights, rows, carry, slots)
+                carry[0].block_until_ready()
+                if report:
+                    report(done, len(self.plan.steps))
+            coefficients, series = programs.finish(weights, carry[0])
+        return Samples(np.asarray(coefficients), None if series is None else np.asarray(series))
+
+    def _segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
+        """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""
+        count = len(self.plan.steps)
+        length = segment_length(count)
+        plan = self.plan.padded(count + -count % length)
+        rows = plan_rows(plan, self.programs.network.dtype)
+        laid = None if tape is None else self._cast(lay_out(tape, plan.noisy))
+        for begin in range(0, len(plan.steps), length):
+            part = slice(begin, begin + length)
+            yield Rows(*(values[part] for values in rows)), None if laid is None else laid[part], min(part.stop, count)
+
+    def _cast(self, values: Array) -> Array:
+        return np.asarray(values).astype(self.programs.network.dtype)
+
+    def _placed(self, values: Array) -> Tensor:
+        return jnp.asarray(values) if self.sharding is None else jax.device_put(values, self.sharding)
+
+
+def segment_length(count: int) -> int:
+    """Rows per segment: all of them if they are few, else what leaves the fewest to be filled up."""
+    if count <= SEGMENT:
+        return count
+    return min(range(SEGMENT // 2 + 1, SEGMENT + 1), key=lambda length: (-count % length, -length))
