@@ -43,12 +43,13 @@ class Row:
 
 @dataclass(frozen=True)
 class TapRow:
-    """Two layers, by path, whose outputs must agree."""
+    """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token."""
 
     line: int
     torch: NamePattern
     keras: NamePattern
     when: str | None = None
+    shift: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,10 @@ def _parse_row(node: Node, where: str, section: _Section) -> Row:
 def _parse_tap(node: Node, where: str, section: _Section) -> TapRow:
     fields = _Fields(node, where)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
-    tap = TapRow(node.line, torch, keras, section.when)
+    up_to = fields.optional_text("up_to")
+    if up_to not in (None, "shift"):
+        raise fields.fault(f"up_to is {up_to!r}", "write `up_to: shift`, or leave it out")
+    tap = TapRow(node.line, torch, keras, section.when, up_to is not None)
     fields.finish()
     if set(tap.torch.indices) != set(tap.keras.indices):
         raise fields.fault(f"{tap.torch.text} and {tap.keras.text} have different indices", "use the same on both")

@@ -8,38 +8,12 @@ input; no error travels further than one edge, so what is off is off where the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from wdport.models.family import Array
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of one layer: its inputs (arrays, or lists of arrays) and its outputs."""
-
-    inputs: tuple[Any, ...]
-    outputs: tuple[Array, ...]
-
-
-Calls = Mapping[str, Call]
-
-
-def cast(value: Any, dtype: Any) -> Any:
-    """Arrays in lists, tuples and calls to ``dtype``."""
-    if isinstance(value, Call):
-        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype))
-    if isinstance(value, (list, tuple)):
-        return type(value)(cast(item, dtype) for item in value)
-    return np.asarray(value).astype(dtype)
-
-
-def leaves(value: Any) -> list[Any]:
-    """The arrays of a nested list or tuple, in order."""
-    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
+from wdport.recorder import Call as Call
+from wdport.recorder import Calls as Calls
+from wdport.recorder import cast as cast
+from wdport.recorder import leaves as leaves
 
 
 def shaped_like(values: list[Any], model: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from wdport.models.family import Array
 from wdport.parity.calls import Calls, leaves
 from wdport.parity.measure import like, relative_l2
 from wdport.parity.taps import Tap
@@ -23,7 +24,13 @@ def tap_errors(tap: Tap, candidate: Calls, reference: Calls, note: Note) -> tupl
         return None
     if own.inputs and not own.outputs:  # fed more or fewer tensors, so it could not be isolated
         return inf, 0.0
-    return _distance(tap, own.inputs, call.inputs, note), _distance(tap, own.outputs, call.outputs, note)
+    outputs = [comparable(tap, side.outputs) for side in (own, call)]
+    return _distance(tap, own.inputs, call.inputs, note), _distance(tap, outputs[0], outputs[1], note)
+
+
+def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
+    """Outputs of either side without what the tap leaves open."""
+    return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
 
 
 def _distance(tap: Tap, candidate: Sequence[Any], reference: Sequence[Any], note: Note) -> float:

@@ -1,12 +1,12 @@
 """Runs the battery: every case through both sides, every tap compared, results gathered per tap.
 
-Torch runs here, one module at a time; Keras's programs are compiled and run by two threads beside it,
+The reference runs here, one module at a time; Keras's programs are compiled and run by two threads beside it,
 since compiling is nearly all of a run. Results are taken in case by case, so a run repeats itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
@@ -19,17 +19,19 @@ from wdport.models.family import Array
 from wdport.parity.battery import Case
 from wdport.parity.bounds import LOGIC
 from wdport.parity.calls import Call, Calls, cast, leaves
-from wdport.parity.compare import tap_errors
+from wdport.parity.compare import comparable, tap_errors
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
+from wdport.parity.programs import TRACING
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import align
-from wdport.parity.torch_probe import highest_precision, isolate, record, run
 from wdport.parity.verdict import LevelResult, Overlay, TapResult
 from wdport.prepare import Prepared
+from wdport.recorder import Observation, Single
 
 OUTPUT = "output"
+EAGER = "output, eager"
 
 
 @dataclass
@@ -41,23 +43,13 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class _Exact:
-    """One case in float64: its inputs, the reference's output and calls, and what the port's thread will bring."""
+class _Started:
+    """What the reference computes in one case, and what the port's threads will bring."""
 
-    inputs: tuple[Array, ...]
-    output: Array
-    calls: Calls
+    seen: Observation
     port: Future[tuple[Array, dict[str, Call]]]
-
-
-@dataclass(frozen=True)
-class _Single:
-    """One case in float32: the reference's output and isolated calls and their float64 truth, by tap."""
-
-    outputs: tuple[Array, Array]
-    isolated: tuple[tuple[Array, Calls], tuple[Array, Calls]]
-    whole: Future[Array]
-    port: Future[tuple[Array, dict[str, Call]]]
+    whole: Future[Array] | None = None
+    isolated: Future[tuple[Array, dict[str, Call]]] | None = None
 
 
 class Runner:
@@ -66,9 +58,9 @@ class Runner:
     def __init__(self, prepared: Prepared, sides: Sides) -> None:
         self.sides = sides
         self.config, self.family = prepared.config, prepared.family
-        modules = [name for name, _ in sides.references["float64"].named_modules() if name]
         features = prepared.family.features(prepared.config)
-        self.aligned = align(prepared.table, modules, layers_by_path(sides.candidates["float64"]), features)
+        names = sides.reference.names
+        self.aligned = align(prepared.table, names, layers_by_path(sides.candidates["float64"]), features)
         paths = [tap.candidate for tap in self.aligned]
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.taps: dict[str, TapResult] = {}
@@ -85,43 +77,58 @@ class Runner:
         self.findings: list[str] = []
         self.logic, self.numerics = Tally(), Tally()
         self.cases = 0
-        self.torch_precision = self.jax_precision = ""
+        self.jax_precision = ""
         self._shape = self.family.levels(self.config)
 
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
-        with highest_precision() as self.torch_precision, ThreadPoolExecutor(2) as pool:
-            started = [start(pool) for start in [self._prepare(case) for case in cases]]
-            for exact, single in started:
-                self._logic(exact)
-                if single is not None:
-                    self._numerics(single)
+        with ThreadPoolExecutor(2) as pool:
+            for started in [self._start(pool, seen) for seen in [self._observe(case) for case in cases]]:
+                self._logic(started)
+                if started.seen.single is not None:
+                    self._numerics(started, started.seen.single)
                 self.cases += 1
 
-    def _prepare(self, case: Case) -> Callable[[ThreadPoolExecutor], tuple[_Exact, _Single | None]]:
-        """Everything of torch's for one case; what comes back sets everything of Keras's on its way."""
-        inputs = self.family.make_inputs(self.config, case.seed, case.batch, case.scale)
-        calls, output = self._reference(inputs)
+    def compare_eagerly(self, case: Case) -> None:
+        """Gate A once more for the output alone, the port run step by step: compiling may change what is computed."""
+        seen = self._observe(case)
+        with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
+            output = Probe(self.sides.candidates["float64"], (), eager=True).whole(seen.inputs)
+        error = relative_l2(output, seen.output) if output.shape == seen.output.shape else inf
+        share = (float32_share(seen.output), float32_share(output))
+        self.taps[EAGER] = TapResult(EAGER, "", None, isolated=error, cumulative=error, share32=share)
+        self.logic.expected += 1
+        self.logic.compared += 1
 
-        def logic(pool: ThreadPoolExecutor) -> _Exact:
-            return _Exact(inputs, output, calls, pool.submit(self._port, "float64", "record", inputs))
+    def drop_single_precision(self) -> None:
+        """Let go of the float32 models of both sides."""
+        for models in (self.probes, self.sides.candidates, self.sides.references):
+            if isinstance(models, dict):
+                models.pop("float32", None)
 
-        if not case.numerics:
-            return lambda pool: (logic(pool), None)
-        rounded = cast(inputs, np.float32)
-        answers = {tap.reference: cast(calls[tap.reference], np.float32) for tap in self.aligned
-                   if tap.reference in calls}  # fmt: skip
-        modules, wide = self.sides.references, {name: cast(call, np.float64) for name, call in answers.items()}
-        truth = cast(rounded, np.float64)
-        outputs = (run(modules["float32"], rounded)[0], run(modules["float64"], truth)[0])
-        alone = (isolate(modules["float32"], rounded, answers), isolate(modules["float64"], truth, wide))
+    def _observe(self, case: Case) -> Observation:
+        """The reference's side of one case; the first one tells the order of the taps."""
+        seen = self.sides.reference.observe(case, [tap.reference for tap in self.aligned])
+        if not self.taps:
+            order = {name: position for position, name in enumerate(seen.calls)}
+            self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
+            self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level) for tap in self.aligned}
+        self.findings += [text for text in self.sides.reference.findings if text not in self.findings]
+        return seen
 
-        def numerics(pool: ThreadPoolExecutor) -> _Single:
-            whole = pool.submit(self._port, "float32", "whole", rounded)
-            isolated = pool.submit(self._port, "float32", "isolate", rounded, self._by_candidate(answers))
-            return _Single(outputs, alone, whole, isolated)
+    def _start(self, pool: ThreadPoolExecutor, seen: Observation) -> _Started:
+        """Set everything of Keras's for one case on its way."""
+        port, single = pool.submit(self._port, "float64", "record", seen.inputs), seen.single
+        if single is None:
+            return _Started(seen, port)
+        answers = {path: cast(call, np.float32) for path, call in self._by_candidate(seen.calls).items()}
+        whole = pool.submit(self._port, "float32", "whole", single.inputs)
+        return _Started(seen, port, whole, pool.submit(self._port, "float32", "isolate", single.inputs, answers))
 
-        return lambda pool: (logic(pool), numerics(pool))
+    @property
+    def torch_precision(self) -> str:
+        """Precision of the reference's float32 matrix products."""
+        return self.sides.reference.environment.get("torch_matmul", "")
 
     def _port(self, dtype: str, what: str, *arguments: Any) -> Any:
         """One of the probes' programs, under the settings that its dtype and the comparison need."""
@@ -132,32 +139,21 @@ class Runner:
     def _by_candidate(self, calls: Calls) -> dict[str, Call]:
         return {tap.candidate: calls[tap.reference] for tap in self.aligned if tap.reference in calls}
 
-    def _reference(self, inputs: tuple[Array, ...]) -> tuple[dict[str, Call], Array]:
-        """The float64 reference's calls, in order, and its output; it must repeat itself bit for bit."""
-        module = self.sides.references["float64"]
-        output, calls = record(module, inputs)
-        if not self.taps:
-            if not np.array_equal(output, run(module, inputs)[0]):
-                self.findings.append("the reference does not repeat itself bit for bit")
-            order = {name: position for position, name in enumerate(calls)}
-            self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
-            self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level) for tap in self.aligned}
-        return calls, output
-
-    def _logic(self, exact: _Exact) -> None:
+    def _logic(self, started: _Started) -> None:
         """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
 
         A layer that got the reference's inputs within the running network is isolated as it is. Only where
         some layer did not are all of them answered for, to tell where the fault is.
         """
-        output, through = exact.port.result()
+        exact, (output, through) = started.seen, started.port.result()
         own = {tap.reference: tap_errors(tap, through, exact.calls, self.findings.append) for tap in self.aligned}
         alone, alone_output = own, output
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             answers = self._by_candidate(exact.calls)
             alone_output, answered = self._port("float64", "isolate", exact.inputs, answers)
             port = {**answered, "": Call((), (alone_output,))}
-            self.evidence = self.evidence or Evidence(exact.inputs, port, answers)
+            whole = {**answers, "": Call((), (exact.output,))}
+            self.evidence = self.evidence or Evidence(exact.inputs, port, whole)
             alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
         self._output_logic(output, alone_output, exact.output)
         for tap in self.aligned:
@@ -199,10 +195,12 @@ class Runner:
             whole = relative_l2(shape.reconstruct(candidate), shape.reconstruct(reference))
             self.series_error = max(self.series_error or 0.0, whole)
 
-    def _numerics(self, single: _Single) -> None:
+    def _numerics(self, started: _Started, single: Single) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the output."""
-        (reference, truth), output = single.outputs, single.whole.result()
-        (own, port), sides = single.port.result(), single.isolated
+        if started.whole is None or started.isolated is None:
+            return
+        (reference, truth), output = single.outputs, started.whole.result()
+        (own, port), sides = started.isolated.result(), single.isolated
         self.numerics.expected += 1
         if output.shape == truth.shape == own.shape:
             self.whole_errors.add(output, reference, truth)
@@ -221,7 +219,7 @@ class Runner:
                 continue
             calls = (port[tap.candidate], references[tap.reference], truths[tap.reference])
             try:
-                _add(self.errors.setdefault(tap.reference, ErrorPair()), *(call.outputs for call in calls))
+                _add(self.errors.setdefault(tap.reference, ErrorPair()), *(comparable(tap, c.outputs) for c in calls))
                 _add(self.input_errors.setdefault(tap.reference, ErrorPair()), *(call.inputs for call in calls))
             except ValueError:
                 continue

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a reference in PyTorch and a candidate in Keras, each in two dtypes.
+"""The two sides of a comparison: a reference in PyTorch and a candidate in Keras in two dtypes.
 
 Weights come from two places on purpose: the reference's from the checkpoint, the candidate's from the
 converted file. For the second weight set every bias of both is moved by the same random amount, since
@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from wdport.apply import source_array
-from wdport.errors import MachineError
 from wdport.load import Converted
 from wdport.models.family import Array
 from wdport.output.files import read_variables
+from wdport.parity.reference import Reference, family_reference
 from wdport.prepare import Prepared
 from wdport.rules import apply_rule
 
@@ -28,19 +28,28 @@ DTYPES = ("float64", "float32")
 
 @dataclass
 class Sides:
-    """Reference modules and candidate models by dtype."""
+    """The reference, and the candidate models by dtype."""
 
-    references: dict[str, Any]
+    reference: Reference
     candidates: dict[str, Any]
+
+    @property
+    def references(self) -> Mapping[str, Any]:
+        """The reference's modules by dtype; none if it is a recording."""
+        return getattr(self.reference, "modules", {})
 
 
 @dataclass(frozen=True)
 class Weights:
-    """One set of weights: the checkpoint's tensors and the port's variables, float32."""
+    """One set of weights: the checkpoint's tensors and the port's variables, float32.
+
+    There are no tensors where the reference is a recording.
+    """
 
     name: str
     tensors: Mapping[str, Array]
     variables: Mapping[str, Array]
+    random_biases: bool = False
 
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
@@ -65,43 +74,45 @@ def unequal_variables(prepared: Prepared, weights: Weights) -> list[str]:
     return wrong
 
 
-def with_random_biases(prepared: Prepared, weights: Weights, seed: int) -> Weights:
-    """Every rank-1 weight moved by N(0, 0.2^2), the same on both sides."""
-    rng = np.random.default_rng(seed)
+def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
+    """Every parameter of rank 1 moved by N(0, 0.2^2): by the reference's own shifts, through the plan's rules."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
-        if tensors[move.source].ndim != 1 or move.source in prepared.plan.checks:
+        if (shift := shifts.get(move.source)) is None:
             continue
-        shift = rng.normal(0.0, 0.2, tensors[move.source].shape).astype(np.float32)
-        tensors[move.source] = tensors[move.source] + shift
+        if move.source in tensors:
+            tensors[move.source] = tensors[move.source] + shift
         for name, array in zip(move.targets, apply_rule(move.rule, [shift], move.sizes), strict=True):
             variables[name] = variables[name] + array
-    return Weights("random biases", tensors, variables)
+    return Weights("random biases", tensors, variables, random_biases=True)
 
 
-def build_sides(prepared: Prepared, weights: Weights) -> Sides:
-    """All four models with these weights, torch's in a thread of their own.
+def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:
+    """The candidates with these weights beside ``reference``, or our own, which is built in a thread of its own.
 
-    Raises :class:`MachineError` where torch is not installed.
+    Raises :class:`MachineError` where that needs torch and it is not installed.
     """
-    sides = Sides({}, {})
+    candidates = {}
     with ThreadPoolExecutor(1) as pool:
         kept = {name: array for name, array in weights.tensors.items() if not _internal(prepared, name)}
-        references = pool.submit(lambda: {dtype: _reference(prepared, kept, dtype) for dtype in DTYPES})
+        own = pool.submit(lambda: reference or family_reference(prepared, kept))
         for dtype in DTYPES:
             with jax.enable_x64(dtype == "float64"):
-                sides.candidates[dtype] = prepared.family.build(prepared.config, dtype)
-        _assign(prepared, sides, weights, set(prepared.plan.targets))
-        sides.references = references.result()
-    return sides
+                candidates[dtype] = prepared.family.build(prepared.config, dtype)
+        _assign(candidates, weights, set(prepared.plan.targets))
+        return Sides(own.result(), candidates)
 
 
 def correct_port(prepared: Prepared, weights: Weights) -> Any:
-    """The float64 port with what the checkpoint's tensors become by the table, whatever the converted file holds."""
-    made: dict[str, Array] = {}
+    """The float64 port with what the checkpoint's tensors become by the table, whatever the converted file holds.
+
+    Without the checkpoint it is what the file holds; its variables are held against the recording's in gate 0.
+    """
+    made = dict(weights.variables)
     for move in prepared.plan.moves:
-        arrays = apply_rule(move.rule, [weights.tensors[move.source]], move.sizes)
-        made |= zip(move.targets, arrays, strict=True)
+        if move.source in weights.tensors:
+            arrays = apply_rule(move.rule, [weights.tensors[move.source]], move.sizes)
+            made |= zip(move.targets, arrays, strict=True)
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
         for variable in model.weights:
@@ -111,30 +122,18 @@ def correct_port(prepared: Prepared, weights: Weights) -> Any:
 
 def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights) -> None:
     """Give all four models ``weights`` where they differ from ``before``, which they hold."""
-    new = {name: array for name, array in weights.tensors.items() if array is not before.tensors[name]}
-    for module in sides.references.values():
-        state = module.state_dict()
-        values = {name: state[name].new_tensor(array) for name, array in new.items()}
-        module.load_state_dict(values, strict=False, assign=True)  # never into arrays that are shared
+    sides.reference.use(weights.random_biases)
     changed = {name for name in prepared.plan.targets if weights.variables[name] is not before.variables[name]}
-    _assign(prepared, sides, weights, changed)
+    _assign(sides.candidates, weights, changed)
 
 
-def _assign(prepared: Prepared, sides: Sides, weights: Weights, names: set[str]) -> None:
+def _assign(candidates: Mapping[str, Any], weights: Weights, names: set[str]) -> None:
     """Set these variables of both candidates; the arrays are not changed afterwards, so float32 may be shared."""
     for dtype in DTYPES:
         with jax.enable_x64(dtype == "float64"):
-            variables = {variable.path: variable for variable in sides.candidates[dtype].weights}
+            variables = {variable.path: variable for variable in candidates[dtype].weights}
             for name in names:
                 variables[name].assign(np.asarray(weights.variables[name], dtype=dtype))
-
-
-def _reference(prepared: Prepared, tensors: Mapping[str, Array], dtype: str) -> Any:
-    try:
-        return prepared.family.build_reference(prepared.config, tensors, dtype)
-    except ModuleNotFoundError as error:
-        what = f"the reference needs {error.name}, which is not installed"
-        raise MachineError("verify", what, "install wdport[torch]") from None
 
 
 def _internal(prepared: Prepared, name: str) -> bool:

@@ -20,12 +20,15 @@ LEVEL = "level"
 class Tap:
     """One layer of the reference (torch module path) and its counterpart (Keras layer path).
 
-    ``level`` is the wavelet level that the layer belongs to, if its row has that index.
+    ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
+    ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
+    does not see.
     """
 
     reference: str
     candidate: str
     level: int | None
+    shift: bool = False
 
 
 def align(table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str]) -> list[Tap]:
@@ -37,7 +40,7 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
         for row in rows:
             indices = row.torch.match(module)
             if indices is not None:
-                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL)))
+                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift))
                 matched.add(row.line)
     fix = "correct the taps of the mapping table"
     for row in rows:

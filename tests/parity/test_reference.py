@@ -1,0 +1,194 @@
+"""The reference's two forms: what runs here and what was recorded are the same, and a bad recording is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.make import SMALL, make_state, save
+from wdport.errors import IncompleteError, InputError, MisfitError, error_of
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.parity.battery import CASES
+from wdport.parity.calls import Call, leaves
+from wdport.parity.recording import Replay, open_recording
+from wdport.parity.reference import Live, Reference
+from wdport.recorder import Observation, build, record_file
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A checkpoint and its recording."""
+    folder = tmp_path_factory.mktemp("reference")
+    checkpoint = save(folder / "small.ckpt", make_state())
+    record_file("tests.user_model:small", str(checkpoint), str(folder / "run.npz"))
+    return checkpoint, folder / "run.npz"
+
+
+def live(checkpoint: Path) -> Live:
+    subject = build("tests.user_model:small", str(checkpoint))
+
+    def make_inputs(seed: int, batch: int, scale: float) -> Any:
+        return FAMILY.make_inputs(SMALL, seed, batch, scale)
+
+    return Live(subject.modules, make_inputs)
+
+
+def arrays(seen: Observation) -> list[Any]:
+    """Everything in an observation, in one order."""
+
+    def of(calls: Any) -> list[Any]:
+        assert all(isinstance(call, Call) for call in calls.values())
+        return [leaf for name in calls for leaf in leaves([*calls[name].inputs, *calls[name].outputs])]
+
+    found = [*seen.inputs, seen.output, *of(seen.calls)]
+    if seen.single is not None:
+        found += [*seen.single.inputs, *seen.single.outputs]
+        for output, calls in seen.single.isolated:
+            found += [output, *of(calls)]
+    return found
+
+
+def test_a_replay_is_the_run_bit_for_bit(recorded: tuple[Path, Path]) -> None:
+    here = live(recorded[0])
+    with open_recording(recorded[1]) as recording:
+        there: Reference = Replay(recording)
+        assert list(there.names) == list(here.names)
+        assert there.evaluating
+        assert there.findings == []
+        for case in CASES:
+            ours, theirs = here.observe(case, here.names), there.observe(case, here.names)
+            assert list(ours.calls) == list(theirs.calls)
+            pairs = list(zip(arrays(ours), arrays(theirs), strict=True))
+            assert len(pairs) > 300
+            assert all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+        assert there.environment["torch"] == here.environment["torch"]
+        assert set(there.shifts) == set(here.shifts)
+        assert all(np.array_equal(there.shifts[name], shift) for name, shift in here.shifts.items())
+
+
+def test_live_weights_move_with_the_case(recorded: tuple[Path, Path]) -> None:
+    here = live(recorded[0])
+    first, moved = CASES[0], CASES[-1]
+    outputs = [here.observe(case, ()).output for case in (first, moved, first)]
+    assert np.array_equal(outputs[0], outputs[2])
+    assert not np.array_equal(outputs[0], outputs[1])
+
+
+def test_training_mode_is_seen(recorded: tuple[Path, Path]) -> None:
+    here = live(recorded[0])
+    assert here.evaluating
+    here.modules["float32"].time_embedding.train()
+    assert not here.evaluating
+
+
+def test_errors_by_exit_code() -> None:
+    assert type(error_of(3, "a", "b", "c")) is InputError
+    assert type(error_of(4, "a", "b", "c")) is MisfitError
+    assert str(error_of(6, "a", "b", "c")) == "a: b; c"
+    assert type(error_of(6, "a", "b", "c")) is IncompleteError
+
+
+Members = dict[str, bytes]
+Change = Callable[[Members, dict[str, Any]], None]
+
+
+def packed(array: Any) -> bytes:
+    stream = BytesIO()
+    np.lib.format.write_array(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+def rebuilt(source: Path, target: Path, change: Change, method: int = zipfile.ZIP_STORED) -> Path:
+    """The recording with its members or its index changed."""
+    with zipfile.ZipFile(source) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    index = json.loads(np.load(BytesIO(members.pop("index.npy"))).tobytes())
+    change(members, index)
+    members.setdefault("index.npy", packed(np.frombuffer(json.dumps(index).encode(), np.uint8)))
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return target
+
+
+def first(index: dict[str, Any]) -> str:
+    """The member that the first case's output is in."""
+    return f"{index['cases'][0]['output']}.npy"
+
+
+def lying(members: Members, index: dict[str, Any]) -> None:
+    """A header that promises eight terabytes."""
+    stream = BytesIO()
+    told = {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
+    np.lib.format.write_array_header_1_0(stream, told)
+    members[first(index)] = stream.getvalue() + bytes(80)
+
+
+def index_of(text: bytes) -> Change:
+    return lambda members, index: members.update({"index.npy": packed(np.frombuffer(text, np.uint8))})
+
+
+def array_of(array: Any) -> Change:
+    return lambda members, index: members.update({first(index): packed(array)})
+
+
+def short(members: Members, index: dict[str, Any]) -> None:
+    members[first(index)] = members[first(index)][:-8]
+
+
+def cut_call(members: Members, index: dict[str, Any]) -> None:
+    index["cases"][0]["calls"]["time_embedding"] = [["0"]]
+
+
+FAULTS: dict[str, tuple[Change, str]] = {
+    "an array is gone": (lambda members, index: members.pop(first(index)) and None, "KeyError"),
+    "an array is empty": (lambda members, index: members.update({first(index): b""}), "EOF|magic"),
+    "an array is a pickle": (array_of(np.array([{}])), "holds object"),
+    "an array is text": (array_of(np.array(["a"])), "holds <U1"),
+    "an array is too short": (short, "cannot reshape|buffer"),
+    "a header lies": (lying, "cannot reshape"),
+    "no index": (lambda members, index: members.update({"index.npy": b"nothing at all"}), "magic"),
+    "an index of another kind": (index_of(b"[1, 2]"), "TypeError"),
+    "an index that is no JSON": (index_of(b"{"), "Expecting"),
+    "an index that nests too deep": (index_of(b"[" * 100000), "recursion"),
+    "no schema": (lambda members, index: index.pop("schema") and None, "KeyError"),
+    "tensors in a list": (lambda members, index: index.update(tensors=[]), "items"),
+    "a reference to nothing": (lambda members, index: index["cases"][0].update(output="x"), "invalid literal"),
+    "a call cut short": (cut_call, "not enough values"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_recording_is_refused(recorded: tuple[Path, Path], tmp_path: Path, fault: str) -> None:
+    change, words = FAULTS[fault]
+    bad = rebuilt(recorded[1], tmp_path / "bad.npz", change)
+    with pytest.raises(InputError, match=words), open_recording(bad) as recording:
+        Replay(recording).observe(CASES[0], ())
+
+
+def test_a_compressed_recording_is_refused(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    """Nothing is unpacked beyond the size of the file."""
+    bad = rebuilt(recorded[1], tmp_path / "bad.npz", lambda members, index: None, zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="is compressed"), open_recording(bad):
+        pass
+
+
+@pytest.mark.parametrize("path", ["README.md", "nowhere.npz", "tests"])
+def test_what_is_no_recording_is_refused(path: str) -> None:
+    with pytest.raises(InputError) as refusal, open_recording(Path(path)):
+        pass
+    assert refusal.value.exit_code == 3
+
+
+def test_a_recording_that_does_not_repeat_itself_is_told(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    odd = rebuilt(recorded[1], tmp_path / "odd.npz", lambda members, index: index.update(repeats=False, evaluating=1))
+    with open_recording(odd) as recording:
+        assert Replay(recording).findings == ["the reference does not repeat itself bit for bit"]
+        assert not Replay(recording).evaluating

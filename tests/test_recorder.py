@@ -1,0 +1,462 @@
+"""The recording module: watching modules, attention put together again, the float64 lift, weights and refusals."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.make import SMALL, make_state, save
+from wdport import recorder
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.parity.battery import CASES
+from wdport.parity.measure import relative_l2
+from wdport.recorder import Refusal, build, isolate, lifted, module_names, record, record_file
+
+FILE = Path(recorder.__file__)
+
+
+# --- The file by itself
+
+
+def test_it_is_python_3_8_and_needs_numpy_and_torch_alone() -> None:
+    tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
+    outside = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+    assert outside == {"numpy", "torch"}
+    at_once = {
+        str(getattr(node, "module", "")) + "".join(a.name for a in getattr(node, "names", [])) for node in tree.body
+    }
+    assert not any(name.startswith("torch") for name in at_once)
+
+
+def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
+    """Copied into a project whose environment lacks wdport, as its documentation says."""
+    site, project = tmp_path / "site", tmp_path / "project"
+    site.mkdir()
+    project.mkdir()
+    for entry in Path(torch.__file__).parents[1].iterdir():
+        if not entry.name.startswith(("wdport", "_editable", "__")):
+            (site / entry.name).symlink_to(entry)
+    shutil.copy(FILE, project)
+    shutil.copy(Path(__file__).with_name("user_model.py"), project)
+    save(project / "small.ckpt", make_state())
+    program = (
+        "import sys, runpy, importlib.util; sys.path[:0] = [sys.argv.pop(1), '.']\n"
+        "assert importlib.util.find_spec('wdport') is None\n"
+        "runpy.run_path('recorder.py', run_name='__main__')"
+    )
+    arguments = ["recorder.py", "user_model:small", "small.ckpt", "-o", "run.npz"]
+    command = [sys.executable, "-I", "-S", "-c", program, str(site), *arguments[1:]]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("wrote run.npz: ")
+    with np.load(project / "run.npz") as file:
+        assert json.loads(file["index"].tobytes())["reference"] == "user_model:small"
+    command[-3] = "nothing.ckpt"
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "error: nothing.ckpt: cannot be read (No such file or directory); check the path\n"
+
+
+def test_the_inputs_are_the_familys() -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in make_state().items()}
+    make = recorder.wavelet_inputs(shapes)
+    assert make is not None
+    for case in CASES:
+        ours = make(case.seed, case.batch, case.scale)
+        theirs = FAMILY.make_inputs(SMALL, case.seed, case.batch, case.scale)
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert recorder.wavelet_inputs({"weight": (2, 2)}) is None
+
+
+# --- Watching
+
+
+class Odd(nn.Module):
+    """Modules as they are called in the wild."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.named, self.pair, self.twice = Named(), Pair(), nn.Linear(3, 3)
+        self.inplace = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.pair(self.named(shift=x, x=2.0 * x, flag=True))
+        x = self.inplace(found["first"] - 0.5)
+        return self.twice(self.twice(x)) + found["rest"][0]
+
+
+class Named(nn.Module):
+    def forward(self, x: Tensor, flag: bool, shift: Tensor | None = None) -> Tensor:
+        return x if shift is None else x + shift
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        return {"first": x, "rest": [x + 1.0, None]}
+
+
+def test_calls_as_they_come() -> None:
+    """By name and out of order, dictionaries, in place, and twice."""
+    torch.manual_seed(0)
+    x, notes = np.random.default_rng(0).standard_normal((2, 3)), []
+    module = Odd().double().eval()
+    output, calls = record(module, (x,), note=notes.append)
+    assert list(calls) == ["named", "pair", "inplace"]
+    assert notes == ["twice is called twice in one pass, so it is not recorded; tap the layers around it"]
+    assert [array.tolist() for array in calls["named"].inputs] == [(2 * x).tolist(), x.tolist()]
+    assert [array.tolist() for array in calls["pair"].outputs] == [(3 * x).tolist(), (3 * x + 1.0).tolist()]
+    assert calls["inplace"].inputs[0].min() < 0.0 <= calls["inplace"].outputs[0].min()
+    zeros = {name: recorder.Call(recorder.cast(call.inputs, np.float64), call.outputs) for name, call in calls.items()}
+    zeros["pair"] = recorder.Call((0 * x,), (0 * x, 0 * x))
+    answered, seen = isolate(module, (x,), zeros)
+    assert np.array_equal(seen["pair"].inputs[0], calls["named"].outputs[0])
+    assert np.array_equal(seen["pair"].outputs[1], 0 * x + 1.0)
+    assert np.array_equal(seen["inplace"].inputs[0], 0 * x - 0.5)
+    assert not np.array_equal(answered, output)
+
+
+def test_only_the_named_modules_are_recorded() -> None:
+    assert list(record(Odd().double(), (np.ones((1, 3)),), names=["pair"])[1]) == ["pair"]
+
+
+# --- Attention
+
+
+def tokens(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+class Asks(nn.Module):
+    """Attention of one kind, with keys and values of their own."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(8, 2, **kwargs)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return self.attn(query, value=value, key=key, need_weights=False)[0]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "packed": {"batch_first": True},
+    "batch second": {},
+    "no biases": {"batch_first": True, "bias": False},
+    "separate weights": {"batch_first": True, "kdim": 6, "vdim": 5},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_put_together(kind: str) -> None:
+    torch.manual_seed(1)
+    module = Asks(**KINDS[kind]).double().eval()
+    widths = (8, KINDS[kind].get("kdim", 8), KINDS[kind].get("vdim", 8))
+    inputs = [tokens(2, length, width, seed=length) for length, width in zip((3, 4, 4), widths, strict=True)]
+    turn = not KINDS[kind].get("batch_first", False)
+    output, calls = record(module, [x.swapaxes(0, 1) if turn else x for x in inputs])
+    assert [name for name in module_names(module) if name in calls] == [
+        "attn",
+        *(f"attn.{s}" for s in recorder.ATTENTION),
+    ]
+    for step, given in zip(("query", "key", "value"), inputs, strict=True):
+        call = calls[f"attn.{step}"]
+        assert np.array_equal(call.inputs[0], given)
+        assert call.outputs[0].shape == (*given.shape[:2], 8)
+    made = calls["attn.out"].outputs[0]
+    assert relative_l2(made.swapaxes(0, 1) if turn else made, output) < 1e-14
+    heads = [calls[f"attn.{step}"].outputs[0].reshape(2, -1, 2, 4) for step in ("query", "key", "value")]
+    logits = np.einsum("bqhk,bshk->bhqs", heads[0], heads[1]) / 2.0
+    weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    merged = np.einsum("bhqs,bshk->bqhk", weights, heads[2]).reshape(2, 3, 8)
+    assert relative_l2(calls["attn.out"].inputs[0], merged) < 1e-14
+
+
+def test_attention_is_isolated_step_by_step() -> None:
+    """Every step computes from its answer's inputs and hands its answer's outputs on to the next."""
+    torch.manual_seed(2)
+    module = Asks(batch_first=True).double().eval()
+    inputs = [tokens(2, 3, 8, seed=seed) for seed in range(3)]
+    output, calls = record(module, inputs)
+    answers = {name: recorder.Call(tuple(2.0 * x for x in call.inputs), tuple(0.5 * x for x in call.outputs))
+               for name, call in calls.items()}  # fmt: skip
+    answered, seen = isolate(module, inputs, answers)
+    assert np.array_equal(answered, answers["attn"].outputs[0])
+    assert np.array_equal(seen["attn"].outputs[0], answers["attn.out"].outputs[0])
+    assert np.array_equal(seen["attn.query"].inputs[0], 2.0 * inputs[0])
+    bias = module.attn.in_proj_bias[:8].detach().numpy()
+    assert relative_l2(seen["attn.query"].outputs[0], 2.0 * calls["attn.query"].outputs[0] - bias) < 1e-14
+    again = {name: call for name, call in calls.items() if name != "attn.out"}
+    _, whole = isolate(module, inputs, again)
+    assert relative_l2(whole["attn"].outputs[0], output) < 1e-14
+    assert "attn.out" not in whole
+
+
+class Scaled(nn.MultiheadAttention):
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **kwargs: Any) -> Any:
+        return super().forward(query * (1 + 1e-9), key, value, **kwargs)
+
+
+def test_attention_that_is_not_plain() -> None:
+    """Something of its own is refused; a mask is noted, and the insides are not recorded."""
+    module = Asks(batch_first=True)
+    scaled = Scaled(8, 2, batch_first=True)
+    scaled.load_state_dict(module.attn.state_dict())
+    x, notes = tokens(2, 3, 8), []
+    masked = nn.Sequential(Masked())
+    record(masked.double().eval(), (x,), note=notes.append)
+    assert notes == ["0.attn is attention with attn_mask, so its insides are not recorded"]
+    module.attn = scaled
+    module.double().eval()
+    with pytest.raises(Refusal, match=r"attn: its own output is \S+ from plain attention") as refusal:
+        record(module, (x, x, x))
+    assert refusal.value.exit_code == 6
+    names = [name for name in module_names(module) if not name.startswith("attn.")]
+    assert list(record(module, (x, x, x), names)[1]) == ["attn"]
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
+        return self.attn(x, x, x, attn_mask=mask)[0]
+
+
+# --- The lift
+
+
+def test_float32_by_name_is_float64_while_lifted() -> None:
+    counts = np.arange(5.0)
+    with lifted():
+        made = {
+            "default": torch.linspace(0, 1, 5),
+            "arange": torch.arange(5, dtype=torch.float32).exp(),
+            "float": torch.arange(5).float().exp(),
+            "to": torch.arange(5).to(torch.float32).exp(),
+            "type": torch.arange(5).type(torch.FloatTensor).exp(),
+            "tensor": torch.tensor([0, 1, 2, 3, 4], dtype=torch.float).exp(),
+            "softmax": torch.arange(5).double().softmax(-1, dtype=torch.float32),
+        }
+    assert torch.get_default_dtype() == torch.float32
+    for name, tensor in made.items():
+        assert tensor.dtype == torch.float64, name
+    for name in ("arange", "float", "to", "type", "tensor"):
+        assert np.allclose(made[name].numpy(), np.exp(counts), rtol=1e-15, atol=0)
+    assert torch.arange(5).float().dtype == torch.float32
+
+
+def test_loading_is_not_lifted(tmp_path: Path) -> None:
+    """A file's float32 stays what it is, bytes and all."""
+    values = {"a": torch.randn(3, 4), "b": torch.zeros(0), "c": torch.arange(3)}
+    torch.save(values, tmp_path / "a.pt")
+    with lifted():
+        read = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert all(torch.equal(read[name], values[name]) and read[name].dtype == values[name].dtype for name in values)
+
+
+# --- The model, built twice
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("recorder") / "small.ckpt", make_state())
+
+
+def test_both_modules_hold_the_checkpoint(checkpoint: Path) -> None:
+    subject = build("tests.user_model:small", str(checkpoint))
+    state, tables = make_state(), ("pe", "emb", "_all")
+    narrow, wide = (subject.modules[dtype].state_dict() for dtype in ("float32", "float64"))
+    assert set(state) == set(narrow) == set(wide) == set(subject.tensors)
+    assert all(torch.equal(narrow[name], state[name]) for name in state)
+    for name, tensor in wide.items():
+        assert tensor.dtype == torch.float64
+        assert torch.equal(tensor, state[name].double()) is not name.endswith(tables), name
+    assert subject.evaluating
+    assert subject.notes == []
+    constants = FAMILY.constants(SMALL)
+    assert np.allclose(wide["time_embedding.emb"].numpy(), constants["time_frequencies"].values, rtol=1e-14, atol=0)
+    assert np.allclose(wide["beta_all"].numpy(), constants["noise_schedule.beta"].values, rtol=1e-12, atol=0)
+
+
+def changed(**tensors: Tensor) -> dict[str, Tensor]:
+    return {**make_state(), **{name.replace("__", "."): tensor for name, tensor in tensors.items()}}
+
+
+def test_a_table_that_the_code_does_not_compute_is_the_checkpoints(tmp_path: Path) -> None:
+    state = changed(beta_all=make_state()["beta_all"] * 1.01)
+    subject = build("tests.user_model:small", str(save(tmp_path / "a.ckpt", state)))
+    assert subject.notes == ["beta_all is the checkpoint's: the code computes another one"]
+    assert torch.equal(subject.modules["float64"].beta_all, state["beta_all"].double())
+
+
+def test_tables_that_16_bits_ruined_are_computed_again(tmp_path: Path) -> None:
+    state = {name: tensor.bfloat16() for name, tensor in make_state().items()}
+    subject = build("tests.user_model:small", str(save(tmp_path / "a.ckpt", state)))
+    assert "alpha_bar_all is stored in 16 bits and was computed again" in subject.notes
+    assert subject.tensors["alpha_bar_all"].sha256 is None
+    assert subject.tensors["alpha_bar_all"].dtype == "bfloat16"
+    narrow = subject.modules["float32"].alpha_bar_all
+    assert float(narrow[1]) < 1.0
+    assert subject.tensors["level_transformers.0.input_proj.bias"].sha256 is not None
+
+
+def test_biases_move_and_come_back(checkpoint: Path) -> None:
+    modules = build("tests.user_model:small", str(checkpoint)).modules
+    before = {name: p.clone() for name, p in modules["float32"].named_parameters()}
+    shifts = recorder.bias_shifts(modules["float32"])
+    assert set(shifts) == {name for name, p in before.items() if p.ndim == 1}
+    assert len({shift.tobytes() for shift in shifts.values()}) == len(shifts)
+    with recorder.moved_biases(modules, shifts):
+        wide = dict(modules["float64"].named_parameters())
+        for name, p in modules["float32"].named_parameters():
+            assert torch.equal(p, before[name] + torch.from_numpy(shifts[name]) if name in shifts else before[name])
+            assert torch.equal(wide[name], p.double())
+    assert all(torch.equal(p, before[name]) for name, p in modules["float32"].named_parameters())
+
+
+LAYOUTS: dict[str, Any] = {
+    "bare": lambda state: state,
+    "lightning": lambda state: {"epoch": 1, "state_dict": {f"model.{n}": t for n, t in state.items()}},
+    "fabric": lambda state: {"model": state, "epoch": 1},
+    "hand-written": lambda state: {"model_state_dict": {f"module._orig_mod.{n}": t for n, t in state.items()}},
+    "averaged": lambda state: {"n_averaged": torch.tensor(3), **{f"module.{n}": t for n, t in state.items()}},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_state_dict_is_found(tmp_path: Path, layout: str) -> None:
+    torch.save(LAYOUTS[layout](make_state()), tmp_path / "a.pt")
+    state = build("tests.user_model:small", str(tmp_path / "a.pt")).modules["float32"].state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in make_state().items())
+
+
+def test_a_key_names_one_of_several(tmp_path: Path) -> None:
+    torch.save({"nets": {"ema": make_state(seed=1)}, "state_dict": make_state()}, tmp_path / "a.pt")
+    subject = build("tests.user_model:small", str(tmp_path / "a.pt"), key="nets.ema")
+    assert torch.equal(subject.modules["float32"].state_dict()["beta_all"], make_state()["beta_all"])
+    name = "time_embedding.mlp.0.weight"
+    assert torch.equal(subject.modules["float32"].state_dict()[name], make_state(seed=1)[name])
+
+
+def nothing() -> nn.Module:
+    return nn.Linear(2, 2)
+
+
+@functools.cache
+def shared() -> nn.Module:
+    return nn.Linear(2, 2)
+
+
+def raising() -> nn.Module:
+    raise ValueError("no such\ndataset")
+
+
+def text() -> str:
+    return "net"
+
+
+def two(first: str, second: str) -> nn.Module:
+    return nn.Linear(2, 2)
+
+
+def odd_inputs() -> Any:
+    from tests import user_model
+
+    return user_model.small(), lambda seed, batch, scale: (np.zeros((batch + 1, 3)),)
+
+
+def wrong_inputs() -> Any:
+    from tests import user_model
+
+    return user_model.small(), lambda seed, batch, scale: (np.zeros((batch, 3, 3)), np.zeros(batch))
+
+
+BIAS = "level_transformers.0.input_proj.bias"
+REFUSALS: dict[str, tuple[str, Any, int, str]] = {
+    "no colon": ("tests.user_model", {}, 2, "is not MODULE:FACTORY"),
+    "no module": ("tests.nowhere:build", {}, 2, "No module named 'tests.nowhere'"),
+    "no function": ("tests.user_model:build", {}, 2, "has no attribute 'build'"),
+    "not a function": ("tests.user_model:math.pi", {}, 2, "is not a function"),
+    "two arguments": ("tests.test_recorder:two", {}, 2, "needs the arguments first, second"),
+    "raises": ("tests.test_recorder:raising", {}, 4, "raises ValueError: no such dataset"),
+    "no module made": ("tests.test_recorder:text", {}, 4, "gives a str"),
+    "lacks a tensor": ("tests.user_model:small", {BIAS: None}, 4, f"lacks {BIAS}, which the module has"),
+    "one too many": ("tests.user_model:small", {"more": torch.ones(2)}, 4, "has more, which the module does not have"),
+    "another shape": ("tests.user_model:small", {BIAS: torch.ones(3)}, 4, "size mismatch for"),
+    "another size": ("tests.user_model:other", {}, 4, "and 47 more, which the module has"),
+    "no state_dict": ("tests.user_model:small", "text", 3, "has no state_dict"),
+    "not torch": ("tests.user_model:small", b"text", 3, "torch does not load it"),
+    "no inputs": ("tests.test_recorder:nothing", {"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 2,
+                  "nothing tells what the model's inputs are"),
+    "the same again": ("tests.test_recorder:shared", {"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 4,
+                       "gives the same module at every call"),
+    "batch elsewhere": ("tests.test_recorder:odd_inputs", {}, 4, r"gives float64 \(5, 3\) for a batch of 4"),
+    "inputs that do not fit": ("tests.test_recorder:wrong_inputs", {}, 4, "running it raises RuntimeError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(tmp_path: Path, case: str) -> None:
+    target, change, code, words = REFUSALS[case]
+    path = tmp_path / "a.pt"
+    if isinstance(change, bytes):
+        path.write_bytes(change)
+    elif isinstance(change, str):
+        torch.save({"state_dict": change}, path)
+    elif "weight" in change:
+        torch.save(change, path)
+    else:
+        torch.save({name: tensor for name, tensor in {**make_state(), **change}.items() if tensor is not None}, path)
+    with pytest.raises(Refusal, match=words) as refusal:
+        record_file(target, str(path), str(tmp_path / "run.npz"))
+    assert refusal.value.exit_code == code
+    assert "\n" not in str(refusal.value)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.pt"]
+
+
+# --- The file that is written
+
+
+def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
+    index = record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "run.npz"))
+    assert "cases" not in index
+    with np.load(tmp_path / "run.npz") as file:
+        arrays = [file[name] for name in file.files if name != "index"]
+        cases = json.loads(file["index"].tobytes())["cases"]
+    assert len({(a.dtype.str, a.shape, a.tobytes()) for a in arrays}) == len(arrays)
+    wide = {(a.shape, a.astype(np.float32).tobytes()) for a in arrays if a.dtype == np.float64}
+    assert not any((a.shape, a.tobytes()) in wide for a in arrays if a.dtype == np.float32)
+    assert [case["single"] is not None for case in cases] == [case.numerics for case in CASES]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
+    index = record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "run.npz"), leave_out=["*.attn.*"])
+    assert "level_transformers.0.blocks.0.attn" in index["names"]
+    assert not any(".attn." in name for name in index["names"])
+    with np.load(tmp_path / "run.npz") as file:
+        told = json.loads(file["index"].tobytes())
+    assert not any(".attn." in name for case in told["cases"] for name in case["calls"])
+
+
+def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="could not be written") as refusal:
+        record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "no" / "run.npz"))
+    assert refusal.value.exit_code == 5

@@ -1,0 +1,64 @@
+"""`wdport record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wdport.cli.options import facts, key_option, size, steps
+from wdport.errors import UsageError, error_of
+
+
+@click.command(name="record")
+@click.argument("reference", metavar="MODULE:FACTORY")
+@click.argument("checkpoint")
+@click.option("-o", "--output", metavar="FILE", help="NAME.npz.  [default: NAME.run.npz beside the checkpoint]")
+@click.option(
+    "--leave-out", metavar="PATTERN", multiple=True, help="Modules not to record, such as 'ema.*'; repeatable."
+)
+@key_option
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+def command(
+    reference: str, checkpoint: str, output: str | None, leave_out: tuple[str, ...], key: str | None, force: bool
+) -> int:
+    """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record what it computes.
+
+    `wdport verify CONVERTED --against FILE` compares with the recording where torch is not installed.
+    """
+    from wdport.recorder import Refusal, record_file
+
+    target = _target(Path(checkpoint), output, force)
+    try:
+        with steps() as say:
+            index = record_file(reference, checkpoint, str(target), key, leave_out, say or (lambda _: None))
+    except Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+    click.echo(_text(index, target))
+    return 0
+
+
+def _target(checkpoint: Path, output: str | None, force: bool) -> Path:
+    target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
+    if target.suffix != ".npz":
+        raise UsageError(target, "unknown output format", "end the name in .npz")
+    if not target.parent.is_dir():
+        raise UsageError(target, "its folder does not exist", "make the folder first")
+    if target.is_dir() or (target.exists() and not force):
+        raise UsageError(target, "exists already", "give another name with -o, or --force to replace it")
+    return target
+
+
+def _text(index: dict[str, Any], target: Path) -> str:
+    """A few lines for a person: what was recorded, how, and what deserves notice."""
+    environment, count = index["environment"], len(index["names"])
+    rows = [
+        ("model", f"{index['reference']}, {len(index['tensors'])} tensors, {count} modules and insides of attention"),
+        ("run", f"torch {environment['torch']}, matmul {environment['torch_matmul']}"),
+        ("repeats", "" if index["repeats"] else "not bit for bit: a comparison with it will fail"),
+        ("mode", "" if index["evaluating"] else "not evaluation: a comparison with it will fail"),
+        *(("note", note) for note in index["notes"]),
+        ("wrote", f"{target} ({size(target.stat().st_size)})"),
+    ]
+    return f"{index['checkpoint']['name']}: recorded\n{facts(rows)}"

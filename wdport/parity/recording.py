@@ -1,0 +1,158 @@
+"""A recording's path in; the names, shapes and calls of the PyTorch model that was recorded out, without torch.
+
+The file may come from anywhere: nothing in it is run, and it is never unpacked beyond its own size.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.errors import IncompleteError, InputError
+from wdport.models.family import Array
+from wdport.parity.battery import Case
+from wdport.recorder import SCHEMA, Call, Observation, Single, Tensors
+
+_AGAIN = "record it again with wdport record"
+_FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, zipfile.BadZipFile, OSError,
+           NotImplementedError, RuntimeError)  # fmt: skip
+"""What zipfile, numpy and our own reading raise at a damaged file."""
+
+
+class Recording:
+    """An open recording. ``tensors`` are those of its state_dict."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path = path
+        self._archive = archive
+        self.index = json.loads(self._member("index").tobytes())
+        schema = self.index["schema"]
+        if schema != SCHEMA:
+            raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", _AGAIN)
+        self.tensors = {
+            str(name): Tensors(tuple(int(size) for size in each["shape"]), str(each["dtype"]), each["sha256"])
+            for name, each in self.index["tensors"].items()
+        }
+        self.names = [str(name) for name in self.index["names"]]
+        self.cases = {_case(each): each for each in self.index["cases"]}
+
+    def arrays(self, reference: Any) -> Any:
+        """The array, or the nested list of arrays, that the index refers to."""
+        with _reading(self.path):
+            return self._arrays(reference, {})
+
+    def observation(self, case: Case) -> Observation:
+        """What was recorded in ``case``; raises :class:`IncompleteError` if nothing was."""
+        if case not in self.cases:
+            raise IncompleteError(self.path, f"has no {case.describe()}", _AGAIN)
+        with _reading(self.path):
+            told, known = self.cases[case], dict[str, Array]()
+
+            def get(reference: Any) -> Any:
+                return self._arrays(reference, known)
+
+            def calls(listed: Mapping[str, Any]) -> dict[str, Call]:
+                return {name: Call(tuple(get(given)), tuple(get(made))) for name, (given, made) in listed.items()}
+
+            seen = Observation(tuple(get(told["inputs"])), get(told["output"]), calls(told["calls"]))
+            if told["single"] is None:
+                return seen
+            single = told["single"]
+            first, second = ((get(output), calls(listed)) for output, listed in single["isolated"])
+            reference, truth = get(single["outputs"])
+            found = Single(tuple(get(single["inputs"])), (reference, truth), (first, second))
+            return Observation(seen.inputs, seen.output, seen.calls, found)
+
+    def _arrays(self, reference: Any, known: dict[str, Array]) -> Any:
+        if isinstance(reference, list):
+            return [self._arrays(each, known) for each in reference]
+        if reference not in known:
+            number, _, rounded = str(reference).partition(":")
+            if number not in known:
+                known[number] = self._member(str(int(number)))
+            if rounded:
+                known[reference] = known[number].astype(np.float32) if rounded == "s" else _rounded(known[number])
+        return known[reference]
+
+    def _member(self, name: str) -> Array:
+        info = self._archive.getinfo(f"{name}.npy")
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{info.filename} is compressed")
+        data = self._archive.read(info)
+        stream = BytesIO(data)
+        if np.lib.format.read_magic(stream) != (1, 0):
+            raise ValueError(f"{info.filename} is no array of numpy's first format")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype.kind not in "fiub" or fortran:
+            raise ValueError(f"{info.filename} holds {dtype}")
+        return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
+
+
+class Replay:
+    """A recorded reference: see :class:`wdport.parity.reference.Reference`."""
+
+    framework = "torch"
+
+    def __init__(self, recording: Recording) -> None:
+        with _reading(recording.path):
+            index = recording.index
+            self._recording = recording
+            self.names = recording.names
+            self.shifts: dict[str, Array] = {name: recording.arrays(at) for name, at in index["shifts"].items()}
+            self.evaluating = index["evaluating"] is True
+            own = {str(name): str(value) for name, value in index["environment"].items()}
+            self.environment = {f"recorded_{name}": value for name, value in own.items() if "torch" not in name}
+            self.environment |= {name: own[name] for name in ("torch", "torch_matmul")}
+            self.notes = [str(note) for note in index["notes"]]
+            self.findings = [] if index["repeats"] is True else ["the reference does not repeat itself bit for bit"]
+
+    def use(self, random_biases: bool) -> None:
+        """Nothing to do: every case was recorded with its own weights."""
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        seen = self._recording.observation(case)
+        if seen.single is None and case.numerics:
+            raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", _AGAIN)
+        # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
+        if untapped := [name for name in seen.calls if name not in taps]:
+            more = f" and {len(untapped) - 1} more" if len(untapped) > 1 else ""
+            finding = f"no tap has the recorded {untapped[0]}{more}: add taps, or record with --leave-out"
+            self.findings = list(dict.fromkeys([*self.findings, finding]))
+        return seen
+
+
+@contextmanager
+def open_recording(path: Path) -> Iterator[Recording]:
+    """Open a file of `wdport record`; raises :class:`InputError` if it is none, or damaged."""
+    with _reading(path):
+        archive = zipfile.ZipFile(path)
+    with archive:
+        with _reading(path):
+            recording = Recording(path, archive)
+        yield recording
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(path, "no such file", "check the path") from None
+    except _FAULTS as error:
+        text = f"{type(error).__name__}: {error}" if isinstance(error, (KeyError, TypeError)) else str(error)
+        raise InputError(path, f"is no sound recording ({text})", _AGAIN) from None
+
+
+def _rounded(array: Array) -> Array:
+    return array.astype(np.float32).astype(np.float64)
+
+
+def _case(told: Mapping[str, Any]) -> Case:
+    return Case(int(told["seed"]), int(told["batch"]), float(told["scale"]), bool(told["random_biases"]))

@@ -1,0 +1,156 @@
+"""The reference's side of a comparison: one case of the battery in, what the PyTorch model computes in it out.
+
+Two of them: a model that runs here, ours or the user's own, and one that was recorded elsewhere (see
+:mod:`wdport.parity.recording`), where no torch is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+from wdport.errors import MachineError, error_of
+from wdport.models.family import Array
+from wdport.parity.battery import Case
+from wdport.prepare import Prepared
+from wdport.recorder import (
+    Observation,
+    Refusal,
+    bias_shifts,
+    build,
+    checked_inputs,
+    highest_precision,
+    is_repeatable,
+    module_names,
+    moved_biases,
+    observe,
+)
+
+MakeInputs = Callable[[int, int, float], Sequence[Any]]
+
+
+class Reference(Protocol):
+    """What a comparison asks of the reference."""
+
+    @property
+    def framework(self) -> str:
+        """What it runs in."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its modules that a tap can name, with the insides of attention."""
+        ...
+
+    @property
+    def shifts(self) -> Mapping[str, Array]:
+        """What random biases add to it, float32 by parameter: the port's have to move likewise."""
+        ...
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it runs in evaluation mode."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Versions and settings that it ran with; "torch" and "torch_matmul" among them."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[str]:
+        """Sentences on what makes it unfit."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences that a reader should know."""
+        ...
+
+    def use(self, random_biases: bool) -> None:
+        """Hold these weights from now on."""
+        ...
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        """What it computes in ``case``; for float32 with the modules ``taps`` answered for."""
+        ...
+
+
+class Live:
+    """A PyTorch model that runs here: ``modules`` by dtype, their weights equal, in evaluation mode."""
+
+    framework = "torch"
+
+    def __init__(self, modules: Mapping[str, Any], make_inputs: MakeInputs, notes: Sequence[str] = ()) -> None:
+        self.modules = modules
+        self.names = module_names(modules["float64"])
+        self.shifts = bias_shifts(modules["float32"])
+        self.environment: dict[str, str] = {}
+        self.findings: list[str] = []
+        self._notes = dict.fromkeys(notes)
+        self._make_inputs = make_inputs
+        self._moved: ExitStack | None = None
+
+    @property
+    def evaluating(self) -> bool:
+        return not any(part.training for module in self.modules.values() for part in module.modules())
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    def use(self, random_biases: bool) -> None:
+        if random_biases and self._moved is None:
+            self._moved = ExitStack()
+            self._moved.enter_context(moved_biases(self.modules, self.shifts))
+        elif not random_biases and self._moved is not None:
+            self._moved.close()
+            self._moved = None
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        self.use(case.random_biases)
+        with translated(), highest_precision() as precision:
+            inputs = checked_inputs(self._make_inputs, case, "the reference")
+            seen = observe(self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None}))
+            if not self.environment:
+                import torch
+
+                self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
+                if not is_repeatable(self.modules["float64"], seen):
+                    self.findings.append("the reference does not repeat itself bit for bit")
+        return seen
+
+
+def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
+    """Our own implementation of the checkpoint's family with these weights."""
+
+    def make_inputs(seed: int, batch: int, scale: float) -> Sequence[Array]:
+        return prepared.family.make_inputs(prepared.config, seed, batch, scale)
+
+    try:
+        return Live({dtype: prepared.family.build_reference(prepared.config, tensors, dtype)
+                     for dtype in ("float64", "float32")}, make_inputs)  # fmt: skip
+    except ModuleNotFoundError as error:
+        what = f"the reference needs {error.name}, which is not installed"
+        raise MachineError("verify", what, "install wdport[torch]") from None
+
+
+def user_reference(target: str, prepared: Prepared, key: str | None = None) -> Live:
+    """The model of the user's own ``module:factory`` with the weights of the checkpoint."""
+
+    def make_inputs(seed: int, batch: int, scale: float) -> Sequence[Array]:
+        return prepared.family.make_inputs(prepared.config, seed, batch, scale)
+
+    with translated():
+        subject = build(target, str(prepared.checkpoint.path), key)
+    return Live(subject.modules, subject.make_inputs or make_inputs, subject.notes)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """The recorder's refusals as errors of wdport."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal

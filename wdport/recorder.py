@@ -1,0 +1,1000 @@
+"""Your PyTorch model and its checkpoint in; one NPZ file out, which wdport compares a port with where torch is absent.
+
+This file needs Python 3.8, numpy and torch 1.13, or later, and nothing else of wdport. Copy it into your project:
+
+    python recorder.py package.module:factory checkpoint.ckpt -o run.npz
+
+``factory`` is called with the checkpoint's path if it must have one argument, and returns the module with its
+weights loaded; otherwise it is called with nothing and the weights are loaded here. It returns the module, or the
+module and ``make_inputs(seed, batch, scale)``, a function to a tuple of float64 arrays with the batch on axis 0.
+
+The file holds arrays ``N.npy``, none of them twice, and ``index.npy``, UTF-8 JSON. It refers to array N as ``"N"``,
+as ``"N:s"`` rounded to float32 and as ``"N:d"`` rounded so and made float64 again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import platform
+import re
+import sys
+import zipfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple
+from unittest.mock import patch
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from torch.nn import Module
+
+    Array = NDArray[Any]
+
+SCHEMA = 1
+BIAS_SEED = 7
+RECOMPOSED = 1e-12
+"""How far attention put together here may be from the module's own, relative, in float64."""
+
+
+class Refusal(Exception):
+    """What could not be recorded, in one line; ``exit_code`` as wdport's own: 2 call, 3 file, 4 misfit, 5 machine,
+    6 incomplete."""
+
+    def __init__(self, exit_code: int, where: str, what: str, fix: str) -> None:
+        super().__init__(f"{where}: {what}; {fix}")
+        self.exit_code, self.where, self.what, self.fix = exit_code, where, what, fix
+
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one layer: its inputs (arrays, or lists of arrays) and its outputs."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Array, ...]
+
+
+Calls = Mapping[str, Call]
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    """Floating arrays in lists, tuples and calls to ``dtype``."""
+    if isinstance(value, Call):
+        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype))
+    if isinstance(value, (list, tuple)):
+        return type(value)(cast(item, dtype) for item in value)
+    array = np.asarray(value)
+    return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def leaves(value: Any) -> list[Any]:
+    """The arrays of a nested list or tuple, in order."""
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
+
+
+# --- What is run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of the battery.
+
+    ``numerics``: float32 is looked at too. That takes two more compiled programs per batch size, so one
+    batch size does it; a batch of 1 is followed through the network in float64.
+    """
+
+    seed: int
+    batch: int
+    scale: float
+    random_biases: bool = False
+
+    @property
+    def numerics(self) -> bool:
+        return self.batch > 1
+
+    def describe(self) -> str:
+        """A few words for a person."""
+        weights = "random biases" if self.random_biases else "converted weights"
+        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {weights}"
+
+
+CASES = (
+    Case(seed=0, batch=4, scale=1.0),
+    Case(seed=1, batch=1, scale=1.0),
+    Case(seed=2, batch=4, scale=50.0),
+    Case(seed=3, batch=4, scale=1.0, random_biases=True),
+)
+
+MakeInputs = Callable[[int, int, float], Sequence[Any]]
+
+
+def wavelet_inputs(shapes: Mapping[str, tuple[int, ...]]) -> MakeInputs | None:
+    """WaveletDiff's inputs, told by the names and shapes of its state_dict; ``None`` if these are another model's.
+
+    Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000 from both ends.
+    """
+    pattern = re.compile(r"level_transformers\.(\d+)\.pos_encoding\.pe")
+    found = {int(match.group(1)): shapes[name][0] for name in shapes for match in [pattern.fullmatch(name)] if match}
+    projection = shapes.get("level_transformers.0.input_proj.weight")
+    if not found or sorted(found) != list(range(len(found))) or projection is None:
+        return None
+    lengths, features = [found[level] for level in sorted(found)], projection[1]
+
+    def make(seed: int, batch: int, scale: float) -> tuple[Array, Array]:
+        rng = np.random.default_rng(seed)
+        coefficients = rng.standard_normal((batch, sum(lengths), features))
+        for level, length in enumerate(lengths):
+            start = sum(lengths[:level])
+            coefficients[:, start : start + length] *= 2.0 ** (1 - level)
+        steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
+        first = 1 if batch == 1 else 0
+        return coefficients * scale, steps[first : first + batch] / 1000.0
+
+    return make
+
+
+def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
+    """N(0, 0.2^2) in float32, drawn for the parameter of this name."""
+    rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
+    return rng.normal(0.0, 0.2, shape).astype(np.float32)
+
+
+def bias_shifts(module: Module) -> dict[str, Array]:
+    """The shift of every floating parameter of rank 1, by name."""
+    parameters = ((name, p) for name, p in module.named_parameters() if p.ndim == 1 and p.is_floating_point())
+    return {name: bias_shift(name, tuple(p.shape)) for name, p in parameters}
+
+
+@contextmanager
+def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> Iterator[None]:
+    """Both modules' rank-1 parameters moved by their shifts inside: added in float32, and then made float64."""
+    import torch
+
+    kept = []
+    single, double = (dict(modules[dtype].named_parameters()) for dtype in ("float32", "float64"))
+    for name, shift in shifts.items():
+        kept += [(p, p.data) for p in (single[name], double[name])]
+        single[name].data = single[name].data + torch.from_numpy(shift)
+        double[name].data = single[name].data.double()
+    try:
+        yield
+    finally:
+        for parameter, data in kept:
+            parameter.data = data
+
+
+# --- Looking into a running module -----------------------------------------------------------------------------------
+
+ATTENTION = ("query", "key", "value", "out")
+"""Insides of ``torch.nn.MultiheadAttention`` at X that are recorded as calls ``X.query``, ``X.key``, ``X.value``
+(tokens (B, L, E) to what is divided into heads, (B, L, E)) and ``X.out`` (merged heads (B, L, E) to the output)."""
+
+Note = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Single:
+    """One case in float32 and beside it in float64, from the same rounded inputs: the outputs, and output and calls
+    with every tap answered for by the float64 calls, rounded; each pair is float32, then float64."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Array, Array]
+    isolated: tuple[tuple[Array, Calls], tuple[Array, Calls]]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One case in float64: inputs, output, every call in order of completion; and in float32 where it is asked for."""
+
+    inputs: tuple[Any, ...]
+    output: Array
+    calls: Calls
+    single: Single | None = None
+
+
+def observe(
+    modules: Mapping[str, Module],
+    case: Case,
+    inputs: tuple[Any, ...],
+    names: Collection[str] | None = None,
+    taps: Collection[str] | None = None,
+    note: Note = _silent,
+) -> Observation:
+    """Run one case: ``names`` are the modules that are recorded, ``taps`` those answered for in isolation; all if
+    ``None``."""
+    double, single = modules["float64"], modules["float32"]
+    with highest_precision():
+        with lifted():
+            output, calls = record(double, inputs, names, note)
+        if not case.numerics:
+            return Observation(inputs, output, calls)
+        rounded = cast(inputs, np.float32)
+        answers = {name: cast(call, np.float32) for name, call in calls.items() if taps is None or name in taps}
+        outputs, alone = run(single, rounded)[0], isolate(single, rounded, answers)
+        with lifted():
+            truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
+            exact = (run(double, truth)[0], isolate(double, truth, wide))
+    return Observation(inputs, output, calls, Single(rounded, (outputs, exact[0]), (alone, exact[1])))
+
+
+def module_names(module: Module) -> list[str]:
+    """The paths of all submodules, and of the insides of attention below theirs."""
+    found = []
+    for name, part in module.named_modules():
+        if name:
+            found += [name, *(f"{name}.{step}" for step in ATTENTION if _is_attention(part))]
+    return found
+
+
+def record(
+    module: Module, inputs: Sequence[Any], names: Collection[str] | None = None, note: Note = _silent
+) -> tuple[Array, dict[str, Call]]:
+    """Run ``module``; its output, and every submodule's call in order of completion.
+
+    A submodule that is called twice in one pass has no call; ``note`` is told.
+    """
+    calls: dict[str, Call] = {}
+
+    def keep(name: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+        inputs = _inputs(part, *given)
+        output = compute(*given)
+        steps = [step for step in ATTENTION if names is None or f"{name}.{step}" in names]
+        if steps and _is_attention(part):
+            found, made = _attention(name, part, given, {}, note)
+            _check_attention(name, made, output)
+            calls.update({f"{name}.{step}": found[f"{name}.{step}"] for step in steps if found})
+        calls[name] = Call(inputs, _outputs(part, output))
+        return output
+
+    parts = {name: part for name, part in module.named_modules() if name and (names is None or name in names)}
+    with _watched(parts, keep) as again:
+        output = run(module, inputs)
+    for name in again:
+        note(f"{name} is called twice in one pass, so it is not recorded; tap the layers around it")
+        for lost in (name, *(f"{name}.{step}" for step in ATTENTION)):
+            calls.pop(lost, None)
+    return output[0], calls
+
+
+def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Array, dict[str, Call]]:
+    """Run ``module`` with the submodules of ``answers`` answered for.
+
+    Each of them computes from its answer's inputs and hands on its answer's outputs. What comes back: the
+    output, and per submodule the inputs that it would have been given and the outputs of its own computation.
+    """
+    calls: dict[str, Call] = {}
+
+    def answer(name: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+        inputs, own = _inputs(part, *given), answers.get(name)
+        if own is not None:
+            given = _fed(part, given, own)
+        output = compute(*given)
+        if any(f"{name}.{step}" in answers for step in ATTENTION):
+            found, made = _attention(name, part, given, answers, _silent)
+            calls.update({inside: call for inside, call in found.items() if inside in answers})
+            output = _replaced(part, output, [made])
+        if own is None:
+            return output
+        calls[name] = Call(inputs, _outputs(part, output))
+        return _replaced(part, output, [_tensor(value) for value in own.outputs])
+
+    owners = {name.rpartition(".")[0] for name in answers}
+    parts = {name: part for name, part in module.named_modules()
+             if name in answers or (name in owners and _is_attention(part))}  # fmt: skip
+    with _watched(parts, answer):
+        output = run(module, inputs)
+    return output[0], calls
+
+
+def run(module: Module, inputs: Sequence[Any]) -> tuple[Array, ...]:
+    """The outputs of ``module`` for arrays (or lists of arrays), without gradients."""
+    import torch
+
+    with torch.no_grad():
+        return tuple(_array(tensor) for tensor in _tensors(module(*(_tensor(value) for value in inputs))))
+
+
+@contextmanager
+def highest_precision() -> Iterator[str]:
+    """Full float32 matrix products inside, whatever the program around has set; yields the setting."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield torch.get_float32_matmul_precision()
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterator[Collection[str]]:
+    """Calls of these modules go to ``handle(name, module, compute, (args, kwargs))``, where ``compute(args, kwargs)``
+    is the module's own. Yields the names that are called again; only the first call is handled.
+
+    Not by hooks: before torch 2 they do not see arguments that are given by name.
+    """
+    from torch import nn
+
+    wanted = {id(part): name for name, part in parts.items()}
+    seen: dict[str, bool] = {}
+    call = nn.Module.__call__
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name = wanted.get(id(self))
+        if name is None or name in seen:
+            if name is not None:
+                seen[name] = True
+            return call(self, *args, **kwargs)
+        seen[name] = False
+        return handle(name, self, lambda given, named: call(self, *given, **named), (args, kwargs))
+
+    again: list[str] = []
+    with patch.object(nn.Module, "__call__", watched):
+        yield again
+        again += [name for name, twice in seen.items() if twice]
+
+
+def _inputs(part: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Copies of the tensors among a module's arguments, in the order of its signature; nested ones in lists."""
+    return tuple(_nested(value) for value in (*args, *_ordered(part, kwargs).values()) if _tensors(value))
+
+
+def _outputs(part: Module, output: Any) -> tuple[Array, ...]:
+    """Copies of the tensors that a module gives; of attention the attended output, not the weights."""
+    return tuple(_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
+
+
+def _fed(part: Module, given: tuple[Any, Any], answer: Call) -> tuple[Any, Any]:
+    """The arguments with the answer's inputs for their tensors."""
+    values = iter([_tensor(leaf) for leaf in leaves(list(answer.inputs))])
+    args = tuple(_filled(value, values) for value in given[0])
+    return args, {name: _filled(value, values) for name, value in _ordered(part, given[1]).items()}
+
+
+def _replaced(part: Module, output: Any, tensors: Sequence[Any]) -> Any:
+    """The output with these tensors for its own."""
+    if _is_attention(part) and isinstance(output, tuple):
+        return (tensors[0], *output[1:])
+    return _filled(output, iter(tensors))
+
+
+def _ordered(part: Module, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    order = list(inspect.signature(part.forward).parameters) if kwargs else []
+    return dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors of nested lists, tuples and dictionaries, in order."""
+    import torch
+
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _filled(value: Any, tensors: Iterator[Any]) -> Any:
+    """``value`` with the next of ``tensors`` for each of its own."""
+    import torch
+
+    if isinstance(value, dict):
+        return type(value)((key, _filled(item, tensors)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        items = [_filled(item, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return next(tensors) if isinstance(value, torch.Tensor) else value
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_nested(item) for item in value if _tensors(item)]
+    return [_array(tensor) for tensor in _tensors(value)] if isinstance(value, dict) else _array(value)
+
+
+def _array(tensor: Tensor) -> Array:
+    import torch
+
+    tensor = tensor.detach().cpu()
+    return np.array((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(), copy=True, order="C")
+
+
+def _tensor(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value, copy=True))
+    return [_tensor(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+# --- The insides of attention ----------------------------------------------------------------------------------------
+
+
+def _is_attention(part: Module) -> bool:
+    from torch import nn
+
+    return isinstance(part, nn.MultiheadAttention)
+
+
+def _attention(
+    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
+) -> tuple[dict[str, Call], Tensor | None]:
+    """The four calls inside ``torch.nn.MultiheadAttention``, put together from its parameters and inputs, and its
+    output, in the module's own layout; nothing and ``None``, with a note, where it does more than plain attention.
+
+    Those in ``answers`` are answered for, as :func:`isolate` does with modules.
+    """
+    from torch.nn.functional import linear
+
+    tokens = _plain_arguments(name, part, given, note)
+    if tokens is None:
+        return {}, None
+    calls: dict[str, Call] = {}
+
+    def project(step: str, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+        answer = answers.get(f"{name}.{step}")
+        made = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
+        calls[f"{name}.{step}"] = Call((_array(tokens),), (_array(made),))
+        return made if answer is None else _tensor(answer.outputs[0])
+
+    weights = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
+    weights = weights if part.in_proj_weight is None else part.in_proj_weight.chunk(3)
+    biases = (None,) * 3 if part.in_proj_bias is None else part.in_proj_bias.chunk(3)
+    width = part.embed_dim // part.num_heads
+    query, key, value = (
+        project(step, tokens[at], weights[at], biases[at]).unflatten(-1, (part.num_heads, width)).transpose(1, 2)
+        for at, step in enumerate(ATTENTION[:3])
+    )
+    attended = (query * width**-0.5 @ key.transpose(-1, -2)).softmax(-1) @ value
+    made = project("out", attended.transpose(1, 2).flatten(2), part.out_proj.weight, part.out_proj.bias)
+    return calls, made if part.batch_first else made.transpose(0, 1)
+
+
+def _plain_arguments(name: str, part: Any, given: tuple[Any, Any], note: Note) -> list[Tensor] | None:
+    """Query, key and value as (B, L, E), or ``None`` if there is a mask or the like."""
+    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
+    tokens = [told.get(step) for step in ATTENTION[:3]]
+    extras = [what for what in ("key_padding_mask", "attn_mask") if told.get(what) is not None]
+    extras += ["is_causal"] if told.get("is_causal") else []
+    extras += ["bias_k"] if part.bias_k is not None else []
+    extras += ["add_zero_attn"] if part.add_zero_attn else []
+    if not extras and any(each is None or each.ndim != 3 for each in tokens):
+        extras = ["inputs other than query, key and value with a batch axis"]
+    if extras:
+        note(f"{name} is attention with {', '.join(extras)}, so its insides are not recorded")
+        return None
+    return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
+
+
+def _check_attention(name: str, made: Tensor | None, output: Any) -> None:
+    """Refuse where what was put together is not what the module computes itself."""
+    import torch
+
+    own = _tensors(output)[0]
+    if made is None or own.dtype != torch.float64:
+        return
+    error = float((made - own).norm() / own.norm().clamp_min(1e-300))
+    if not error <= RECOMPOSED:
+        fix = f"leave its insides out with --leave-out {name}.*"
+        raise Refusal(6, name, f"its own output is {error:.1e} from plain attention with its weights", fix)
+
+
+# --- True float64 ----------------------------------------------------------------------------------------------------
+
+_LIFTED = frozenset({
+    "to", "type", "arange", "linspace", "logspace", "eye", "full", "ones", "zeros", "tensor", "as_tensor", "full_like",
+    "ones_like", "zeros_like", "new_full", "new_ones", "new_zeros", "new_tensor", "softmax", "log_softmax", "sum",
+    "mean", "prod", "cumsum", "cumprod",
+})  # fmt: skip
+"""Functions of torch in which float32, said outright, means float64 while a model is lifted."""
+
+
+@contextmanager
+def lifted() -> Iterator[None]:
+    """True float64 inside: it is the default, and ``.float()`` and float32 by name mean it too.
+
+    ``module.double()`` alone leaves tables that were computed in float32, and casts down on the way: 2e-6 off.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    wide = {torch.float32: torch.float64, torch.FloatTensor: torch.DoubleTensor, "torch.FloatTensor": torch.float64}
+
+    def lift(value: Any) -> Any:
+        return wide.get(value, value) if isinstance(value, (torch.dtype, type, str)) else value
+
+    class Lift(TorchFunctionMode):
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name, kwargs = getattr(function, "__name__", ""), kwargs or {}
+            if name == "float":
+                return args[0].double()
+            # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
+            if name in _LIFTED and not (name == "tensor" and args and isinstance(args[0], list) and not args[0]):
+                args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
+            return function(*args, **kwargs)
+
+    with _default_dtype(torch.float64), Lift():
+        yield
+
+
+@contextmanager
+def _default_dtype(dtype: Any) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+# --- The user's model, built twice -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """One tensor of the state_dict: its shape, its stored dtype, and the SHA-256 of its float32 (or whole-number)
+    values in C order; ``None`` where it was recomputed because 16 bits had ruined it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    sha256: str | None
+
+
+@dataclass
+class Subject:
+    """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` say what was done to
+    its tables."""
+
+    modules: dict[str, Module]
+    make_inputs: MakeInputs | None
+    tensors: dict[str, Tensors]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether dropout and the like are off everywhere."""
+        return not any(part.training for module in self.modules.values() for part in module.modules())
+
+
+Fresh = Dict[Tuple[Any, str], Any]
+"""Buffers as the code computed them, before a state_dict was loaded, by their module and name."""
+
+
+def build(target: str, checkpoint: str, key: str | None = None) -> Subject:
+    """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64."""
+    factory = _find_factory(target)
+    import torch
+
+    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key)
+    single: Fresh = {}
+    double: Fresh = {}
+    with _default_dtype(torch.float32), _before_loading(single):
+        narrow, make_inputs = _make(factory, target, checkpoint, state)
+    with lifted(), _before_loading(double):
+        wide, _ = _make(factory, target, checkpoint, state)
+    if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
+        raise Refusal(4, target, "gives the same module at every call", "build a new one in it")
+    stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.own if state else narrow.state_dict()).items()}
+    narrow.float()
+    notes: list[str] = []
+    recomputed = _settle(target, narrow, wide, single, double, notes)
+    tensors = {
+        name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(_array(t)))
+        for name, t in narrow.state_dict().items()
+    }
+    make_inputs = make_inputs or wavelet_inputs({name: each.shape for name, each in tensors.items()})
+    return Subject({"float64": wide, "float32": narrow}, make_inputs, tensors, notes)
+
+
+def _find_factory(target: str) -> Callable[..., Any]:
+    name, _, attributes = target.partition(":")
+    if not name or not attributes:
+        raise Refusal(2, target, "is not MODULE:FACTORY", "write for example my_project.model:build")
+    try:
+        importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        raise Refusal(5, target, f"recording needs {error.name}, which is not installed", "install torch") from None
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(name)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError) as error:
+        raise Refusal(2, target, _one_line(error), "run in your project's folder and environment") from error
+    except Exception as error:
+        raise Refusal(4, target, f"importing it raises {_one_line(error)}", "correct your module") from error
+    if not callable(found):
+        raise Refusal(2, target, "is not a function", "name a function that returns the module")
+    return found  # type: ignore[no-any-return]
+
+
+def _takes_path(factory: Callable[..., Any], target: str) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 1 or any(p.kind is p.KEYWORD_ONLY for p in needed):
+        names = ", ".join(p.name for p in needed)
+        raise Refusal(2, target, f"needs the arguments {names}", "give a function of nothing, or of the path alone")
+    return bool(needed)
+
+
+def _make(
+    factory: Callable[..., Any], target: str, checkpoint: str, state: _Checkpoint | None
+) -> tuple[Module, MakeInputs | None]:
+    """Call the factory and load the state_dict if it does not do so itself."""
+    from torch import nn
+
+    try:
+        made = factory() if state else factory(checkpoint)
+    except Exception as error:
+        raise Refusal(4, target, f"raises {_one_line(error)}", "correct your factory") from error
+    module, make_inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    module = getattr(module, "_orig_mod", module)  # what torch.compile was given
+    if not isinstance(module, nn.Module):
+        what = f"gives a {type(module).__name__}, not a torch.nn.Module"
+        raise Refusal(4, target, what, "return the module, or the module and make_inputs")
+    module = module.to("cpu")
+    if state:
+        state.load_into(module)
+    return module.eval(), make_inputs
+
+
+class _Checkpoint:
+    """A checkpoint file read by torch, without running anything in it."""
+
+    def __init__(self, path: str, key: str | None) -> None:
+        import torch
+
+        self.path = path
+        self.own: dict[str, Any] = {}
+        fix = "save a plain state_dict, or give a factory that takes the path and loads the file itself"
+        try:
+            tree: Any = torch.load(path, map_location="cpu", weights_only=True)
+        except OSError as error:
+            raise Refusal(3, path, f"cannot be read ({error.strerror or error})", "check the path") from None
+        except Exception as error:  # its unpickler raises whatever the bytes lead it to
+            reason = str(error).rpartition("WeightsUnpickler error: ")[2]
+            what = f"torch does not load it with weights_only ({type(error).__name__}: {_one_line(reason)})"
+            raise Refusal(3, path, what, fix) from None
+        for part in key.split(".") if key else ():
+            tree = tree.get(part) if isinstance(tree, dict) else None
+        if not key and not _is_state(tree) and isinstance(tree, dict):
+            places = ("state_dict", "model_state_dict", "model")
+            tree = next((tree[place] for place in places if _is_state(tree.get(place))), None)
+        if not _is_state(tree):
+            raise Refusal(3, path, f"has no state_dict{f' under {key}' if key else ''}", fix)
+        self._state: dict[str, Any] = dict(tree)
+
+    def load_into(self, module: Module) -> None:
+        """Load every tensor; all names must match once the wrappers' prefixes are gone."""
+        wanted = set(module.state_dict())
+        self.own = own = _stripped(self._state, wanted)
+        missing, unexpected = sorted(wanted - set(own)), sorted(set(own) - wanted)
+        for names, what in ((missing, "lacks"), (unexpected, "has")):
+            if names:
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                rest = "which the module has" if what == "lacks" else "which the module does not have"
+                raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", "give the factory of this checkpoint")
+        try:
+            module.load_state_dict(own)
+        except RuntimeError as error:
+            what = _one_line(str(error).partition("\n\t")[2] or error)
+            raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
+
+
+def _is_state(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, dict) and bool(value) and all(isinstance(each, torch.Tensor) for each in value.values())
+
+
+def _stripped(state: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """The tensors by the module's own names, without what wrappers put before all of them."""
+    own = dict(state)
+    while not set(own) & set(wanted):
+        if all(name.startswith("module.") for name in own if name != "n_averaged"):
+            own.pop("n_averaged", None)
+        prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in own)), None)
+        if prefix is None or not own:
+            break
+        own = {name[len(prefix) :]: tensor for name, tensor in own.items()}
+    return {name.replace("._orig_mod.", "."): tensor for name, tensor in own.items()}
+
+
+@contextmanager
+def _before_loading(fresh: Fresh) -> Iterator[None]:
+    """Keeps every module's buffers as they are when a state_dict is first loaded into it."""
+    from torch import nn
+
+    load = nn.Module.load_state_dict
+
+    def loading(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for part in self.modules():
+            for name, buffer in part.named_buffers(recurse=False):
+                fresh.setdefault((part, name), buffer.detach().clone())
+        return load(self, *args, **kwargs)
+
+    with patch.object(nn.Module, "load_state_dict", loading):
+        yield
+
+
+def _settle(target: str, narrow: Any, wide: Any, single: Fresh, double: Fresh, notes: list[str]) -> Collection[str]:
+    """Give the float64 module the float32 one's parameters, and its own freshly computed tables where the checkpoint's
+    are these but for rounding. Returns the tables that 16 bits had ruined, which both then have afresh."""
+    import torch
+
+    parameters, own = dict(narrow.named_parameters()), dict(wide.named_parameters())
+    if set(parameters) != set(own):
+        raise Refusal(4, target, "builds different parameters in float64", "make its size independent of the dtype")
+    for name, parameter in own.items():
+        parameter.data = parameters[name].data.double() if parameter.is_floating_point() else parameters[name].data
+    recomputed = []
+    parts = dict(narrow.named_modules())
+    for path, part in wide.named_modules():
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            stored, where = parts[path]._buffers[name], f"{path}.{name}".lstrip(".")
+            exact, rounded = double.get((part, name)), single.get((parts[path], name))
+            if not buffer.is_floating_point():
+                part._buffers[name] = stored.clone()
+            elif exact is None or rounded is None:
+                part._buffers[name] = buffer.double()
+                if buffer.dtype != torch.float64:
+                    notes.append(f"{where} was not computed in float64: it is the checkpoint's, rounded to float32")
+            elif _is_rounding(stored.double(), exact.double(), rounded.double()):
+                part._buffers[name] = exact.double()
+                if _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
+                    parts[path]._buffers[name] = rounded.float()
+                    recomputed.append(where)
+                    notes.append(f"{where} is stored in 16 bits and was computed again")
+            else:
+                part._buffers[name] = stored.double()
+                notes.append(f"{where} is the checkpoint's: the code computes another one")
+    return recomputed
+
+
+def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:
+    """Whether a stored table is the one computed in float64 but for rounding: of its values, of whole numbers up to
+    its length on the way (an angle p * w in float32 is off by p * 2^-24), or as the code itself rounds in float32."""
+    if stored.shape != exact.shape or exact.shape != rounded.shape:
+        return False
+    rows, size = max(exact.shape, default=1), float(exact.abs().max()) if exact.numel() else 0.0
+    error = float((rounded - exact).abs().nan_to_num(posinf=0.0).max()) if exact.numel() else 0.0
+    slack = 8.0 * error + 4.0 * 2.0**-24 * rows * size + 4.0 * _unit(stored) * exact.abs()
+    return bool(((stored == exact) | ((stored - exact).abs() <= slack)).all())
+
+
+def _unit(values: Tensor) -> float:
+    """Relative rounding of the narrowest dtype that holds these values."""
+    import torch
+
+    for dtype, unit in ((torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)):
+        if torch.equal(values.to(dtype).double(), values.double()):
+            return unit
+    return 2.0**-24
+
+
+def _digest(array: Array) -> str:
+    values = array.astype(np.float32) if array.dtype.kind == "f" else array
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def _one_line(error: object) -> str:
+    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+    return f"{kind}{' '.join(str(error).split())}"[:160]
+
+
+# --- The file --------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Arrays and the index that refers to them, into a file that appears when it is complete."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.wdport-tmp")
+        self._archive = zipfile.ZipFile(self._temporary, "w", zipfile.ZIP_STORED)
+        self._known: dict[bytes, str] = {}
+        self._count = 0
+
+    def put(self, array: Any) -> str:
+        """Where ``array`` is in the file, which it is written to unless it is there already."""
+        array = np.asarray(array)
+        reference = self._known.get(_key(array))
+        if reference is None:
+            reference = str(self._count)
+            self._count += 1
+            self._add(reference, array)
+            self._known[_key(array)] = reference
+            if array.dtype == np.float64:
+                narrow = array.astype(np.float32)
+                self._known.setdefault(_key(narrow), f"{reference}:s")
+                self._known.setdefault(_key(narrow.astype(np.float64)), f"{reference}:d")
+        return reference
+
+    def close(self, index: Any) -> None:
+        """Write the index and give the file its name."""
+        self._add("index", np.frombuffer(json.dumps(index, allow_nan=False).encode(), np.uint8))
+        self._archive.close()
+        os.replace(self._temporary, self.path)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._archive.close()
+        if os.path.exists(self._temporary):
+            os.unlink(self._temporary)
+
+    def _add(self, name: str, array: Array) -> None:
+        with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, np.require(array, requirements="C"), allow_pickle=False)
+
+
+def _key(array: Array) -> bytes:
+    digest = hashlib.blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+def _described(seen: Observation, case: Case, put: Callable[[Any], str]) -> dict[str, Any]:
+    """One case as JSON, its arrays put into the file."""
+
+    def refer(value: Any) -> Any:
+        return [refer(item) for item in value] if isinstance(value, (list, tuple)) else put(value)
+
+    def listed(calls: Calls) -> dict[str, Any]:
+        return {name: [refer(call.inputs), refer(call.outputs)] for name, call in calls.items()}
+
+    made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "output": put(seen.output)}
+    made["calls"], made["single"] = listed(seen.calls), None
+    if seen.single:
+        # Float64 first: where float32 is exact, it is then found to be its rounding.
+        alone = [[put(output), listed(calls)] for output, calls in reversed(seen.single.isolated)]
+        outputs = [put(output) for output in reversed(seen.single.outputs)]
+        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": alone[::-1]}
+    return made
+
+
+def record_file(
+    target: str,
+    checkpoint: str,
+    output: str,
+    key: str | None = None,
+    leave_out: Sequence[str] = (),
+    say: Note = _silent,
+) -> dict[str, Any]:
+    """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
+
+    ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
+    names that are not recorded. Raises :class:`Refusal`.
+    """
+    digest = _file_digest(checkpoint)
+    say("building the model in float32 and in float64")
+    subject = build(target, checkpoint, key)
+    names = [n for n in module_names(subject.modules["float64"]) if not any(fnmatchcase(n, p) for p in leave_out)]
+    index = {
+        "schema": SCHEMA,
+        "reference": target,
+        "checkpoint": {"name": os.path.basename(checkpoint), "sha256": digest},
+        "environment": _environment(),
+        "evaluating": subject.evaluating,
+        "names": names,
+        "tensors": {name: asdict(tensor) for name, tensor in subject.tensors.items()},
+    }
+    try:
+        writer = _Writer(output)
+        try:
+            told = _record_cases(subject, names, target, writer, say)
+            writer.close({**index, **told})
+        except BaseException:
+            writer.abandon()
+            raise
+    except OSError as error:
+        raise Refusal(5, output, f"could not be written ({error.strerror or error})", "check its folder") from error
+    return {**index, **{name: value for name, value in told.items() if name != "cases"}}
+
+
+def _record_cases(subject: Subject, names: list[str], target: str, writer: _Writer, say: Note) -> dict[str, Any]:
+    """The battery: what the index says of it."""
+    shifts = bias_shifts(subject.modules["float32"])
+    notes, cases, repeats = dict.fromkeys(subject.notes), [], True
+    for case in CASES:
+        say(f"running {case.describe()}")
+        inputs = checked_inputs(subject.make_inputs, case, target)
+        with moved_biases(subject.modules, shifts if case.random_biases else {}):
+            try:
+                seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
+                repeats = repeats and is_repeatable(subject.modules["float64"], seen)
+            except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
+                fix = "return make_inputs that fits the module beside it"
+                raise Refusal(4, target, f"running it raises {_one_line(error)}", fix) from error
+        cases.append(_described(seen, case, writer.put))
+    shifted = {name: writer.put(shift) for name, shift in shifts.items()}
+    return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "cases": cases}
+
+
+def is_repeatable(module: Module, seen: Observation) -> bool:
+    """Whether another run gives the same output, bit for bit."""
+    with highest_precision(), lifted():
+        return bool(np.array_equal(run(module, seen.inputs)[0], seen.output, equal_nan=True))
+
+
+def checked_inputs(make_inputs: MakeInputs | None, case: Case, target: str) -> tuple[Array, ...]:
+    """The inputs of one case as arrays, floating ones in float64."""
+    if make_inputs is None:
+        fix = "return (module, make_inputs) with make_inputs(seed, batch, scale), a tuple of float64 arrays"
+        raise Refusal(2, target, "nothing tells what the model's inputs are", fix)
+    try:
+        made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
+    except Exception as error:
+        raise Refusal(4, target, f"make_inputs raises {_one_line(error)}", "correct it") from error
+    for value in made:
+        if value.ndim == 0 or value.shape[0] != case.batch or value.dtype.kind not in "fiub":
+            what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
+            raise Refusal(4, target, what, "put the batch on axis 0 of every array")
+    return cast(tuple(made), np.float64)  # type: ignore[no-any-return]
+
+
+def _environment() -> dict[str, str]:
+    import torch
+
+    with highest_precision() as precision:
+        return {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "torch_matmul": precision,
+        }
+
+
+def _file_digest(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for chunk in iter(lambda: file.read(1 << 22), b""):
+                digest.update(chunk)
+    except OSError as error:
+        raise Refusal(3, path, f"cannot be read ({error.strerror or error})", "check the path") from None
+    return digest.hexdigest()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line of this file by itself; the exit code."""
+    parser = argparse.ArgumentParser(prog="recorder.py", description="Record a PyTorch model for wdport verify.")
+    parser.add_argument("reference", metavar="MODULE:FACTORY", help="where your model comes from")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file with its weights")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
+    parser.add_argument("--key", metavar="NAME", help="key of the state_dict where the file holds several")
+    parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
+    told = parser.parse_args(arguments)
+    try:
+        index = record_file(told.reference, told.checkpoint, told.output, told.key, told.leave_out)
+    except Refusal as refusal:
+        sys.stderr.write(f"error: {refusal}\n")
+        return refusal.exit_code
+    for note in index["notes"]:
+        sys.stdout.write(f"note: {note}\n")
+    sys.stdout.write(f"wrote {told.output}: {len(index['names'])} modules, torch {index['environment']['torch']}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
