@@ -23,7 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from wdport.parity.policy import Policy
     from wdport.parity.policy.explain import Outcome
-    from wdport.parity.verdict import Verdict
+    from wdport.parity.verdict import Gate, Verdict
 
 PER_TAP = ("A", "B")
 WHOLE = {"0": "preflight", "A'": "constants"}
@@ -49,6 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="The converted file of the checkpoint in the same place of the order. "
                          "[default: the .keras file beside the checkpoint]")  # fmt: skip
     group.addoption("--wdport-policy", metavar="FILE", help="Bounds and waivers, such as parity.toml.")
+    group.addoption("--wdport-no-canary", action="store_true",
+                    help="Under a policy: do not try first whether known faults are still found.")  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     pairs = _pairs(config)
     policy = _policy(config.getoption("--wdport-policy"), config) if pairs else None
     config.stash[_PAIRS] = pairs
-    config.stash[_VERDICTS] = Verdicts(policy)
+    config.stash[_VERDICTS] = Verdicts(policy, not config.getoption("--wdport-no-canary"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,8 +90,9 @@ def wdport_verdict(pytestconfig: pytest.Config, wdport_verify: Verify) -> Verdic
 class Verdicts:
     """Verdicts under one policy; every pair is run once, and its error is kept as its verdict is."""
 
-    def __init__(self, policy: Policy | None) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy | None, canaries: bool = True) -> None:
+        self._policy, self._canaries = policy, canaries
+        self._known_faults: Gate | None = None
         self._known: dict[tuple[str | None, ...], Verdict | Exception] = {}
 
     def get(
@@ -121,9 +124,12 @@ class Verdicts:
             verdict = wdport.verify(checkpoint, converted, mapping=mapping, key=key)
         if self._policy is None:
             return verdict
-        from wdport.parity.policy import apply_policy
+        from wdport.parity.gated import Terms, canary_gate, judge
 
-        return apply_policy(verdict, self._policy, datetime.now(UTC).date())
+        terms = Terms(self._policy)
+        if self._canaries and self._known_faults is None:
+            self._known_faults = canary_gate(terms, lambda _: None)
+        return judge(verdict, terms, datetime.now(UTC).date(), self._known_faults)
 
 
 @contextmanager
@@ -214,6 +220,7 @@ def tap_names(checkpoint: Path, converted: Path) -> tuple[str, ...]:
     from wdport.errors import MachineError
     from wdport.load import open_converted
     from wdport.prepare import Settings, prepare
+    from wdport.recorder import module_names
 
     known = {name: value for name, value in asdict(open_converted(converted).config).items() if value is not None}
     with prepare(checkpoint, Settings(known=known)) as prepared:
@@ -228,8 +235,7 @@ def tap_names(checkpoint: Path, converted: Path) -> tuple[str, ...]:
             what = f"the reference needs {error.name}, which is not installed"
             raise MachineError("verify", what, "install wdport[torch]") from None
     rows = [row.torch for row in table.taps if row.when is None or row.when in features]
-    modules = [name for name, _ in module.named_modules() if name]
-    return (*(name for name in modules if any(row.match(name) is not None for row in rows)), "output")
+    return (*(name for name in module_names(module) if any(row.match(name) is not None for row in rows)), "output")
 
 
 def _fail(*lines: str) -> NoReturn:

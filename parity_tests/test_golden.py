@@ -22,7 +22,7 @@ from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import like, relative_l2
 from wdport.parity.taps import align
-from wdport.parity.torch_probe import record
+from wdport.recorder import module_names, record
 
 NAMES = {
     "etth1-seq24-db2": "etth1-seq24-db2.ckpt",
@@ -67,7 +67,7 @@ def port_activations(case: Case) -> tuple[np.ndarray, dict[str, Any]]:
     """Output and every tapped layer of the float64 port, by torch module path."""
     tensors = case.tensors()
     config = open_converted(case.output).config
-    modules = [n for n, _ in FAMILY.build_reference(config, tensors, "float64").named_modules() if n]
+    modules = module_names(FAMILY.build_reference(config, tensors, "float64"))
     with jax.enable_x64(True):
         model = wdport.load_model(case.output, dtype="float64")
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
@@ -117,7 +117,7 @@ def test_float32(case: Case, side: str) -> None:
         ours = named({name: call.outputs for name, call in calls.items()})
     else:
         model = wdport.load_model(case.output)
-        modules = [name for name, _ in module.named_modules() if name]
+        modules = module_names(module)
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
         output, recorded = Probe(model, [tap.candidate for tap in taps]).record(inputs)
         ours = named({tap.reference: recorded[tap.candidate].outputs for tap in taps})

@@ -174,7 +174,15 @@ WAIVER = '[[waivers]]\ntap = "{}"\ngate = "A"\nreason = "fused"\nexpires = {}\n'
 
 def test_a_policy(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     stub.changed = {NORM: {"isolated": 1e-3}}
-    chosen = ("--wdport-checkpoint", "small.ckpt", "--wdport-policy", "parity.toml", "-k", f"A::{NORM} or verdict")
+    chosen = (
+        "--wdport-checkpoint",
+        "small.ckpt",
+        "--wdport-policy",
+        "parity.toml",
+        "--wdport-no-canary",
+        "-k",
+        f"A::{NORM} or verdict",
+    )
     file = pytester.path / "parity.toml"
     file.write_text(WAIVER.format(NORM, "2999-01-31"))
     done = run(*chosen, "-rx")

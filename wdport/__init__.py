@@ -16,17 +16,31 @@ from wdport.version import VERSION as __version__
 if TYPE_CHECKING:
     from wdport.conversion import Conversion, convert
     from wdport.load import load_model
-    from wdport.parity import Verdict, verify
+    from wdport.parity.verdict import Verdict
+    from wdport.parity.verify import verify
+    from wdport.sampling import Samples, sample
 
 _LAZY = {
     "Conversion": "wdport.conversion",
     "convert": "wdport.conversion",
     "load_model": "wdport.load",
-    "Verdict": "wdport.parity",
-    "verify": "wdport.parity",
+    "Samples": "wdport.sampling",
+    "sample": "wdport.sampling",
+    "Verdict": "wdport.parity.verdict",
+    "verify": "wdport.parity.verify",
 }
 
-__all__ = ["Conversion", "Verdict", "WdportError", "__version__", "convert", "load_model", "verify"]
+__all__ = [
+    "Conversion",
+    "Samples",
+    "Verdict",
+    "WdportError",
+    "__version__",
+    "convert",
+    "load_model",
+    "sample",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

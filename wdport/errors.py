@@ -90,3 +90,9 @@ class InternalError(WdportError):
     """A broken promise inside wdport itself."""
 
     exit_code = 70
+
+
+def error_of(exit_code: int, where: str, what: str, fix: str) -> WdportError:
+    """The error that ends with this exit code."""
+    kind = next((k for k in WdportError.__subclasses__() if k.exit_code == exit_code), InternalError)
+    return kind(where, what, fix)

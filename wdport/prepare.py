@@ -18,6 +18,7 @@ import numpy as np
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
+from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml
@@ -97,15 +98,22 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
         )
         family = find_family(table.family, table.path)
         resolved = _resolve(checkpoint, family, settings)
-        config = resolved.config
-        constants = family.constants(config)
         shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-        known = {name: constant.values.shape for name, constant in constants.items()}
-        plan = make_plan(table, shapes, family.variables(config), known, family.features(config))
-        if isinstance(plan, Misfits):
-            raise _misfit(checkpoint.path, table, plan.faults)
+        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes)
         comparisons = _compare(checkpoint, plan, constants)
         yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons)
+
+
+def planned(
+    path: Path, table: Table, family: Family, config: Any, shapes: Mapping[str, Shape]
+) -> tuple[Plan, Mapping[str, Constant]]:
+    """The plan for tensors of these names and shapes, and the family's constants; raises :class:`MisfitError`."""
+    constants = family.constants(config)
+    known = {name: constant.values.shape for name, constant in constants.items()}
+    plan = make_plan(table, shapes, family.variables(config), known, family.features(config))
+    if isinstance(plan, Misfits):
+        raise _misfit(path, table, plan.faults)
+    return plan, constants
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:

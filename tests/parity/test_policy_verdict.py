@@ -14,7 +14,7 @@ from wdport.parity.bounds import LOGIC, NUMERICS, bounds
 from wdport.parity.policy import Policy, apply_policy, is_notice, read_policy, waived_taps
 from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
 from wdport.parity.policy.judge import OUTPUT, tap_findings
-from wdport.parity.report import render
+from wdport.parity.reports.text import render_text
 from wdport.parity.runner import OUTPUT as RUNNER_OUTPUT
 from wdport.parity.verdict import Gate, LevelResult, TapResult, Verdict
 
@@ -94,7 +94,7 @@ def test_a_loosened_bound_passes_and_is_reported(tmp_path: Path) -> None:
     assert verdict
     said = "bound: logic loosened to 1e-08 (default 1e-10) until 2027-01-31: fused kernel"
     assert gate(verdict, "P").findings == (said,)
-    assert said in render(verdict)
+    assert said in render_text(verdict)
     assert gate(verdict, "A").bound == verdict.bounds["logic"] == 1e-8
     assert not under(tmp_path, make(tap("a.b", isolated=1e-7)), text)
 

@@ -17,7 +17,10 @@ from wdport.version import VERSION
 VERBS = {
     "convert": "Convert a PyTorch checkpoint into a Keras model file.",
     "verify": "Run both models side by side and compare them layer by layer.",
+    "record": "Record your own PyTorch model, for verify where torch is not installed.",
+    "sample": "Draw samples from a converted model into a file.",
     "inspect": "Show what is in a checkpoint or a converted model.",
+    "selftest": "Measure what verify can find, with known faults in small models.",
 }
 
 
@@ -63,8 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except click.ClickException as error:
         return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
-    except (KeyboardInterrupt, click.exceptions.Abort):
-        return _line("interrupted; nothing was changed", 130)
+    except (KeyboardInterrupt, click.exceptions.Abort) as error:
+        return _line(str(error.__cause__ or error) or "interrupted; nothing was changed", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

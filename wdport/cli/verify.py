@@ -2,45 +2,100 @@
 
 from __future__ import annotations
 
-import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from wdport.cli.options import key_option, mapping_option, steps
-from wdport.errors import MachineError
+from wdport.errors import UsageError
 
 
 @click.command(name="verify")
-@click.argument("checkpoint")
-@click.argument("converted")
+@click.argument("files", nargs=-1, required=True, metavar="[CHECKPOINT] CONVERTED")
 @mapping_option
 @key_option
+@click.option("--full", is_flag=True, help="Compare bfloat16, gradients, optimiser steps and sampling as well.")
+@click.option("--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, in place of ours.")
+@click.option("--against", metavar="FILE", help="A recording by `wdport record`, in place of CHECKPOINT; no torch.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything that was compared to FILE as JSON.")
-def command(checkpoint: str, converted: str, mapping: str | None, key: str | None, json_file: str | None) -> int:
+@click.option("--html", metavar="FILE", help="Write a report to look at.")
+@click.option("--junit", metavar="FILE", help="Write a test report for CI servers.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for CI pages and pull requests.")
+@click.option("--policy", metavar="FILE", help="Bounds and waivers, such as parity.toml.")
+@click.option("--baseline", metavar="FILE", help="Errors of an earlier run, such as parity-baseline.json.")
+@click.option("--update-baseline", is_flag=True, help="Write this run's errors to the baseline.")
+@click.option("--no-canary", is_flag=True, help="Under a policy or baseline: do not try known faults first.")
+@click.option("--repro", metavar="DIR", help="Write the first faulty layer, its weights and inputs, and a script.")
+def command(
+    files: tuple[str, ...],
+    mapping: str | None,
+    key: str | None,
+    full: bool,
+    reference: str | None,
+    against: str | None,
+    json_file: str | None,
+    html: str | None,
+    junit: str | None,
+    markdown: str | None,
+    policy: str | None,
+    baseline: str | None,
+    update_baseline: bool,
+    no_canary: bool,
+    repro: str | None,
+) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from, both running, layer by layer.
 
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
+    checkpoint, converted = _files(files, against, reference, full)
+    if update_baseline and not baseline:
+        raise UsageError("--update-baseline", "there is no baseline to update", "name one with --baseline FILE")
     from wdport.load import open_converted
     from wdport.prepare import Settings, prepare
 
-    # Both files are looked at before torch, keras and jax are imported, so that a refusal is instant.
+    # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
     open_converted(converted)
-    with prepare(checkpoint, Settings(mapping=mapping, key=key)):
-        pass
-    with steps() as say:
-        from wdport.parity.verify import verify
+    if checkpoint:
+        with prepare(checkpoint, Settings(mapping=mapping, key=key)):
+            pass
+    today = datetime.now(UTC).date()
+    from wdport.parity.gated import canary_gate, judge, read_terms
+    from wdport.parity.gated import update_baseline as write
 
-        verdict = verify(checkpoint, converted, mapping=mapping, key=key, say=say)
-    if json_file:
-        try:
-            Path(json_file).write_text(
-                json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-            )
-        except OSError as error:
-            raise MachineError(json_file, f"could not be written ({error.strerror})", "give another file") from None
-    from wdport.parity.report import render
+    terms = read_terms(policy, None if update_baseline else baseline, today)
+    with steps() as show:
+        from wdport.parity.verify import verify, verify_recording
 
-    click.echo(render(verdict))
+        say = show or (lambda _: None)
+        canaries = canary_gate(terms, say) if terms.any and not no_canary else None
+        if checkpoint:
+            verdict = verify(checkpoint, converted, mapping=mapping, key=key, reference=reference, full=full,
+                             repro=repro, say=say)  # fmt: skip
+        else:
+            verdict = verify_recording(converted, str(against), mapping=mapping, repro=repro, say=say)
+    verdict = judge(verdict, terms, today, canaries)
+    from wdport.parity.reports import append_step_summary, render_markdown, write_reports
+    from wdport.parity.reports.text import render_text
+
+    write_reports(verdict, json=json_file, junit=junit, markdown=markdown, html=html)
+    append_step_summary(render_markdown(verdict))
+    click.echo(render_text(verdict))
+    if update_baseline:
+        write(Path(str(baseline)), verdict)
+        click.echo(f"wrote {baseline}")
     return verdict.exit_code
+
+
+def _files(files: tuple[str, ...], against: str | None, reference: str | None, full: bool) -> tuple[str | None, str]:
+    """The checkpoint, unless a recording stands for it, and the converted file."""
+    if against is None:
+        if len(files) != 2:
+            raise UsageError("verify", f"{len(files)} files are given", "give CHECKPOINT and CONVERTED")
+        return files[0], files[1]
+    if len(files) != 1:
+        raise UsageError("--against", "a recording stands for the checkpoint", "give CONVERTED alone")
+    for flag, given in (("--reference", reference), ("--full", full)):
+        if given:
+            raise UsageError(flag, "a recording has no running reference", "leave out --against, or this")
+    return None, files[0]

@@ -77,13 +77,14 @@ Batch = Mapping[str, Array]
 class Objective:
     """What training minimises, on both sides, as functions of the same batch.
 
-    ``make_batch(seed, size)`` is float64; ``inputs(batch)`` are the network's inputs and ``loss(prediction, batch)``
-    the port's loss in JAX; ``reference_loss(network, batch)`` is PyTorch's, from the batch to the scalar, and
-    its prediction.
+    ``make_batch(seed, size)`` is float64; ``inputs(batch)`` are the network's inputs, ``target(batch)`` what it is
+    to predict and ``loss(prediction, batch)`` the port's loss in JAX. ``reference_loss(network, batch)`` is
+    PyTorch's, from the batch to the scalar, and its prediction.
     """
 
     make_batch: Callable[[int, int], Batch]
     inputs: Callable[[Batch], tuple[Array, ...]]
+    target: Callable[[Batch], Array]
     loss: Callable[[Any, Batch], Any]
     reference_loss: Callable[[Any, Batch], Any]
 

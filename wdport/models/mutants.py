@@ -13,6 +13,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
+from wdport.models.family import Array
+
 Change = Callable[[Any, Any], AbstractContextManager[Any]]
 """(layer, model) to a context inside which the layer has the bug."""
 
@@ -22,8 +26,9 @@ class Mutant:
     """One known bug.
 
     ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says
-    why it changes nothing, where it does not; ``gate`` is the one that ought to kill it: A, or 0 if
-    layers no longer run. ``shares`` allows the fault to be seen at every layer below its site.
+    why it changes nothing, where it does not; ``gate`` is the one that ought to kill it: A, 0 if layers no longer
+    run, A' or B if float64 does not show it. ``shares`` allows the fault to be seen at every layer below its site.
+    ``quick`` ones go into the short self-test.
     """
 
     name: str
@@ -32,6 +37,7 @@ class Mutant:
     gate: str = "A"
     equivalent: str = ""
     shares: bool = False
+    quick: bool = False
 
     def places(self, layers: Mapping[str, Any]) -> list[str]:
         """The paths of ``layers`` where it can be."""
@@ -51,6 +57,16 @@ def attributes(target: Any, **values: Any) -> Any:
         for name in values:
             del target.__dict__[name]
         target.__dict__.update(before)
+
+
+def setting(**values: Any) -> Change:
+    """The layer with other attributes."""
+    return lambda layer, _: attributes(layer, **values)
+
+
+def array_of(variable: Any) -> Array:
+    """A variable's value in numpy."""
+    return np.asarray(variable.value)
 
 
 def calling(function: Callable[..., Any]) -> Change:

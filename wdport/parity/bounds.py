@@ -23,6 +23,9 @@ GRADIENT: Final = 1e-10
 UNIT_ROUNDOFF: Final = 2.0**-24
 """Of float32: the least error that a result of unit size has by being stored at all."""
 
+UNIT_ROUNDOFF_16: Final = 2.0**-8
+"""The same of bfloat16."""
+
 WAVELET: Final = 1e-12
 """Gate F, relative float64 error per level against PyWavelets; measured 2e-15 over seven boundary modes."""
 

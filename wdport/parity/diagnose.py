@@ -23,6 +23,9 @@ from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Fault
 
+LOGIC_GATES = ("0", "A")
+"""The gates whose faults float64 shows: only those can be what a float64 run shows."""
+
 
 def tapped(path: str, taps: Collection[str]) -> str:
     """The innermost of ``taps`` at or above a layer; "" if there is none."""
@@ -51,8 +54,10 @@ def causes(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evid
     concerned = [path for path in port if _belongs(path, fault, probe.layers)]
     found = []
     for mutant in mutants:
+        if mutant.equivalent or mutant.gate not in LOGIC_GATES:
+            continue
         for place in mutant.places(layers):
-            if mutant.equivalent or not _explains(mutant, tapped(place, probe.layers), fault.candidate):
+            if not _explains(mutant, tapped(place, probe.layers), fault.candidate):
                 continue
             layer = layers[place] if place else probe.model
             with jax.enable_x64(True), mutant.change(layer, probe.model), warnings.catch_warnings():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 
 from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
 from wdport.parity.measure import ulps
-from wdport.parity.runner import OUTPUT, Runner
+from wdport.parity.runner import EAGER, OUTPUT, Runner
 from wdport.parity.sides import Weights
 from wdport.parity.verdict import Gate, TapResult
 from wdport.prepare import Prepared
@@ -24,18 +25,19 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     variables = [variable.path for variable in runner.sides.candidates["float32"].weights]
     if sorted(variables) != sorted(plan.targets):
         findings.append("the plan does not fill every variable exactly once")
-    if any(module.training for module in runner.sides.references.values()):
+    if not runner.sides.reference.evaluating:
         findings.append("the reference is not in evaluation mode")
     if runner.torch_precision != "highest" or runner.jax_precision != "highest":
         findings.append("matrix products do not run at the highest precision on both sides")
-    frameworks = {type(model).__module__ for side in (runner.sides.references, runner.sides.candidates)
-                  for model in side.values()}  # fmt: skip
-    if len(frameworks) != 2:
+    models = runner.sides.candidates.values()
+    if runner.sides.reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
         findings.append("reference and candidate are not models of two frameworks")
     tallies = (runner.logic, runner.numerics)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    return Gate("0", "preflight", not findings and compared == expected, compared, expected, findings=tuple(findings))
+    passed = not findings and compared == expected
+    told = (*findings, *runner.sides.reference.notes)
+    return Gate("0", "preflight", passed, compared, expected, findings=told)
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
@@ -50,7 +52,9 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
     for move in prepared.plan.moves:
         if move.source in prepared.plan.checks:
             carried[prepared.plan.checks[move.source]] = move
-            if not np.array_equal(weights.tensors[move.source], weights.variables[move.targets[0]]):
+            if move.source in weights.tensors and not np.array_equal(
+                weights.tensors[move.source], weights.variables[move.targets[0]]
+            ):
                 findings.append(f"{move.targets[0]} is not the file's {move.source}")
     missing = [name for name in constants if name not in distances and name not in carried]
     findings += [f"{name} is in no table of the port" for name in missing]
@@ -77,7 +81,7 @@ def logic_gate(runner: Runner) -> Gate:
             if share > FLOAT32_SHARE:
                 findings.append(f"precision leak: {tap.reference} of {side} holds float32 values")
     worst = max(runner.taps.values(), key=_worst_logic)
-    count, expected = len(runner.taps), len(runner.aligned) + 1
+    count, expected = len(runner.taps), len(runner.aligned) + 1 + (EAGER in runner.taps)
     return Gate("A", "logic, float64", not findings and count == expected, count, expected, _worst_logic(worst), LOGIC,
                 worst.reference, tuple(findings))  # fmt: skip
 

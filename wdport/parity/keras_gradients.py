@@ -15,7 +15,7 @@ import numpy as np
 from wdport.models.family import Array
 from wdport.parity.calls import leaves
 from wdport.parity.keras_probe import FAST_COMPILE, intercepted, layers_by_path
-from wdport.parity.programs import Program
+from wdport.parity.programs import TRACING, Program
 
 
 class GradientProbe:
@@ -46,11 +46,19 @@ class GradientProbe:
         taps = {path: [np.asarray(leaf) for leaf in leaves(value)] for path, value in by_tap.items()}
         return np.asarray(output), tuple(np.asarray(value) for value in by_input), taps, by_weight
 
+    def compile(self, inputs: tuple[Array, ...]) -> None:
+        """Make the program for inputs like these, and run nothing."""
+        weights = [v.value for v in self.model.trainable_variables]
+        fixed = [v.value for v in self.model.non_trainable_variables]
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            self._program.compiled(weights, fixed, inputs, inputs[0], self._nothing(weights, fixed, inputs))
+
     def _nothing(self, weights: list[Any], fixed: list[Any], inputs: tuple[Array, ...]) -> dict[str, Any]:
         """Zeros in the shapes of the taps' outputs."""
         key = tuple(value.shape for value in inputs)
         if key not in self._zeros:
-            shapes = jax.eval_shape(self._outputs, weights, fixed, inputs)
+            with TRACING:
+                shapes = jax.eval_shape(self._outputs, weights, fixed, inputs)
             self._zeros[key] = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return self._zeros[key]  # type: ignore[no-any-return]
 

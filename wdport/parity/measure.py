@@ -53,7 +53,7 @@ def ulps(values: Array, exact: Array) -> float:
 
 @dataclass
 class ErrorPair:
-    """Float32 errors of the candidate and of the reference against one float64 truth, over many runs."""
+    """Rounding errors of the candidate and of the reference against one float64 truth, over many runs."""
 
     candidate_square: float = 0.0
     reference_square: float = 0.0
@@ -63,6 +63,8 @@ class ErrorPair:
     truth_max: float = 0.0
     bias_sum: float = 0.0
     count: int = 0
+    unit: float = UNIT_ROUNDOFF
+    """Unit roundoff of the type that both compute in."""
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
         """Take in one more run's results."""
@@ -80,12 +82,12 @@ class ErrorPair:
     @property
     def rms_ratio(self) -> float:
         """Candidate's RMS error over the reference's, which counts as no less than rounding alone."""
-        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, self.truth_square**0.5)
+        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, self.unit * self.truth_square**0.5)
 
     @property
     def max_ratio(self) -> float:
         """The same for the largest error."""
-        return _ratio(self.candidate_max, self.reference_max, self.truth_max)
+        return _ratio(self.candidate_max, self.reference_max, self.unit * self.truth_max)
 
     @property
     def bias(self) -> float:
@@ -100,8 +102,8 @@ def _largest(so_far: float, values: Array) -> float:
     return inf if not isfinite(largest) else max(so_far, largest)
 
 
-def _ratio(candidate: float, reference: float, truth: float) -> float:
-    floor = max(reference, UNIT_ROUNDOFF * truth)
+def _ratio(candidate: float, reference: float, least: float) -> float:
+    floor = max(reference, least)
     if not isfinite(candidate) or not isfinite(floor):
         return inf
     return candidate / floor if floor else (0.0 if candidate == 0.0 else inf)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,12 +22,13 @@ from wdport.models.family import Array, Objective
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.measure import ScaledErrors, relative_l2
-from wdport.parity.torch_steps import TorchTraining
 from wdport.parity.verdict import Gate
-from wdport.prepare import Prepared
 from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, clip_factor
 from wdport.training.rates import Rates, one_cycle
+
+if TYPE_CHECKING:
+    from wdport.parity.torch_steps import TorchTraining
 
 STEPS = 5
 CYCLE = 10
@@ -74,12 +75,16 @@ class OptimiserErrors:
 
 
 def optimiser_gate(
-    prepared: Prepared, module: Any, probe: GradientProbe, port: PortTraining, batch: int
+    moves: Sequence[Move], module: Any, probe: GradientProbe, reference: Objective, port: PortTraining, batch: int
 ) -> OptimiserErrors:
-    """Take the steps and compare; both sides' weights (float64, equal at first) move."""
-    reference = prepared.family.objective(prepared.config, probe.model)
+    """Take the steps and compare; both sides' weights (float64, equal at first) move.
+
+    ``moves`` are the plan's, ``module`` is PyTorch's, ``reference`` the objective that it trains on.
+    """
+    from wdport.parity.torch_steps import TorchTraining  # torch may be absent where a recording is replayed
+
     training = TorchTraining(module, reference, CLIP, CYCLE)
-    moves = [move for move in prepared.plan.moves if move.source in training.parameters]
+    moves = [move for move in moves if move.source in training.parameters]
     variables = {variable.path: variable for variable in probe.model.trainable_variables}
     slopes = jax.jit(jax.value_and_grad(port.objective.loss))
     worst: dict[str, dict[str, float]] = {size: {} for size in SIZES}

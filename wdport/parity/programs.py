@@ -12,7 +12,8 @@ from typing import Any
 
 import jax
 
-_TRACING = Lock()
+TRACING = Lock()
+"""Held by whoever runs a model's Python code while other threads may trace."""
 
 
 class Program:
@@ -23,11 +24,15 @@ class Program:
         self._compiled: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(*arguments)(*arguments)
+
+    def compiled(self, *arguments: Any) -> Any:
+        """The program for arguments like these."""
         flat, tree = jax.tree.flatten(arguments)
         key = (tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat))
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            with _TRACING:
+        found = self._compiled.get(key)
+        if found is None:
+            with TRACING:
                 lowered = self._jitted.lower(*arguments)
-            compiled = self._compiled[key] = lowered.compile()
-        return compiled(*arguments)
+            found = self._compiled[key] = lowered.compile()
+        return found

@@ -38,7 +38,8 @@ class TapResult:
     Relative float64 errors: ``isolated`` of its outputs, fed the reference's inputs; ``inputs`` of what
     the code around it would have fed it; ``cumulative`` of its outputs within the running network. Float32
     errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
-    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run.
+    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run;
+    ``bfloat16`` the error under a bfloat16 policy as a multiple of the reference's own, ``None`` likewise.
     """
 
     reference: str
@@ -53,6 +54,7 @@ class TapResult:
     bias: float = 0.0
     share32: tuple[float, float] = (0.0, 0.0)
     gradient: float | None = None
+    bfloat16: float | None = None
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
@@ -156,7 +158,7 @@ class Verdict:
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.gates) and all(gate.passed for gate in self.gates)
+        return self.complete and all(gate.passed for gate in self.gates)
 
     @property
     def complete(self) -> bool:

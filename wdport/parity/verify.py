@@ -1,7 +1,8 @@
 """The second river: checkpoint and converted file into two running models, through probes, to a verdict.
 
 Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per wavelet level; F the wavelet transform, where the wavelet is known.
+per layer and per wavelet level; F the wavelet transform, where the wavelet is known. The full battery adds B'
+bfloat16, C gradients, D optimiser steps and E sampling trajectories.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
 
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
+from wdport.output.files import read_variables
 from wdport.parity.battery import CASES
 from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import Evidence, causes
+from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.keras_probe import Probe
+from wdport.parity.recorded import recorded_plan, unequal_to_recording
+from wdport.parity.recording import Replay, open_recording
+from wdport.parity.reference import Reference, user_reference
+from wdport.parity.repro import write_repro
 from wdport.parity.runner import Runner
 from wdport.parity.sides import (
     Weights,
@@ -32,11 +41,15 @@ from wdport.parity.sides import (
     unequal_variables,
     with_random_biases,
 )
-from wdport.parity.verdict import Fault, Gate, Verdict, locate
+from wdport.parity.verdict import Fault, Verdict, locate
 from wdport.parity.wavelet_gate import wavelet_gate
 from wdport.prepare import PathText, Prepared, Settings, prepare
+from wdport.version import VERSION
 
 Say = Callable[[str], None]
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "F")
+"""The gates as reports show them."""
+
 MAX_CAUSES = 5
 """Faults that a probable cause is sought for: each is tried with every known bug of its place."""
 
@@ -47,6 +60,9 @@ def verify(
     *,
     mapping: PathText | None = None,
     key: str | None = None,
+    reference: str | None = None,
+    full: bool = False,
+    repro: PathText | None = None,
     say: Say | None = None,
 ) -> Verdict:
     """Compare a converted model with its checkpoint, both running, layer by layer.
@@ -56,6 +72,9 @@ def verify(
         converted: what :func:`wdport.convert` wrote.
         mapping: the mapping table, if it was one of your own.
         key: dotted key of the state_dict where the file holds more than one.
+        reference: ``module:factory`` of your own PyTorch model, in place of ours; see :mod:`wdport.recorder`.
+        full: run gates B', C, D and E too, and the port eagerly as well as compiled.
+        repro: a folder to write the first faulty layer to, if there is one, with a script that runs it alone.
         say: called with a few words at every step, for a progress display.
 
     Returns:
@@ -73,51 +92,98 @@ def verify(
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
-        return _verify(prepared, opened, say, started)
+        say("reading both files")
+        weights = converted_weights(prepared, opened)
+        unequal = unequal_variables(prepared, weights)
+        say("building four models")
+        own = user_reference(reference, prepared, key) if reference else None
+        return _verify(prepared, opened, weights, unequal, own, say, started, full, repro)
 
 
-def _verify(prepared: Prepared, converted: Converted, say: Say, started: float) -> Verdict:
+def verify_recording(
+    converted: PathText,
+    recording: PathText,
+    *,
+    mapping: PathText | None = None,
+    repro: PathText | None = None,
+    say: Say | None = None,
+) -> Verdict:
+    """Compare a converted model with a recording of its PyTorch model; needs neither torch nor the checkpoint.
+
+    Args:
+        converted: what :func:`wdport.convert` wrote.
+        recording: what `wdport record` wrote.
+        mapping: the mapping table, if it was one of your own.
+        repro: a folder for the first faulty layer, as for :func:`verify`.
+        say: called with a few words at every step, for a progress display.
+
+    Returns:
+        A verdict, true if the two are equal.
+
+    Raises:
+        WdportError: a file is bad, the two do not belong together, or something could not be compared.
+    """
+    started = time.monotonic()
+    say = say or (lambda _: None)
+    opened = open_converted(converted)
     say("reading both files")
-    weights = converted_weights(prepared, converted)
-    unequal = unequal_variables(prepared, weights)
-    say("building four models")
-    sides = build_sides(prepared, weights)
+    with open_recording(Path(recording)) as recorded:
+        prepared = recorded_plan(recorded, opened, mapping)
+        weights = Weights("converted weights", {}, dict(read_variables(opened.path, opened.variables)))
+        unequal = unequal_to_recording(prepared, recorded, weights.variables)
+        return _verify(prepared, opened, weights, unequal, Replay(recorded), say, started, repro=repro)
+
+
+def _verify(
+    prepared: Prepared,
+    converted: Converted,
+    weights: Weights,
+    unequal: list[str],
+    reference: Reference | None,
+    say: Say,
+    started: float,
+    full: bool = False,
+    repro: PathText | None = None,
+) -> Verdict:
+    use_compile_cache()
+    sides = build_sides(prepared, weights, reference)
     runner = Runner(prepared, sides)
     seen: Weights | None = None
     for random_biases in (False, True):
-        now = with_random_biases(prepared, weights, seed=7) if random_biases else weights
+        now = with_random_biases(prepared, weights, sides.reference.shifts) if random_biases else weights
         if random_biases:
             change_weights(prepared, sides, now, weights)
         say(f"comparing with {now.name}")
         runner.compare([case for case in CASES if case.random_biases is random_biases])
         seen = seen or (now if runner.evidence else None)
-    gates: tuple[Gate, ...] = (
-        preflight_gate(prepared, runner, unequal),
-        constants_gate(prepared, sides.candidates["float32"], weights),
-        logic_gate(runner),
-        numerics_gate(runner),
-    )
-    transform = prepared.family.transform(prepared.config)
-    if transform is not None:
-        gates = (*gates, wavelet_gate(transform))
+    gates = [preflight_gate(prepared, runner, unequal), constants_gate(prepared, sides.candidates["float32"], weights)]
+    if (transform := prepared.family.transform(prepared.config)) is not None:
+        gates.append(wavelet_gate(transform))
+    more = run_full_battery(prepared, runner, say) if full else FullBattery()
+    gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
     taps = tuple(runner.taps.values())
     found: dict[str, tuple[str, ...]] = {}
     if runner.evidence is not None and seen is not None:
         say("looking for probable causes")
-        found = _causes(prepared, runner.evidence, seen, locate(taps), [tap.candidate for tap in runner.aligned])
+        faults = locate(taps)
+        found = _causes(prepared, runner.evidence, seen, faults, [tap.candidate for tap in runner.aligned])
+        if repro is not None and faults:
+            write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], runner.evidence)
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),
-        gates=gates,
+        gates=tuple(sorted(gates, key=lambda gate: ORDER.index(gate.name))),
         taps=taps,
         causes=found,
-        levels=runner.levels(),
+        levels=more.levels(runner.levels()),
         series=runner.series_error,
         assumed=_assumed(converted),
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(),
         overlays=runner.overlays,
+        trajectories=more.trajectories,
+        variables=more.variables,
         seconds=time.monotonic() - started,
     )
 
@@ -137,6 +203,6 @@ def _assumed(converted: Converted) -> dict[str, Any]:
 
 
 def _environment(runner: Runner) -> dict[str, str]:
-    packages = {name: version(name) for name in ("wdport", "torch", "keras", "jax", "numpy")}
-    precision = {"torch_matmul": runner.torch_precision, "jax_matmul": runner.jax_precision}
-    return {"python": platform.python_version(), **packages, "device": str(jax.devices()[0]), **precision}
+    packages = {name: version(name) for name in ("keras", "jax", "numpy")}
+    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": runner.jax_precision}
+    return {"python": platform.python_version(), **own, **runner.sides.reference.environment}

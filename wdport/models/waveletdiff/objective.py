@@ -14,7 +14,7 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
     """See :class:`wdport.models.family.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
     from wdport.training.loss import add_noise, diffusion_loss, draw_steps
 
-    lengths, noise_target = config.level_lengths, config.prediction_target == "noise"
+    lengths = config.level_lengths
 
     def make_batch(seed: int, size: int) -> Batch:
         rng = np.random.default_rng(seed)
@@ -27,12 +27,15 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
         noisy = add_noise(batch["clean"], batch["noise"], alpha_bar.astype(batch["clean"].dtype)[steps])
         return noisy, steps.astype(batch["clean"].dtype) / 1000
 
+    def target(batch: Batch) -> Array:
+        return batch["noise" if config.prediction_target == "noise" else "clean"]
+
     def loss(prediction: Any, batch: Batch) -> Any:
-        return diffusion_loss(prediction, batch["noise" if noise_target else "clean"], lengths)
+        return diffusion_loss(prediction, target(batch), lengths)
 
     def reference_loss(network: Any, batch: Batch) -> Any:
         from wdport.models.waveletdiff.reference_training import training_loss
 
         return training_loss(network, batch, alpha_bar, lengths, config.prediction_target)
 
-    return Objective(make_batch, inputs, loss, reference_loss)
+    return Objective(make_batch, inputs, target, loss, reference_loss)

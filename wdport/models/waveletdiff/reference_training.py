@@ -17,7 +17,8 @@ def training_loss(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss and prediction of a network in the dtype of ``batch``.
 
-    ``batch`` has ``clean`` and ``noise`` (B, C, F) and ``uniform`` (B,) in [0, 1); ``target`` is "noise" or "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
+    ``batch`` has ``clean`` and ``noise`` (B, C, F) and ``uniform`` (B,) in [0, 1). ``target`` is "noise" or
+    "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
     """
     clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
     steps = (torch.from_numpy(batch["uniform"]) * 1000).long()

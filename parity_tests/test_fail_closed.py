@@ -1,0 +1,211 @@
+"""Nothing that was not compared passes, and nothing that is loosened passes unseen: each with its exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+from wdport.parity import gated
+from wdport.parity.verdict import Gate, Verdict
+
+TAP = "{torch: mlp.0, keras: mlp/hidden}"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    path = save(tmp_path_factory.mktemp("closed") / "small.ckpt", make_state())
+    return str(path), str(wdport.convert(path, path.with_suffix(".weights.h5"), values=SETTINGS).output)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "table.yaml"
+    shutil.copy(Path(__file__).parents[1] / "mappings" / "waveletdiff.yaml", file)
+    return file
+
+
+def _replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_a_tap_renamed_on_the_torch_side(pair: tuple[str, str], table: Path, capsys: Any) -> None:
+    _replace(table, TAP, "{torch: mlp.zero, keras: mlp/hidden}")
+    assert main(["verify", *pair, "--mapping", str(table)]) == 6
+    assert "mlp.zero" in capsys.readouterr().err
+
+
+def test_a_tap_renamed_on_the_keras_side(pair: tuple[str, str], table: Path, capsys: Any) -> None:
+    _replace(table, TAP, "{torch: mlp.0, keras: mlp/hiden}")
+    assert main(["verify", *pair, "--mapping", str(table)]) == 6
+    assert "has no such layer" in capsys.readouterr().err
+
+
+def test_no_taps(pair: tuple[str, str], table: Path, capsys: Any) -> None:
+    document = yaml.safe_load(table.read_text(encoding="utf-8"))
+    key = next(key for key, value in document.items() if isinstance(value, list) and "tensors" in value[0])
+    sections = [section for section in document[key] if "tensors" in section]
+    document[key] = [{k: v for k, v in section.items() if k != "taps"} for section in sections]
+    table.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    assert main(["verify", *pair, "--mapping", str(table)]) == 6
+    assert "no taps" in capsys.readouterr().err
+
+
+def test_one_nan(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    broken = tmp_path / "nan.weights.h5"
+    broken.write_bytes(Path(pair[1]).read_bytes())
+    with h5py.File(broken, "r+") as file:
+        values = file["level_2/block_0/mlp/out/vars/1"]
+        values[3] = np.nan
+    assert main(["verify", pair[0], str(broken)]) == 1
+    assert "level_2/block_0/mlp/out" in capsys.readouterr().out
+
+
+def test_the_reference_compared_with_itself(
+    pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from wdport.parity import sides
+
+    class Twin:
+        framework = "keras"
+
+        def __init__(self, live: Any) -> None:
+            self.live = live
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.live, name)
+
+    family_reference = sides.family_reference
+    monkeypatch.setattr(sides, "family_reference", lambda *arguments: Twin(family_reference(*arguments)))
+    assert main(["verify", *pair]) == 1
+    assert "two frameworks" in capsys.readouterr().out
+
+
+def test_zero_comparisons() -> None:
+    """A verdict over nothing, or with a gate over nothing, is incomplete."""
+    nothing = Verdict("a", "b", (), (), (), None, {}, (), {})
+    assert nothing.exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", True, 0, 0),)).exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", True, 3, 4),)).exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[waivers]]\ntap = "output"\ngate = "B"\nexpires = 2999-01-01\n', "reason"),
+        ('[[waivers]]\ntap = "output"\ngate = "B"\nreason = "r"\n', "expires"),
+        ("[bounds]\nlogic = { value = 1e-3 }\n", "reason"),
+        ("[bonds]\n", "bonds"),
+    ],
+)
+def test_a_policy_that_is_none(pair: tuple[str, str], tmp_path: Path, text: str, said: str, capsys: Any) -> None:
+    policy = tmp_path / "parity.toml"
+    policy.write_text(text)
+    assert main(["verify", *pair, "--policy", str(policy)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_expired_bound_fails(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    policy = tmp_path / "parity.toml"
+    policy.write_text('[bounds]\nlogic = { value = 1e-9, reason = "r", expires = 2020-01-01 }\n')
+    assert main(["verify", *pair, "--policy", str(policy), "--no-canary"]) == 1
+    shown = capsys.readouterr().out
+    assert "expired on 2020-01-01" in shown
+
+
+def test_a_bound_that_no_longer_finds_known_faults(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    policy = tmp_path / "parity.toml"
+    policy.write_text('[bounds]\nlogic = { value = 0.1, reason = "r", expires = 2999-01-01 }\n')
+    assert main(["verify", *pair, "--policy", str(policy)]) == 1
+    shown = capsys.readouterr().out
+    assert "FAIL gate S" in shown
+    assert "too loose" in shown
+    assert "loosened to 0.1" in shown
+
+
+def test_known_faults_come_first(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    """A tightened bound is no reason to fail, and the known faults are found under it."""
+    policy = tmp_path / "parity.toml"
+    policy.write_text("[bounds]\nlogic = { value = 1e-11 }\n")
+    assert main(["verify", *pair, "--policy", str(policy)]) == 0
+    shown = capsys.readouterr().out
+    assert "ok   gate S" in shown
+    assert "tightened to 1e-11" in shown
+
+
+def test_a_baseline_is_made_and_held(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    baseline = tmp_path / "parity-baseline.json"
+    rest = ["--baseline", str(baseline), "--no-canary"]
+    assert main(["verify", *pair, *rest, "--update-baseline"]) == 0
+    assert main(["verify", *pair, *rest]) == 0
+    document = json.loads(baseline.read_text())
+    name = next(name for name, entry in document["taps"].items() if entry["isolated"] < 1e-13)
+    document["taps"][name]["isolated"] = 1e-11
+    baseline.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["verify", *pair, *rest]) == 1
+    assert f"{name}: isolated is" in capsys.readouterr().out
+    document["taps"].pop(name)
+    baseline.write_text(json.dumps(document))
+    assert main(["verify", *pair, *rest]) == 1
+    assert f"{name} is not in the baseline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a.ckpt"], "give CHECKPOINT and CONVERTED"),
+        (["a.ckpt", "b.keras", "--against", "r.npz"], "give CONVERTED alone"),
+        (["b.keras", "--against", "r.npz", "--full"], "no running reference"),
+        (["a.ckpt", "b.keras", "--update-baseline"], "--baseline FILE"),
+    ],
+)
+def test_usage(arguments: list[str], said: str, capsys: Any) -> None:
+    assert main(["verify", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_reports_and_summary(
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    files = {kind: str(tmp_path / f"v.{kind}") for kind in ("json", "html", "junit", "markdown")}
+    assert main(["verify", *pair, *(part for kind, file in files.items() for part in (f"--{kind}", file))]) == 0
+    assert all(Path(file).stat().st_size > 1000 for file in files.values())
+    assert summary.read_text().startswith("#")
+    assert json.loads(Path(files["json"]).read_text())["passed"] is True
+
+
+def test_a_faulty_layer_on_its_own(pair: tuple[str, str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.weights.h5"
+    broken.write_bytes(Path(pair[1]).read_bytes())
+    with h5py.File(broken, "r+") as file:
+        kernel = file["level_1/block_0/attention/out/vars/0"]
+        heads, head, width = kernel.shape
+        kernel[...] = kernel[()].reshape(width, width).T.reshape(heads, head, width)
+    assert main(["verify", pair[0], str(broken), "--repro", str(tmp_path / "repro")]) == 1
+    done = subprocess.run(
+        [sys.executable, "repro.py"], cwd=tmp_path / "repro", capture_output=True, text=True, check=True
+    )
+    _, now, _, then, *_ = done.stdout.split()
+    assert float(now) > 0.1
+    assert abs(float(now) / float(then) - 1) < 1e-10
+
+
+def test_terms_without_anything() -> None:
+    assert not gated.Terms().any

@@ -1,0 +1,120 @@
+"""Gate E on a small model: a correct port passes, every known sampler bug and a broken model fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.make import SMALL, make_state
+from wdport.diffusion.faults import SAMPLER_FAULTS
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.shipped import choose_table
+from wdport.models.waveletdiff.family import FAMILY
+from wdport.parity.bounds import TRAJECTORY
+from wdport.parity.torch_probe import run
+from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
+from wdport.parity.trajectory_sides import Reference
+from wdport.rules import apply_rule
+
+
+class Pair:
+    """The reference's side, and the port in two dtypes."""
+
+    def __init__(self) -> None:
+        tensors = {name: tensor.numpy() for name, tensor in make_state(SMALL).items()}
+        constants = {name: constant.values.shape for name, constant in FAMILY.constants(SMALL).items()}
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        table = choose_table(tensors, "test")
+        plan = make_plan(table, shapes, FAMILY.variables(SMALL), constants, FAMILY.features(SMALL))
+        assert isinstance(plan, Plan)
+        variables: dict[str, Any] = {}
+        for move in plan.moves:
+            made = apply_rule(move.rule, [tensors[move.source]], move.sizes)
+            variables |= zip(move.targets, made, strict=True)
+        self.models = {}
+        for dtype in ("float64", "float32"):
+            with jax.enable_x64(dtype == "float64"):
+                self.models[dtype] = FAMILY.build(SMALL, dtype)
+                for variable in self.models[dtype].weights:
+                    variable.assign(np.array(variables[variable.path], dtype))
+        module = FAMILY.build_reference(SMALL, tensors, "float64")
+        schedule = NoiseSchedule(*(tensors[f"{name}_all"].astype(np.float64) for name in NoiseSchedule._fields))
+        self.reference = Reference(lambda x, time: run(module, (x, time))[0], schedule, "noise", (31, 3))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return Pair()
+
+
+def test_a_correct_port_passes(pair: Pair) -> None:
+    gate, trajectories = trajectories_gate(pair.reference, pair.models)
+    assert gate.passed
+    assert gate.findings == ()
+    assert gate.compared == gate.expected == 6 * 6 + 1001
+    assert [each.sampler for each in trajectories] == [
+        f"{sampler}, {target} target"
+        for target in ("noise", "coefficient")
+        for sampler in ("DDPM", "DDIM, eta 0", "DDIM, eta 0.5")
+    ]
+    for each in trajectories:
+        assert each.steps == (1000, 800, 600, 400, 200, 1)
+        assert 0.0 < max(each.logic) < 1e-12
+        assert 1e-8 < max(each.single) < 1e-3
+    assert gate.worst == max(error for each in trajectories for error in each.logic)
+
+
+def test_every_sampler_fault_is_killed(pair: Pair) -> None:
+    fates = {
+        name: (margin, killed) for name, margin, killed in kill_sampler_faults(pair.reference, pair.models["float64"])
+    }
+    assert set(fates) == {fault.name for fault in SAMPLER_FAULTS}
+    assert {name: fate for name, fate in fates.items() if not (fate[1] and fate[0] > 4.0)} == {}
+
+
+def test_another_schedule_in_the_file_is_seen(pair: Pair) -> None:
+    shifted = NoiseSchedule(*(np.append(table[:1], table[:-1]) for table in pair.reference.schedule))
+    gate, _ = trajectories_gate(replace(pair.reference, schedule=shifted._replace(alpha_bar=shifted.alpha_bar * 0.999)),
+                                {"float64": pair.models["float64"]})  # fmt: skip
+    assert not gate.passed
+    assert gate.compared == gate.expected
+
+
+def test_another_target_is_seen(pair: Pair) -> None:
+    gate, _ = trajectories_gate(replace(pair.reference, target="coefficient"), {"float64": pair.models["float64"]})
+    assert gate.findings == ("the port's target is noise, the checkpoint's coefficient",)
+    assert not gate.passed
+
+
+def test_a_ruined_schedule_is_not_compared_and_fails(pair: Pair) -> None:
+    model = pair.models["float64"]
+    held = model.noise_schedule.alpha_bar
+    before = np.asarray(held.value)
+    with jax.enable_x64(True):
+        held.assign(np.ones(1001))
+        try:
+            gate, trajectories = trajectories_gate(pair.reference, {"float64": model})
+        finally:
+            held.assign(before)
+    assert not gate.passed
+    assert gate.compared == 1001
+    assert gate.expected == 1037
+    assert gate.worst is None
+    assert "alpha_bar is 1 at step 1" in gate.findings[0]
+    assert all(each.logic == () for each in trajectories)
+
+
+def test_nan_is_infinitely_wrong(pair: Pair) -> None:
+    gate, _ = trajectories_gate(
+        replace(pair.reference, network=lambda x, time: pair.reference.network(x, time) * np.nan),
+        {"float64": pair.models["float64"]},
+    )
+    assert not gate.passed
+    assert gate.worst == inf
+    assert gate.bound == TRAJECTORY

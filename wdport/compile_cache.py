@@ -1,0 +1,44 @@
+"""Compiled programs kept between processes: JAX's own persistent cache, on by default, in the user's cache folder."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+LARGEST_BYTES = 1 << 30
+"""Of the folder; JAX drops what was not used for the longest time."""
+
+LEAST_SECONDS = 0.03
+"""What compiles sooner is not worth a file; the single operations of an eager run take about this long."""
+
+VARIABLE = "WDPORT_COMPILE_CACHE"
+"""Names another folder, or "off"."""
+
+
+def use_compile_cache() -> Path | None:
+    """Switch the cache on, unless the program around has set JAX's own or ``WDPORT_COMPILE_CACHE`` is "off".
+
+    Returns the folder, ``None`` where nothing was changed. A folder that cannot be made is no error: programs
+    are compiled again then.
+    """
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted == "off":
+        return None
+    import jax
+    from platformdirs import user_cache_path
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
+        return None
+    folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = {
+            "jax_compilation_cache_max_size": LARGEST_BYTES,
+            "jax_persistent_cache_min_compile_time_secs": LEAST_SECONDS,
+            "jax_compilation_cache_dir": str(folder),
+        }
+        for name, value in settings.items():
+            jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        return folder
+    return None

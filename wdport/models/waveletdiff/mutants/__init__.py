@@ -1,0 +1,27 @@
+"""Known bugs of WaveletDiff ports: what published and attempted ports got wrong, one place each."""
+
+from __future__ import annotations
+
+from wdport.models.mutants import Mutant
+from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.mutants.attention import attention_mutants
+from wdport.models.waveletdiff.mutants.blocks import mlp_mutants, norm_mutants
+from wdport.models.waveletdiff.mutants.cross_level import cross_level_mutants
+from wdport.models.waveletdiff.mutants.embeddings import position_mutants, time_mutants
+from wdport.models.waveletdiff.mutants.network import level_mutants, state_mutants
+from wdport.models.waveletdiff.mutants.numerics import numerics_mutants
+
+
+def mutants(config: Config) -> tuple[Mutant, ...]:
+    """All of them that this configuration can have."""
+    found = [
+        *attention_mutants(config),
+        *norm_mutants(),
+        *mlp_mutants(),
+        *time_mutants(),
+        *position_mutants(),
+        *level_mutants(config),
+        *state_mutants(),
+        *numerics_mutants(),
+    ]
+    return tuple(found + (cross_level_mutants() if config.cross_level_attention else []))

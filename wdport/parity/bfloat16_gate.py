@@ -1,0 +1,91 @@
+"""Gate B': the port under Keras's mixed bfloat16 policy beside PyTorch under autocast; a ratio by tap and a gate out.
+
+As in gate B every layer is answered for, and both sides' errors are against float64: the port's may be so many
+times the reference's, which counts as no less than what rounding to bfloat16 alone does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.parity.battery import Case
+from wdport.parity.bounds import NUMERICS, UNIT_ROUNDOFF_16
+from wdport.parity.calls import Calls, cast, leaves
+from wdport.parity.keras_probe import Probe
+from wdport.parity.measure import ErrorPair, like
+from wdport.parity.runner import OUTPUT, Runner
+from wdport.parity.verdict import Gate
+from wdport.recorder import isolate, lifted, record
+
+POLICY = "mixed_bfloat16"
+
+
+def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
+    """Run one case, with the weights that the sides hold; the ratios are by the reference's names."""
+    taps = runner.aligned
+    inputs = runner.family.make_inputs(runner.config, case.seed, case.batch, case.scale)
+    single, (reference, truth) = _reference_calls(runner, inputs)
+    answers = {tap.candidate: cast(truth[1][tap.reference], np.float32) for tap in taps if tap.reference in truth[1]}
+    model = _model(runner)
+    with jax.default_matmul_precision("highest"):
+        output, port = Probe(model, [tap.candidate for tap in taps]).isolate(single, answers)
+    pairs = {OUTPUT: _pair([output], [reference[0]], [truth[0]])}
+    for tap in taps:
+        ours, theirs, exact = port.get(tap.candidate), reference[1].get(tap.reference), truth[1].get(tap.reference)
+        if ours is not None and theirs is not None and exact is not None:
+            pairs[tap.reference] = _pair(ours.outputs, theirs.outputs, exact.outputs)
+    ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in pairs.items() if pair.count}
+    return _gate(ratios, len(taps) + 1), ratios
+
+
+def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any, Calls], tuple[Any, Calls]]]:
+    """The inputs in float32, and output and isolated calls of the reference in bfloat16 and in float64."""
+    import torch
+
+    modules: Mapping[str, Any] = runner.sides.references
+    names = [tap.reference for tap in runner.aligned]
+    with lifted():
+        _, calls = record(modules["float64"], inputs)
+    answers = {name: cast(calls[name], np.float32) for name in names if name in calls}
+    single = cast(inputs, np.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = isolate(modules["float32"], single, answers)
+    with lifted():
+        wide = {name: cast(call, np.float64) for name, call in answers.items()}
+        high = isolate(modules["float64"], cast(single, np.float64), wide)
+    return single, (low, high)
+
+
+def _model(runner: Runner) -> Any:
+    """The port under the policy, with the float32 port's weights, which it keeps in float32."""
+    model = runner.family.build(runner.config, POLICY)
+    for mine, theirs in zip(model.weights, runner.sides.candidates["float32"].weights, strict=True):
+        mine.assign(theirs.value)
+    return model
+
+
+def _pair(ours: Any, theirs: Any, exact: Any) -> ErrorPair:
+    """Empty, and so not compared, where count or shapes differ."""
+    pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
+    try:
+        for c, r, t in zip(leaves(list(ours)), leaves(list(theirs)), leaves(list(exact)), strict=True):
+            pair.add(like(np.asarray(c).astype(np.float32), t), r, t)
+    except ValueError:
+        return ErrorPair()
+    return pair
+
+
+def _gate(ratios: dict[str, float], expected: int) -> Gate:
+    findings = [
+        f"{name} has {ratio:.1f} times the reference's bfloat16 error"
+        for name, ratio in ratios.items()
+        if not ratio <= NUMERICS
+    ]
+    worst = max(ratios, key=lambda name: ratios[name])
+    passed = not findings and len(ratios) == expected
+    return Gate("B'", "numerics, bfloat16", passed, len(ratios), expected, ratios[worst], NUMERICS, worst,
+                tuple(findings))  # fmt: skip

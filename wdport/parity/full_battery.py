@@ -1,0 +1,94 @@
+"""What `verify --full` adds: the port run eagerly, bfloat16, gradients, optimiser steps and sampling trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from wdport.models.family import Array
+from wdport.parity.battery import CASES
+from wdport.parity.bfloat16_gate import bfloat16_gate
+from wdport.parity.gradient_gate import gradient_gate
+from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.memory import release_memory
+from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
+from wdport.parity.runner import Runner
+from wdport.parity.trajectories import file_schedule, trajectories_gate
+from wdport.parity.trajectory_sides import Reference
+from wdport.parity.verdict import Gate, LevelResult, Trajectory, VariableResult
+from wdport.prepare import Prepared
+from wdport.recorder import lifted, run
+
+SEED = 5
+BATCH = 2
+"""Samples in a backward pass and in an optimiser step: 63 million parameters in float64 leave no room for more."""
+
+
+@dataclass(frozen=True)
+class FullBattery:
+    """Gates B', C, D and E with what they measured besides what stands with the taps."""
+
+    gates: tuple[Gate, ...] = ()
+    level_gradients: tuple[float, ...] = ()
+    variables: tuple[VariableResult, ...] = ()
+    trajectories: tuple[Trajectory, ...] = ()
+
+    def levels(self, levels: tuple[LevelResult, ...]) -> tuple[LevelResult, ...]:
+        """The levels' results with their gradients' errors."""
+        if not self.level_gradients:
+            return levels
+        return tuple(replace(level, gradient=g) for level, g in zip(levels, self.level_gradients, strict=True))
+
+
+def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], None]) -> FullBattery:
+    """Run it with the weights that the sides hold. The float32 models are gone afterwards, the others trained."""
+    sides, taps, family = runner.sides, runner.aligned, prepared.family
+    probe = GradientProbe(sides.candidates["float64"], [tap.candidate for tap in taps])
+    with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
+        compiling = pool.submit(probe.compile, family.make_inputs(prepared.config, SEED, BATCH, 1.0))
+        say("bfloat16")
+        low, ratios = bfloat16_gate(runner, CASES[0])
+        say("sampling trajectories")
+        with lifted():
+            path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
+        say("running the port eagerly")
+        runner.compare_eagerly(CASES[-1])
+        compiling.result()
+    runner.drop_single_precision()
+    release_memory()
+    say("gradients")
+    with lifted():
+        slopes = gradient_gate(prepared, sides.references["float64"], probe, taps, SEED, BATCH)
+    release_memory()
+    say("optimiser steps")
+    objective = family.objective(prepared.config, probe.model)
+    with lifted():
+        steps = optimiser_gate(prepared.plan.moves, sides.references["float64"], probe, objective,
+                               PortTraining(objective), BATCH)  # fmt: skip
+    for name, result in runner.taps.items():
+        result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
+    variables = _variables(prepared, slopes.variables, steps)
+    return FullBattery((low, slopes.gate, steps.gate, path), tuple(slopes.levels), variables, trajectories)
+
+
+def _reference(prepared: Prepared, runner: Runner) -> Reference:
+    """The reference's side of gate E."""
+    module, config = runner.sides.references["float64"], prepared.config
+
+    def network(state: Array, time: Array) -> Array:
+        return run(module, (state, time))[0]
+
+    shape = prepared.family.make_inputs(config, 0, 1, 1.0)[0].shape[1:]
+    return Reference(network, file_schedule(prepared), config.prediction_target, shape)
+
+
+def _variables(prepared: Prepared, gradients: dict[str, float], steps: OptimiserErrors) -> tuple[VariableResult, ...]:
+    sources = {target: move.source for move in prepared.plan.moves for target in move.targets}
+    found = steps.variables
+    return tuple(
+        VariableResult(sources[name], name, gradients[name], found["gradient"].get(name, 0.0),
+                       found["first moment"].get(name, 0.0), found["second moment"].get(name, 0.0),
+                       found["value"].get(name, 0.0))
+        for name in gradients
+    )  # fmt: skip

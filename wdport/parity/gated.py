@@ -1,0 +1,67 @@
+"""A verdict that a CI gates on: the policy and the baseline are read first, known faults are tried, both then judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from wdport.parity.policy import (
+    Policy,
+    apply_baseline,
+    apply_policy,
+    loosened,
+    make_baseline,
+    read_baseline,
+    read_policy,
+    write_baseline,
+)
+from wdport.parity.verdict import Gate, Verdict
+from wdport.prepare import PathText
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run is judged by beside the bounds in the code; both are optional."""
+
+    policy: Policy | None = None
+    baseline: Mapping[str, Any] | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to judge by."""
+        return self.policy is not None or self.baseline is not None
+
+
+def read_terms(policy: PathText | None, baseline: PathText | None, today: date) -> Terms:
+    """Both files; raises ``UsageError`` or ``InputError`` where one of them is wrong."""
+    return Terms(read_policy(policy, today) if policy else None, read_baseline(baseline) if baseline else None)
+
+
+def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = None) -> Verdict:
+    """The verdict under the terms, with the gate of the known faults if they were tried."""
+    if canaries is not None:
+        verdict = replace(verdict, gates=(*verdict.gates, canaries))
+    if terms.policy is not None:
+        verdict = apply_policy(verdict, terms.policy, today)
+    if terms.baseline is not None:
+        verdict = apply_baseline(verdict, terms.baseline)
+    return verdict
+
+
+def canary_gate(terms: Terms, say: Callable[[str], None]) -> Gate:
+    """Gate S: a dozen known faults in a small model, which must all be found under the policy's bounds."""
+    say("trying known faults")
+    from wdport.parity.selftest import run_quick
+
+    kills = run_quick(loosened(terms.policy) if terms.policy else None)
+    missed = [f"{kill.mutant} ({kill.example}) is not found" for kill in kills if not kill.right]
+    if missed and terms.policy and loosened(terms.policy):
+        missed.append(f"the bounds of {terms.policy.source} are too loose: tighten {', '.join(loosened(terms.policy))}")
+    return Gate("S", "known faults", not missed and bool(kills), len(kills), max(len(kills), 1), findings=tuple(missed))
+
+
+def update_baseline(path: PathText, verdict: Verdict) -> None:
+    """Write the verdict's errors as the baseline; raises where it is no verdict to make one of."""
+    write_baseline(path, make_baseline(verdict))

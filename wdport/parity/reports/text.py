@@ -1,0 +1,84 @@
+"""A verdict as one screen of text, the verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wdport.errors import printable
+from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.reports.words import claim, number, outcome, percent, place, probable
+from wdport.parity.verdict import Fault, Gate, Verdict
+
+_MAX_FINDINGS: Mapping[str, int] = {"P": 20, "R": 20, "S": 20}
+"""By gate: those that speak of each entry of a file are shown with all of them."""
+
+_FEW = 4
+_MAX_FAULTS = 6
+
+
+def render_text(verdict: Verdict) -> str:
+    """The report that `wdport verify` prints."""
+    lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *(_gate(gate) for gate in verdict.gates), ""]
+    lines += _levels(verdict)
+    if verdict.trajectories:
+        lines += ["", *_trajectories(verdict)]
+    if faults := verdict.faults:
+        lines += ["", *_faults(verdict, faults)]
+    lines += ["", f"inputs     {'; '.join(verdict.inputs)}"]
+    if verdict.assumed:
+        lines.append(f"assumed    {', '.join(f'{k}={v}' for k, v in verdict.assumed.items())} (both sides use this)")
+    environment = verdict.environment
+    packages = ", ".join(f"{name} {environment[name]}" for name in ("torch", "keras", "jax"))
+    precision = f"matmul {environment['torch_matmul']}/{environment['jax_matmul']}"
+    lines.append(f"run        {packages}; {environment['device']}; {precision}; {verdict.seconds:.0f} s")
+    return "\n".join(lines)
+
+
+def _gate(gate: Gate) -> str:
+    mark = "ok  " if gate.passed else "FAIL"
+    text = f"{mark} gate {gate.name:<2}  {gate.title:<21} {gate.compared} of {gate.expected} compared"
+    if gate.worst is not None and gate.bound is not None:
+        text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, 60)}"
+    most = _MAX_FINDINGS.get(gate.name, _FEW)
+    shown = [f"       {printable(finding, 110)}" for finding in gate.findings[:most]]
+    if len(gate.findings) > most:
+        shown.append(f"       and {len(gate.findings) - most} more")
+    return "\n".join([text, *shown])
+
+
+def _levels(verdict: Verdict) -> list[str]:
+    """Per wavelet level: float64 errors of coefficients, series and gradients, float32 error as a ratio."""
+    gradients = any(level.gradient is not None for level in verdict.levels)
+    head = f"{'level':<8}{'layers f64':>12}{'coefficients f64':>18}{'series f64':>12}{'f32 ratio':>11}{'energy':>9}"
+    lines = [f"{head}{'gradient f64':>14}" if gradients else head]
+    for index, level in enumerate(verdict.levels):
+        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+        own = "" if layers is None else number(layers)
+        series = "unknown" if level.series is None else number(level.series)
+        numbers = f"{number(level.coefficients):>18}{series:>12}{number(level.ratio):>11}{percent(level.energy):>9}"
+        slope = "" if level.gradient is None else f"{number(level.gradient):>14}"
+        lines.append(f"{level.name:<8}{own:>12}{numbers}{slope}")
+    whole = "unknown" if verdict.series is None else number(verdict.series)
+    lines.append(f"{'series':<8}{'':>12}{'':>18}{whole:>12}   (bounds: f64 {LOGIC:.0e} relative, f32 {NUMERICS:g} x)")
+    return lines
+
+
+def _trajectories(verdict: Verdict) -> list[str]:
+    """Per sampler run, the error of its last state."""
+    lines = [f"{'sampler':<34}{'f64 error':>10}{'f32 error':>12}"]
+    for each in verdict.trajectories:
+        ends = [number(errors[-1]) if errors else "none" for errors in (each.logic, each.single)]
+        lines.append(f"{each.sampler:<34}{ends[0]:>10}{ends[1]:>12}")
+    return lines
+
+
+def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
+    """Where the port is off by itself, the first place first."""
+    count = f"{len(faults)} faulty layer{'s' if len(faults) > 1 else ''}"
+    lines = [f"{count}, everything else answered for by the reference:"]
+    for fault in faults[:_MAX_FAULTS]:
+        errors = f"f64 {number(fault.logic):>8}  f32 {number(fault.ratio):>8} x"
+        lines.append(f"  {printable(place(fault), 90):<90} {errors}")
+        if names := probable(verdict, fault):
+            lines.append(f"    probably: {names}")
+    return lines + ([f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else [])

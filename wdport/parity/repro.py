@@ -1,0 +1,135 @@
+"""One faulty layer on its own: written with its weights, inputs, expected and actual outputs, and a script; and read.
+
+The script needs wdport, and neither torch nor the two files that were compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.errors import InputError, MachineError
+from wdport.models.family import Array, Family
+from wdport.models.registry import find_family
+from wdport.parity.calls import leaves, shaped_like
+from wdport.parity.diagnose import Evidence
+from wdport.parity.keras_probe import layers_by_path
+from wdport.parity.verdict import Fault
+from wdport.prepare import PathText
+
+DATA, SCRIPT = "layer.npz", "repro.py"
+
+_SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's was fed."""
+import numpy as np
+import wdport.parity.repro
+
+case = wdport.parity.repro.load("{data}")
+made = case.run()  # edit the layer, case.layer, or its code, and run this again
+for ours, seen, wanted in zip(made, case.actual, case.expected):
+    error = np.linalg.norm(ours - wanted) / np.linalg.norm(wanted)
+    print("now", error, "then", np.linalg.norm(seen - wanted) / np.linalg.norm(wanted), "at most 1e-10")
+'''
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer of a float64 port with its weights; what it was fed, ought to make of that, and made."""
+
+    layer: Any
+    inputs: tuple[Any, ...]
+    expected: tuple[Array, ...]
+    actual: tuple[Array, ...]
+
+    def run(self) -> tuple[Array, ...]:
+        """What the layer makes of the inputs now, in the shapes of ``expected``."""
+        import jax
+
+        mode = {"training": False} if self.layer._call_has_training_arg else {}
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            made = self.layer(*self.inputs, **mode)
+        return tuple(np.asarray(leaf).reshape(e.shape) for leaf, e in zip(leaves(made), self.expected, strict=True))
+
+
+def write_repro(
+    folder: PathText, family: Family, config: Any, variables: Mapping[str, Array], fault: Fault, evidence: Evidence
+) -> Path:
+    """Write the layer of ``fault`` and the script; the script's path. Raises :class:`MachineError`.
+
+    ``variables`` are the port's, ``evidence`` the run that showed the fault.
+    """
+    path = fault.candidate
+    call = evidence.answers[path]
+    inputs = (list(evidence.inputs),) if not path else _fed(call.inputs, evidence.port[path].inputs)
+    arrays: dict[str, Array] = {}
+    facts = {"family": family.name, "config": config.to_dict(), "layer": path, "inputs": _shape(inputs)}
+    arrays |= {f"input {at}": np.asarray(leaf) for at, leaf in enumerate(leaves(list(inputs)))}
+    arrays |= {f"expected {at}": np.asarray(leaf) for at, leaf in enumerate(call.outputs)}
+    arrays |= {f"actual {at}": np.asarray(leaf) for at, leaf in enumerate(_actual(evidence, path, call.outputs))}
+    inside = f"{path}/" if path else ""
+    arrays |= {f"weight {name}": array for name, array in variables.items() if name.startswith(inside)}
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        np.savez(target / DATA, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
+        names = {"reference": fault.reference or "the network", "candidate": path or "the network", "data": DATA}
+        (target / SCRIPT).write_text(_SCRIPT.format(**names), encoding="utf-8")
+    except OSError as error:
+        raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
+    return target / SCRIPT
+
+
+def load(path: PathText) -> Case:
+    """Read what :func:`write_repro` wrote; raises :class:`InputError`."""
+    import jax
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        facts = json.loads(str(arrays.pop("facts")))
+        family = find_family(facts["family"], str(path))
+        config = family.load_config(facts["config"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(path, f"is no layer that wdport wrote ({error})", "write it again with --repro DIR") from None
+    with jax.enable_x64(True):
+        model = family.build(config, "float64")
+        for variable in model.weights:
+            if (value := arrays.get(f"weight {variable.path}")) is not None:
+                variable.assign(value.astype(np.float64))
+    layer = layers_by_path(model)[facts["layer"]] if facts["layer"] else model
+    return Case(layer, tuple(_nested(facts["inputs"], iter(_part(arrays, "input")))), *(
+        tuple(_part(arrays, kind)) for kind in ("expected", "actual")))  # fmt: skip
+
+
+def _fed(inputs: tuple[Any, ...], port: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The reference's inputs in the shapes that the port's layer takes, where they fit."""
+    try:
+        return tuple(shaped_like(leaves(list(inputs)), list(port)))
+    except ValueError:
+        return inputs
+
+
+def _actual(evidence: Evidence, path: str, expected: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The port's own outputs, in the reference's shapes where they fit."""
+    made = evidence.port[path].outputs
+    if len(made) != len(expected):
+        return tuple(made)
+    return tuple(a.reshape(b.shape) if a.size == b.size else a for a, b in zip(made, expected, strict=True))
+
+
+def _part(arrays: Mapping[str, Array], kind: str) -> list[Array]:
+    found = {int(name.split()[1]): array for name, array in arrays.items() if name.startswith(f"{kind} ")}
+    return [found[at] for at in sorted(found)]
+
+
+def _shape(value: Any) -> Any:
+    """The nesting of lists, with 0 for an array."""
+    return [_shape(item) for item in value] if isinstance(value, (list, tuple)) else 0
+
+
+def _nested(shape: Any, values: Any) -> Any:
+    return [_nested(item, values) for item in shape] if isinstance(shape, list) else next(values)

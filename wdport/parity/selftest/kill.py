@@ -1,0 +1,70 @@
+"""What became of one known fault, and of one correct variant: plain objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One fault's fate.
+
+    ``gate`` is the first that killed it, "" if none did; ``sites`` are the places found faulty, ``site`` the one that
+    was, ``exact`` whether they agree; ``margin`` is the largest error over its bound, in decades; ``inputs`` the case
+    that showed it. ``causes`` is what the diagnosis names, where it was ``sought``. ``equivalent`` says why the fault
+    does not change what the network computes, where that is known: it must then survive. ``ratio`` is the largest
+    isolated float32 error as a multiple of the reference's, ``single`` the gate that kills it in float32 alone ("" if
+    none does), ``rejected`` the fixed tolerances that reject its output; ``None`` where that was not measured.
+    """
+
+    example: str
+    mutant: str
+    site: str
+    gate: str
+    expected: str
+    sites: tuple[str, ...]
+    exact: bool
+    margin: float
+    causes: tuple[str, ...] = ()
+    equivalent: str = ""
+    inputs: str = ""
+    sought: bool = False
+    ratio: float | None = None
+    single: str | None = None
+    rejected: tuple[str, ...] | None = None
+
+    @property
+    def killed(self) -> bool:
+        """Whether a gate noticed."""
+        return bool(self.gate)
+
+    @property
+    def right(self) -> bool:
+        """Whether the harness did what it ought to: the gate and the place, or survival of an equivalent."""
+        if self.equivalent:
+            return not self.killed
+        return self.gate == self.expected and self.exact
+
+    @property
+    def diagnosed(self) -> bool:
+        """Whether the probable cause is the fault."""
+        return self.mutant in self.causes
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One correct port or one correct way to run it.
+
+    ``logic`` is its largest isolated float64 error, ``ratio`` the largest isolated float32 error as a multiple of
+    the reference's and ``rejected`` the fixed tolerances that reject its float32 output, ``None`` where that was not
+    measured; ``alarms`` the gates that fail, with the place: every one is false. ``why`` it is correct, where it is
+    another way to compute the same.
+    """
+
+    example: str
+    name: str
+    logic: float | None
+    ratio: float | None
+    alarms: tuple[str, ...]
+    rejected: tuple[str, ...] | None = None
+    why: str = ""

@@ -1,0 +1,32 @@
+"""A self-test's result to Markdown: summary, fixed tolerances, every fault, every correct variant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wdport.parity.selftest.result import SelftestResult
+from wdport.parity.selftest.text import KILL_HEAD, RULES_HEAD, kill_rows, rule_rows, summary
+
+VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "alarms")
+
+
+def render_markdown(result: SelftestResult) -> str:
+    """The whole result as one document."""
+    versions = ", ".join(f"{name} {value}" for name, value in result.environment.items())
+    parts = ["# Self-test", "", summary(result), "", versions, ""]
+    if result.rules:
+        parts += ["## Fixed tolerances beside the gates", "", *_table(RULES_HEAD, rule_rows(result)), ""]
+    parts += ["## Faults", ""]
+    for group in result.groups:
+        parts += [f"### {group.name}: gate {group.gate}", "", *_table(KILL_HEAD, kill_rows(group)), ""]
+    if result.variants:
+        rows = [(each.example, each.name, "" if each.logic is None else f"{each.logic:.1e}",
+                 "" if each.ratio is None else f"{each.ratio:.2g}", ", ".join(each.alarms) or "none")
+                for each in result.variants]  # fmt: skip
+        parts += ["## Correct variants", "", *_table(VARIANT_HEAD, rows), ""]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]

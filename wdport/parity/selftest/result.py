@@ -1,0 +1,134 @@
+"""What a self-test found: every fault's fate and every correct variant, and whether that is good enough."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any, Final
+
+from wdport.parity.selftest.kill import Kill, Variant
+from wdport.parity.selftest.rules import RULES
+
+SCHEMA: Final = 1
+
+CAUSES_RIGHT: Final = 0.8
+"""Share of the logic faults whose probable cause must be named."""
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """Faults of one kind, and what became of them."""
+
+    gate: str
+    name: str
+    kills: tuple[Kill, ...]
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """One acceptance rule: the faults that it rejects of ``faults``, the correct ports that it rejects of ``ports``."""
+
+    name: str
+    killed: int
+    faults: int
+    rejected: int
+    ports: int
+
+
+@dataclass(frozen=True)
+class SelftestResult:
+    """The outcome of :func:`wdport.parity.selftest.run_selftest`; true if the harness finds what it ought to."""
+
+    groups: tuple[GroupResult, ...]
+    variants: tuple[Variant, ...] = ()
+    quick: bool = False
+    bounds: dict[str, float] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def kills(self) -> tuple[Kill, ...]:
+        """Every fault's fate."""
+        return tuple(kill for group in self.groups for kill in group.kills)
+
+    @property
+    def faults(self) -> tuple[Kill, ...]:
+        """Those that change what is computed."""
+        return tuple(kill for kill in self.kills if not kill.equivalent)
+
+    @property
+    def wrong(self) -> tuple[Kill, ...]:
+        """Faults not killed by the right gate at the right place, and equivalents that did not survive."""
+        return tuple(kill for kill in self.kills if not kill.right)
+
+    @property
+    def sought(self) -> tuple[Kill, ...]:
+        """The logic faults whose probable cause was sought."""
+        return tuple(kill for kill in self.faults if kill.sought)
+
+    @property
+    def false_alarms(self) -> tuple[Variant, ...]:
+        """Correct variants that fail a gate."""
+        return tuple(variant for variant in self.variants if variant.alarms)
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 as it ought to be, 1 not, 6 if nothing was run (or, but for a quick one, no correct variant)."""
+        if not self.faults or not (self.quick or self.variants):
+            return 6
+        named = sum(kill.diagnosed for kill in self.sought)
+        enough = self.quick or (bool(self.sought) and named >= CAUSES_RIGHT * len(self.sought))
+        return 0 if enough and not self.wrong and not self.false_alarms else 1
+
+    @property
+    def rules(self) -> tuple[RuleCount, ...]:
+        """Fixed tolerances beside the gates, over the faults and correct ports where both were measured."""
+        kills = [kill for kill in self.kills if kill.rejected is not None]
+        faults = [kill for kill in kills if not kill.equivalent]
+        same = [kill for kill in kills if kill.equivalent]
+        ports = [variant for variant in self.variants if variant.rejected is not None]
+        counted = len(faults), len(ports) + len(same)
+        made = []
+        for name in RULES:
+            rejected = [*(name in (each.rejected or ()) for each in ports), *(name in (k.rejected or ()) for k in same)]
+            made.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
+                                  counted[1]))  # fmt: skip
+        for name, gates in (("gate A, with gate 0", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
+            alarms = [any(alarm.split(" at ")[0] in gates for alarm in each.alarms) for each in ports]
+            made.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
+                                  sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
+        alone = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
+        alarms = [any(alarm.startswith(("0 at", "B at")) for alarm in each.alarms) for each in ports]
+        made.insert(-1, RuleCount("gate B, with gate 0", alone[0], counted[0], alone[1] + sum(alarms), counted[1]))
+        return tuple(made) if faults and ports else ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; infinities as text, since JSON has none."""
+        facts = {
+            "schema": SCHEMA,
+            "passed": bool(self),
+            "exit_code": self.exit_code,
+            "faults": len(self.faults),
+            "killed": sum(kill.killed for kill in self.faults),
+            "right": sum(kill.right for kill in self.faults),
+            "causes_sought": len(self.sought),
+            "causes_right": sum(kill.diagnosed for kill in self.sought),
+            "variants": len(self.variants),
+            "false_alarms": len(self.false_alarms),
+            "rules": [asdict(rule) for rule in self.rules],
+        }
+        details: dict[str, Any] = _plain(asdict(self))
+        return {**facts, "details": details}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value

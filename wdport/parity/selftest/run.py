@@ -1,0 +1,105 @@
+"""The self-test: no file goes in, every known fault's fate and every correct variant come out."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import jax
+
+from wdport.errors import MachineError
+from wdport.models.registry import find_family
+from wdport.parity.bounds import bounds as default_bounds
+from wdport.parity.selftest.example import Example
+from wdport.parity.selftest.groups import Group, further_groups, layer_group, transforms
+from wdport.parity.selftest.inject import Bounds, run_mutants
+from wdport.parity.selftest.kill import Kill, Variant
+from wdport.parity.selftest.result import GroupResult, SelftestResult
+from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.training import run_training_faults
+from wdport.parity.selftest.variants import run_variants
+from wdport.parity.selftest.wavelets import run_wavelet_faults
+
+Say = Callable[[str], None]
+FAMILY = "waveletdiff"
+QUICK_WAVELET_FAULT = "filters reversed"
+QUICK_SAMPLER_FAULT = "target mixed up"
+
+
+def run_selftest(quick: bool = False, bounds: Bounds | None = None, say: Say | None = None) -> SelftestResult:
+    """Put every known fault into a correct port, one at a time, and run correct ports in many ways.
+
+    Args:
+        quick: a dozen faults only, without diagnosis and without correct variants.
+        bounds: those to judge by that are not the default, by name.
+        say: called with a few words at every step, for a progress display.
+
+    Raises:
+        MachineError: torch is missing.
+    """
+    _require_torch()
+    started = time.monotonic()
+    say = say or (lambda _: None)
+    limits = {**default_bounds(), **(bounds or {})}
+    groups: list[GroupResult] = []
+    variants: list[Variant] = []
+    if quick:
+        groups.append(_gather(Group("A", "quick faults", _quick(limits)), say))
+    else:
+        family = find_family(FAMILY, "selftest")
+        for at, (name, config) in enumerate(family.examples().items()):
+            say(f"{name}: building both models")
+            example = Example(name, family, config)
+            groups.append(_gather(layer_group(example, limits, single=at == 0), say))
+            for variant in run_variants(example, limits, single=at == 0):
+                say(f"{name}, correct: {variant.name}")
+                variants.append(variant)
+        groups += [_gather(group, say) for group in further_groups(family, limits)]
+    return SelftestResult(tuple(groups), tuple(variants), quick, limits, _environment(), time.monotonic() - started)
+
+
+def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
+    """The fates of a dozen faults and more, one at least for each bound; ``bounds`` are those to judge by that are not
+    the default, by name.
+
+    That is what a loosened bound must still do: every one of them must be :attr:`Kill.right`. The training faults
+    take as long as all the others, and are there only where ``gradient`` is looser than it is by default.
+
+    Raises:
+        MachineError: torch is missing.
+    """
+    _require_torch()
+    return tuple(_quick({**default_bounds(), **(bounds or {})}))
+
+
+def _require_torch() -> None:
+    if find_spec("torch") is None:
+        what = "the reference needs torch, which is not installed"
+        raise MachineError("selftest", what, "install wdport[torch]")
+
+
+def _quick(held: Bounds) -> Iterator[Kill]:
+    family = find_family(FAMILY, "selftest")
+    example = Example("the smallest port", family, family.smallest())
+    yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
+    chosen = [each for each in transforms(family) if each.mode in ("symmetric", "smooth")]
+    yield from run_wavelet_faults((chosen[0], chosen[-1]), held, (QUICK_WAVELET_FAULT,))
+    yield from run_sampler_faults(example.name, example.weights, held, QUICK_SAMPLER_FAULT)
+    if held["gradient"] > default_bounds()["gradient"]:
+        yield from run_training_faults(example.name, example.weights, held)
+
+
+def _gather(group: Group, say: Say) -> GroupResult:
+    kills = []
+    for kill in group.kills:
+        say(f"{group.name}: {kill.mutant}")
+        kills.append(kill)
+    return GroupResult(group.gate, group.name, tuple(kills))
+
+
+def _environment() -> dict[str, str]:
+    packages = {name: version(name) for name in ("wdport", "torch", "keras", "jax", "numpy")}
+    return {"python": platform.python_version(), **packages, "device": str(jax.devices()[0])}

@@ -1,0 +1,55 @@
+"""Known bugs of samplers in a correct port: their fate at gate E, as :mod:`wdport.parity.trajectories` finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log10
+from typing import Any
+
+import numpy as np
+
+from wdport.diffusion.faults import SAMPLER_FAULTS
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.parity.bounds import TRAJECTORY, bounds
+from wdport.parity.selftest.inject import Bounds
+from wdport.parity.selftest.kill import Kill
+from wdport.parity.selftest.weights import Weights
+from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
+from wdport.parity.trajectory_sides import Reference
+from wdport.recorder import run
+
+PLACE = "the sampler"
+
+
+def run_sampler_faults(name: str, weights: Weights, held: Bounds | None = None, only: str = "") -> Iterator[Kill]:
+    """No fault first, then every one; or ``only`` the fault of this name."""
+    limit = {**bounds(), **(held or {})}["trajectory"]
+    reference, model = _reference(weights), weights.port("float64")
+    if not only:
+        gate, _ = trajectories_gate(reference, {"float64": model})
+        worst = float("inf") if gate.worst is None else gate.worst
+        yield fate(name, PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
+    for fault, margin, killed in kill_sampler_faults(
+        reference, model, [each for each in SAMPLER_FAULTS if only in ("", each.name)]
+    ):
+        over = margin - log10(limit / TRAJECTORY)
+        yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
+
+
+def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:
+    """A fault's fate at a gate that does not tell places apart; a ``fault`` without name is none, and must live."""
+    reason = "" if fault else "nothing is changed"
+    return Kill(example, fault or "no fault", place, gate if killed else "", gate, (place,) if killed else (),
+                killed, float(margin), equivalent=reason)  # fmt: skip
+
+
+def _reference(weights: Weights) -> Reference:
+    """The reference's network with the schedule that its tensors hold."""
+    module, config = weights.reference.modules["float64"], weights.config
+    tables = (weights.tensors[f"{name}_all"].astype(np.float64) for name in NoiseSchedule._fields)
+
+    def network(x: Any, time: Any) -> Any:
+        return run(module, (x, time))[0]
+
+    shape = (config.coefficients, config.features)
+    return Reference(network, NoiseSchedule(*tables), config.prediction_target, shape)

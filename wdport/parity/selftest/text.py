@@ -1,0 +1,103 @@
+"""A self-test's result to the text that `wdport selftest` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+from wdport.parity.selftest.kill import Kill, Variant
+from wdport.parity.selftest.result import GroupResult, SelftestResult
+
+Rows = list[tuple[str, ...]]
+
+
+def render(result: SelftestResult, rules: bool = False) -> str:
+    """The whole result for a terminal; ``rules`` adds the fixed tolerances."""
+    parts = []
+    for group in result.groups:
+        parts += [f"{group.name}: gate {group.gate}", *_table(KILL_HEAD, kill_rows(group)), ""]
+    for name in dict.fromkeys(variant.example for variant in result.variants):
+        parts.append(variants_line(name, [each for each in result.variants if each.example == name]))
+    parts += [f"  FALSE ALARM  {each.name}: {', '.join(each.alarms[:3])}" for each in result.false_alarms]
+    if result.variants:
+        parts.append("")
+    if rules and result.rules:
+        parts += [*_table(RULES_HEAD, rule_rows(result)), ""]
+    return "\n".join([*parts, summary(result)])
+
+
+def summary(result: SelftestResult) -> str:
+    """One line: what was killed, where, how many causes, how many false alarms."""
+    word = {0: "PASS", 1: "FAIL"}.get(result.exit_code, "INCOMPLETE")
+    faults, right = result.faults, [kill for kill in result.faults if kill.right]
+    killed = sum(kill.killed for kill in faults)
+    parts = [f"{killed} of {len(faults)} faults killed, {len(right)} by the right gate at the right place"]
+    same = [kill for kill in result.kills if kill.equivalent]
+    if same:
+        parts.append(f"{sum(kill.right for kill in same)} of {len(same)} equivalents let pass")
+    if result.sought:
+        named = sum(kill.diagnosed for kill in result.sought)
+        parts.append(f"cause named for {named} of {len(result.sought)} ({named / len(result.sought):.0%})")
+    if result.variants:
+        parts.append(f"{len(result.false_alarms)} false alarms in {len(result.variants)} correct variants")
+    return f"{word}  {'; '.join(parts)}; {result.seconds:.0f} s"
+
+
+KILL_HEAD = ("", "gate", "decades", "float32", "place", "fault", "cause")
+
+
+def kill_rows(group: GroupResult) -> Rows:
+    """One row a fault: as it ought to be or not, gate, margin, what float32 alone shows, place, name, cause."""
+    several = len({kill.example for kill in group.kills}) > 1
+    return [_row(kill, f", {kill.example}" if several else "") for kill in group.kills]
+
+
+def _row(kill: Kill, where: str) -> tuple[str, ...]:
+    cause = ("named" if kill.diagnosed else "not named") if kill.sought else ""
+    place = kill.site if kill.exact or not kill.killed else f"{kill.site}, seen at {shortened(kill.sites)}"
+    name = f"{kill.mutant} (equivalent: {kill.equivalent})" if kill.equivalent else kill.mutant
+    expected = kill.gate or "none"
+    if not kill.right and not kill.equivalent:
+        expected += f" for {kill.expected}"
+    return ("ok" if kill.right else "NO", expected, decades(kill.margin), single(kill), place + where, name, cause)
+
+
+def decades(margin: float) -> str:
+    """A margin; nothing where no error was seen."""
+    return f"{margin:.1f}" if isfinite(margin) else ("inf" if margin > 0 else "")
+
+
+def single(kill: Kill) -> str:
+    """What float32 alone shows: the gate and the ratio; nothing where it was not measured."""
+    if kill.single is None or kill.ratio is None:
+        return ""
+    return kill.single if kill.single == "0" else f"{kill.single or '-'} {kill.ratio:.2g}"
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first three of some places."""
+    return ", ".join(each or "the network" for each in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
+
+
+def variants_line(name: str, variants: Sequence[Variant]) -> str:
+    """What one example's correct variants show at most."""
+    logic = max((each.logic for each in variants if each.logic is not None), default=0.0)
+    ratios = [each.ratio for each in variants if each.ratio is not None]
+    alarms = sum(bool(each.alarms) for each in variants)
+    rest = f", float32 ratio at most {max(ratios):.2g}" if ratios else ""
+    return f"{name}: {len(variants)} correct variants, float64 error at most {logic:.1e}{rest}; {alarms} false alarms"
+
+
+RULES_HEAD = ("rule", "faults rejected", "correct ports rejected")
+
+
+def rule_rows(result: SelftestResult) -> Rows:
+    """The fixed tolerances and the gates over the same faults and ports."""
+    return [(rule.name, f"{rule.killed} of {rule.faults}", f"{rule.rejected} of {rule.ports}")
+            for rule in result.rules]  # fmt: skip
+
+
+def _table(head: tuple[str, ...], rows: Rows) -> list[str]:
+    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in [head, *rows]]  # fmt: skip

@@ -1,0 +1,32 @@
+"""Known bugs of training code in a correct port: their fate at gate D, by :mod:`wdport.parity.training_kills`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+
+from wdport.parity.bounds import bounds
+from wdport.parity.selftest.inject import Bounds
+from wdport.parity.selftest.kill import Kill
+from wdport.parity.selftest.samplers import fate
+from wdport.parity.selftest.weights import Weights
+from wdport.parity.training_kills import kill_training_faults
+
+PLACE = "the training step"
+
+
+def run_training_faults(name: str, weights: Weights, held: Bounds | None = None) -> Iterator[Kill]:
+    """No fault first, then every one. The port's weights move."""
+    limit = {**bounds(), **(held or {})}["gradient"]
+    family, config, model = weights.family, weights.config, weights.port("float64")
+    with jax.enable_x64(True):
+        objective = family.objective(config, model)
+    for fault, margin, killed in kill_training_faults(
+        weights.plan.moves,
+        lambda: family.build_reference(config, weights.tensors, "float64"),
+        model,
+        objective,
+        limit,
+    ):
+        yield fate(name, PLACE, "D", fault, margin, killed)

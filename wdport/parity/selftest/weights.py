@@ -1,0 +1,67 @@
+"""One configuration's random weights in both frameworks: as drawn, and with every bias moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from wdport.errors import InternalError
+from wdport.mapping.plan import Misfits, Plan, make_plan
+from wdport.mapping.shipped import choose_table
+from wdport.models.family import Array, Family
+from wdport.parity.reference import Live
+from wdport.rules import apply_rule
+
+DTYPES = ("float64", "float32")
+
+
+class Weights:
+    """A reference and ports with equal weights; a port is made when it is first asked for.
+
+    The ports' weights come from the reference's through the mapping table, as a file's would.
+    """
+
+    def __init__(self, family: Family, config: Any, seed: int) -> None:
+        self.family, self.config, self.moved = family, config, False
+        self.tensors = family.random_tensors(config, seed)
+        self.table = choose_table(self.tensors, "selftest")
+        self.plan = self._make_plan()
+        modules = {dtype: family.build_reference(config, self.tensors, dtype) for dtype in DTYPES}
+        self.reference = Live(modules, lambda seed, batch, scale: family.make_inputs(config, seed, batch, scale))
+        self._ports: dict[str, Any] = {}
+
+    def port(self, dtype: str) -> Any:
+        """The one Keras model of this dtype, with the weights in use."""
+        if dtype not in self._ports:
+            with jax.enable_x64(dtype == "float64"):
+                self._ports[dtype] = self.family.build(self.config, dtype)
+                self._fill(dtype)
+        return self._ports[dtype]
+
+    def use(self, moved: bool) -> None:
+        """Give all models the drawn weights, or those with every bias moved."""
+        self.reference.use(moved)
+        if moved is not self.moved:
+            self.moved = moved
+            for dtype in self._ports:
+                with jax.enable_x64(dtype == "float64"):
+                    self._fill(dtype)
+
+    def _fill(self, dtype: str) -> None:
+        made: dict[str, Array] = {}
+        for move in self.plan.moves:
+            tensor, shift = self.tensors[move.source], self.reference.shifts.get(move.source)
+            moved = tensor if shift is None or not self.moved else tensor + shift
+            made |= zip(move.targets, apply_rule(move.rule, [moved], move.sizes), strict=True)
+        for variable in self._ports[dtype].weights:
+            variable.assign(made[variable.path].astype(dtype))
+
+    def _make_plan(self) -> Plan:
+        family, config = self.family, self.config
+        shapes = {name: array.shape for name, array in self.tensors.items()}
+        constants = {name: constant.values.shape for name, constant in family.constants(config).items()}
+        plan = make_plan(self.table, shapes, family.variables(config), constants, family.features(config))
+        if isinstance(plan, Misfits):
+            raise InternalError("selftest", plan.faults[0], "correct the table or the reference")
+        return plan

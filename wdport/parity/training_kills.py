@@ -1,0 +1,39 @@
+"""Training faults into gate D: a small correct pair in, the fate of each known bug of training code out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import inf, log10
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.mapping.plan import Move
+from wdport.models.family import Objective
+from wdport.parity.bounds import GRADIENT
+from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
+from wdport.training.faults import TRAINING_FAULTS
+
+BATCH = 4
+
+
+def kill_training_faults(
+    moves: Sequence[Move], build_module: Callable[[], Any], model: Any, objective: Objective, bound: float = GRADIENT
+) -> Iterator[tuple[str, float, bool]]:
+    """Name, margin in decades over ``bound``, and whether gate D found fault; first of all "" for no fault at all.
+
+    ``build_module`` gives the PyTorch module, float64, with the weights that ``model`` (Keras, float64) holds.
+    """
+    probe = GradientProbe(model, ())
+    start = [np.asarray(variable.value) for variable in model.trainable_variables]
+    sound = PortTraining(objective)
+    for name, port in [("", sound), *((fault.name, fault.change(sound)) for fault in TRAINING_FAULTS)]:
+        with jax.enable_x64(True):
+            for variable, value in zip(model.trainable_variables, start, strict=True):
+                variable.assign(value)
+        gate = optimiser_gate(moves, build_module(), probe, objective, port, BATCH).gate
+        worst = inf if gate.worst is None else gate.worst
+        margin = log10(worst / bound) if 0.0 < worst < inf else (inf if worst else -inf)
+        yield name, margin, not worst <= bound or gate.compared != gate.expected

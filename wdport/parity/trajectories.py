@@ -1,0 +1,114 @@
+"""Gate E: both sides' trajectories on one noise tape in, a gate and the error along every run out.
+
+The checkpoint's DDPM and DDIM, for the network's own prediction target and for the other one. Six steps from the
+last to the first: errors compound along a run, and a network of the released size is slow in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf, log10
+from typing import Any
+
+import numpy as np
+
+from wdport.apply import source_array
+from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.schedules import STEPS, NoiseSchedule
+from wdport.diffusion.steps import step_list
+from wdport.errors import UsageError
+from wdport.models.family import Array
+from wdport.models.waveletdiff.reference_sampler import ddim_step_list
+from wdport.parity.bounds import TRAJECTORY
+from wdport.parity.measure import relative_l2
+from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
+from wdport.parity.verdict import Gate, Trajectory
+from wdport.prepare import Prepared
+
+
+def file_schedule(prepared: Prepared) -> NoiseSchedule:
+    """The noise schedule that a checkpoint holds, in float64; recomputed where 16 bits have ruined it."""
+    sources = {constant: source for source, constant in prepared.plan.checks.items()}
+    held = (source_array(prepared, sources[f"noise_schedule.{name}"], cast=True) for name in NoiseSchedule._fields)
+    return NoiseSchedule(*(values.astype(np.float64) for values in held))
+
+
+def trajectories_gate(reference: Reference, models: Mapping[str, Any]) -> tuple[Gate, tuple[Trajectory, ...]]:
+    """Gate E.
+
+    Args:
+        reference: the reference's side.
+        models: the port as Keras models by dtype; "float64" is held against the bound, "float32", which may be
+            left out, informs.
+    """
+    inputs, ports = Inputs(reference.shape), {dtype: Port(model) for dtype, model in models.items()}
+    with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
+        running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
+        truth = reference_states(reference, inputs)
+        states = {dtype: each.result() for dtype, each in running.items()}
+    results = _compare(truth, states)
+    return _gate(reference, ports["float64"], results), tuple(result.trajectory for result in results)
+
+
+def kill_sampler_faults(
+    reference: Reference, model: Any, faults: Sequence[SamplerFault] = SAMPLER_FAULTS
+) -> Iterator[tuple[str, float, bool]]:
+    """Every known sampler bug put into a correct float64 port, one at a time: its name, the largest error over the
+    bound in decades, and whether gate E fails."""
+    inputs, port = Inputs(reference.shape), Port(model)
+    truth = reference_states(reference, inputs)
+    for fault in faults:
+        gate = _gate(reference, port, _compare(truth, {"float64": port.states(inputs, fault)}))
+        worst = inf if gate.worst is None else gate.worst
+        margin = log10(worst / TRAJECTORY) if 0.0 < worst < inf else (inf if worst else -inf)
+        yield fault.name, margin, not gate.passed
+
+
+@dataclass(frozen=True)
+class _Result:
+    """One run's errors, and in sentences what else differs."""
+
+    trajectory: Trajectory
+    findings: tuple[str, ...]
+
+
+def _compare(truth: Mapping[Run, Sequence[Array]], states: Mapping[str, Mapping[Run, Any]]) -> list[_Result]:
+    return [_one(run, truth[run], {dtype: found[run] for dtype, found in states.items()}) for run in RUNS]
+
+
+def _one(run: Run, truth: Sequence[Array], states: Mapping[str, tuple[Plan, Array] | UsageError]) -> _Result:
+    steps = ddim_step_list(COUNT)
+    errors: dict[str, tuple[float, ...]] = {"float64": (), "float32": ()}
+    findings = []
+    for dtype, found in states.items():
+        if isinstance(found, UsageError):
+            findings.append(f"{run}, {dtype}: {found}")
+            continue
+        plan, ours = found
+        if plan.steps.tolist() != steps:
+            findings.append(f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}")
+        errors[dtype] = tuple(relative_l2(c, r) for c, r in zip(ours, truth, strict=False))
+    off = [(step, e) for step, e in zip(steps, errors["float64"], strict=False) if not e <= TRAJECTORY]
+    findings += [f"{run}: off by {error:.1e} after step {step}" for step, error in off[:1]]
+    return _Result(Trajectory(str(run), tuple(steps), errors["float64"], errors["float32"]), tuple(findings))
+
+
+def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
+    findings = [finding for result in results for finding in result.findings]
+    wrong = [count for count in range(1, STEPS + 1) if step_list(count).tolist() != ddim_step_list(count)]
+    findings += [f"the list for {count} steps is not the checkpoint's" for count in wrong[:1]]
+    if port.network.target != reference.target:
+        findings.append(f"the port's target is {port.network.target}, the checkpoint's {reference.target}")
+    errors = {
+        f"{result.trajectory.sampler}, step {step}": error
+        for result in results
+        for step, error in zip(result.trajectory.steps, result.trajectory.logic, strict=False)
+    }
+    worst = max(errors, key=lambda where: errors[where], default="")
+    others = STEPS + 1  # the step lists and the target
+    compared, expected = len(errors) + others, len(RUNS) * len(ddim_step_list(COUNT)) + others
+    return Gate("E", "trajectories, float64", not findings and compared == expected, compared, expected,
+                errors.get(worst), TRAJECTORY, worst, tuple(findings))  # fmt: skip
