@@ -6,14 +6,16 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit parity bench bench-wavelets clean
+.PHONY: help demo test lint unit pairs parity selftest bench bench-wavelets bench-sampling clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
+	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
+	@echo "make bench-sampling  sampling at the released size against PyTorch"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -33,7 +35,7 @@ demo: $(READY)
 	@echo
 	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison)'
 
-test: lint unit
+test: lint unit pairs
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -43,8 +45,18 @@ lint: $(READY)
 unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full'
 
+# The pytest plugin on small ports, one test per gate and layer.
+pairs: $(READY)
+	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
+		$$($(BIN)/python -m parity_tests.pairs build/parity)
+
 parity: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal parity_tests
+	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
+		$$($(BIN)/python -m parity_tests.pairs build/parity --recorded)
+
+selftest: $(READY)
+	@$(BIN)/wdport selftest --rules --markdown build/selftest.md
 
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py
@@ -52,6 +64,9 @@ bench: $(READY)
 bench-wavelets: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps jaxwt ptwt
 	@$(BIN)/python bench/wavelets.py
+
+bench-sampling: $(READY)
+	@$(BIN)/python bench/sampling.py
 
 clean:
 	rm -rf .venv .jax_cache demo build dist

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from wdport.errors import MachineError
 from wdport.parity.policy import (
     Policy,
     apply_baseline,
@@ -53,6 +54,11 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
 def canary_gate(terms: Terms, say: Callable[[str], None]) -> Gate:
     """Gate S: a dozen known faults in a small model, which must all be found under the policy's bounds."""
     say("trying known faults")
+    try:
+        import torch  # noqa: F401  a recording is compared without it
+    except ModuleNotFoundError:
+        what = "trying known faults first needs torch, which is not installed"
+        raise MachineError("verify", what, "install wdport[torch], or give --no-canary") from None
     from wdport.parity.selftest import run_quick
 
     kills = run_quick(loosened(terms.policy) if terms.policy else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.bounds import GRADIENT, LOGIC, NUMERICS
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
     NAME_CHARS,
@@ -31,7 +31,7 @@ BOUND_MEANINGS = {
     "leak": "float64 errors between the bound of gate A and this are told as precision leaks",
     "numerics": "gate B: float32 error of any layer as a multiple of the reference's own",
     "trajectory": "gate E: relative float64 error of the state anywhere along a sampling run",
-    "gradient": "gate C: relative float64 error of a gradient",
+    "gradient": "gates C and D: relative float64 error of a gradient, and of what an optimiser makes of it",
     "wavelet": "gate F: relative float64 error per level against PyWavelets",
     "wavelet_extrapolated": "gate F, the same for boundary modes that extrapolate",
     "table_ulp": "gate A': units in the last place of float32 between a table and its formula",
@@ -108,8 +108,9 @@ def faults_table(verdict: Verdict) -> str:
 
 
 def levels_table(verdict: Verdict) -> str:
-    """Every wavelet level of the output, and the whole series."""
-    rows = []
+    """Every wavelet level of the output, and the whole series; gradients where gate C was run."""
+    rows: list[tuple[Cell, ...]] = []
+    slopes = any(level.gradient is not None for level in verdict.levels)
     for index, level in enumerate(verdict.levels):
         layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
         own = Cell("") if layers is None else amount(layers, not layers <= LOGIC)
@@ -117,30 +118,39 @@ def levels_table(verdict: Verdict) -> str:
         coefficients = amount(level.coefficients, not level.coefficients <= LOGIC)
         ratio = amount(level.ratio, not level.ratio <= NUMERICS)
         energy = Cell(percent(level.energy), level.energy)
-        rows.append((words(level.name), own, coefficients, series, ratio, energy))
+        slope = level.gradient
+        more = (amount(slope, slope is not None and not slope <= GRADIENT),) if slopes else ()
+        rows.append((words(level.name), own, coefficients, series, ratio, energy, *more))
     whole = amount(verdict.series, verdict.series is not None and not verdict.series <= LOGIC)
-    rows.append((Cell("all"), Cell(""), Cell(""), whole, Cell(""), Cell("")))
+    rows.append((Cell("all"), Cell(""), Cell(""), whole, Cell(""), Cell(""), *((Cell(""),) if slopes else ())))
     heads = ("level", "layers, f64", "coefficients, f64", "series, f64", "f32 ratio", "energy")
-    return table(heads, rows)
+    return table((*heads, "gradient, f64") if slopes else heads, rows)
 
 
 def taps_table(verdict: Verdict) -> str:
-    """Every tap with all its numbers, in the order of the computation."""
-    doubted = doubts(verdict)
-    rows = [_tap(verdict, index, tap, doubted.get(tap.reference, [])) for index, tap in enumerate(verdict.taps)]
+    """Every tap with all its numbers, in the order of the computation; those of a full run where it was one."""
+    doubted, full = doubts(verdict), any(tap.gradient is not None for tap in verdict.taps)
+    rows = [_tap(verdict, index, tap, doubted.get(tap.reference, []), full) for index, tap in enumerate(verdict.taps)]
     heads = ("#", "layer", "layer of the port", "level", "alone, f64", "inputs, f64", "in the network, f64",
-             "f32 mean", "f32 worst", "f32 inputs", "of the bound", "what is off")  # fmt: skip
+             "f32 mean", "f32 worst", "f32 inputs", *(("gradient, f64", "bf16") if full else ()), "of the bound",
+             "what is off")  # fmt: skip
     return table(heads, rows, "sort")
 
 
-def _tap(verdict: Verdict, index: int, tap: TapResult, doubted: Sequence[str]) -> Sequence[Cell]:
+def _tap(verdict: Verdict, index: int, tap: TapResult, doubted: Sequence[str], full: bool) -> Sequence[Cell]:
     logic = [amount(error, not error <= LOGIC) for error in (tap.isolated, tap.inputs, tap.cumulative)]
     ratios = [amount(ratio, not ratio <= NUMERICS) for ratio in (tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)]
     said = [*logic_faults(tap, LOGIC), *numerics_faults(tap, NUMERICS), *doubted]
     names = (words(tap.reference, "path"), words(tap.candidate, "path"), words(level_name(verdict, tap.level)))
     near = nearness(tap)
     order = Cell(str(index + 1), float(index))
-    return (order, *names, *logic, *ratios, amount(near, not near <= 1.0), words("; ".join(said)))
+    more = [_or_nothing(tap.gradient, GRADIENT), _or_nothing(tap.bfloat16, NUMERICS)] if full else []
+    return (order, *names, *logic, *ratios, *more, amount(near, not near <= 1.0), words("; ".join(said)))
+
+
+def _or_nothing(value: float | None, bound: float) -> Cell:
+    """A number that only some taps have."""
+    return Cell("") if value is None else amount(value, not value <= bound)
 
 
 def bounds_table(verdict: Verdict) -> str:

@@ -87,6 +87,7 @@ def _quick(held: Bounds) -> Iterator[Kill]:
     yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
     chosen = [each for each in transforms(family) if each.mode in ("symmetric", "smooth")]
     yield from run_wavelet_faults((chosen[0], chosen[-1]), held, (QUICK_WAVELET_FAULT,))
+    example.use(example.cases[0])  # a fault that lived has seen them all
     yield from run_sampler_faults(example.name, example.weights, held, QUICK_SAMPLER_FAULT)
     if held["gradient"] > default_bounds()["gradient"]:
         yield from run_training_faults(example.name, example.weights, held)
