@@ -18,10 +18,10 @@ import pywt
 import wdport
 from parity_tests.test_golden import NAMES, read_arrays
 from wdport.checkpoint import open_checkpoint
+from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.models.waveletdiff.family import FAMILY
-from wdport.models.waveletdiff.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 from wdport.parity.bounds import NUMERICS, TRAJECTORY
 from wdport.parity.measure import relative_l2
 from wdport.parity.torch_probe import run

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import TARGETS, Plan, make_plan
+from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule
 from wdport.diffusion.steps import step_list
 from wdport.diffusion.updates import SAMPLERS
 from wdport.errors import UsageError
-from wdport.models.waveletdiff.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 
 ROWS = 8
 SHAPE = (2, 5, 3)

@@ -15,12 +15,12 @@ import numpy as np
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import TARGETS, Plan, make_plan
+from wdport.diffusion.reference_sampler import Network, ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.models.family import Array
-from wdport.models.waveletdiff.reference_sampler import Network, ddim_states, ddim_step_list, ddpm_states
 from wdport.parity.keras_probe import FAST_COMPILE
 from wdport.parity.programs import Program
 from wdport.sampling.network import keras_network

@@ -72,6 +72,7 @@ class Example:
         self.case = self.cases[0]
         self.weights = Weights(family, config, seed)
         self._seen: dict[Case, Observation] = {}
+        self._outputs: dict[tuple[Case, bool], Array] = {}
         self._layers: dict[str, dict[str, Any]] = {}
         self._probes: dict[tuple[str, How], Probe] = {}
         names = self.weights.reference.names
@@ -98,6 +99,7 @@ class Example:
     def forget(self) -> None:
         """Let the reference run anew when it is next needed."""
         self._seen.clear()
+        self._outputs.clear()
 
     def probe(self, dtype: str = "float64", how: How = EAGER) -> Probe:
         """A probe of the port at every tap; one for every way to run it, since it keeps what it has compiled."""
@@ -157,9 +159,10 @@ class Example:
         inputs = tuple(cast(self._observed().inputs, np.float32))
         if ones:
             inputs = tuple(np.ones_like(array) for array in inputs)
-        with highest_precision():
-            reference = run(self.weights.reference.modules["float32"], inputs)[0]
-        return self._run("float32", how, "whole", inputs), reference
+        if (self.case, ones) not in self._outputs:
+            with highest_precision():
+                self._outputs[self.case, ones] = run(self.weights.reference.modules["float32"], inputs)[0]
+        return self._run("float32", how, "whole", inputs), self._outputs[self.case, ones]
 
     def table_distances(self) -> dict[str, float]:
         """How far every table of the float32 port is from its formula, in units in the last place."""

@@ -88,4 +88,5 @@ def ddim_states(
 
 
 def _time(step: int, x: Array) -> Array:
-    return np.full(len(x), step, x.dtype) / x.dtype.type(1000.0)
+    time: Array = np.full(len(x), step, x.dtype) / x.dtype.type(1000.0)
+    return time
