@@ -47,9 +47,14 @@ class Weights:
     """
 
     name: str
-    tensors: Mapping[str, Array]
-    variables: Mapping[str, Array]
+    tensors: dict[str, Array]
+    variables: dict[str, Array]
     random_biases: bool = False
+
+    def forget(self) -> None:
+        """Let go of all arrays."""
+        self.tensors.clear()
+        self.variables.clear()
 
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:

@@ -159,6 +159,9 @@ def _verify(
     gates = [preflight_gate(prepared, runner, unequal), constants_gate(prepared, sides.candidates["float32"], weights)]
     if (transform := prepared.family.transform(prepared.config)) is not None:
         gates.append(wavelet_gate(transform))
+    if full and runner.evidence is None:  # otherwise they are needed to look for causes
+        weights.forget()
+        now.forget()
     more = run_full_battery(prepared, runner, say) if full else FullBattery()
     gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
     taps = tuple(runner.taps.values())
