@@ -15,6 +15,7 @@ from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from wdport.conversion import Conversion, convert
+    from wdport.exporting.api import Exported, export
     from wdport.load import load_model
     from wdport.parity.verdict import Verdict
     from wdport.parity.verify import verify
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "Conversion": "wdport.conversion",
     "convert": "wdport.conversion",
+    "Exported": "wdport.exporting.api",
+    "export": "wdport.exporting.api",
     "load_model": "wdport.load",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
@@ -32,11 +35,13 @@ _LAZY = {
 
 __all__ = [
     "Conversion",
+    "Exported",
     "Samples",
     "Verdict",
     "WdportError",
     "__version__",
     "convert",
+    "export",
     "load_model",
     "sample",
     "verify",

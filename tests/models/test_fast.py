@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs
+from wdport.models.waveletdiff.fast import Denoiser
 from wdport.models.waveletdiff.port import WaveletDiff
+from wdport.models.waveletdiff.variables import variables as variable_shapes
+
+CONFIGS = pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
 
 
-@pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
+@CONFIGS
 def test_the_same_function(config: Any) -> None:
     with jax.enable_x64(True):
         model = WaveletDiff(config, dtype="float64")
@@ -28,3 +32,27 @@ def test_the_same_function(config: Any) -> None:
             ours = np.asarray(denoiser.predict(weights, states, condition))
             theirs = np.asarray(model((states, np.full(4, time)), training=False))
             assert np.linalg.norm(ours - theirs) <= 1e-12 * np.linalg.norm(theirs)
+
+
+@CONFIGS
+@pytest.mark.parametrize("multiple", [24, 32])
+def test_padding_with_zeros_changes_nothing(config: Any, multiple: int) -> None:
+    """Widths 32 and 16, hidden ones 128, 64, 16 and 8, heads 16 and 8: 24 divides none of them."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(0)
+        variables = {path: rng.normal(0.1, 0.3, shape) for path, shape in variable_shapes(config).items()}
+        state, times = inputs(config)
+
+        def predicted(denoiser: Denoiser) -> tuple[Any, Any]:
+            weights = denoiser.arrange(variables)
+            condition = jax.tree.map(lambda leaf: leaf[1], denoiser.conditions(weights, times))
+            return weights, np.asarray(denoiser.predict(weights, state, condition))
+
+        _, wanted = predicted(Denoiser(config, "float64"))
+        weights, found = predicted(Denoiser(config, "float64", multiple))
+    assert np.linalg.norm(found - wanted) <= 1e-12 * np.linalg.norm(wanted)
+    for level in weights["levels"]:
+        for block in level["blocks"]:
+            sizes = [size for kernel, _ in (block["qkv"], block["out"], *block["mlp"]) for size in kernel.shape]
+            assert all(size % multiple == 0 for size in sizes)
+    assert "cross" not in weights or weights["cross"][0]["pool"][0][0].shape[1] == multiple

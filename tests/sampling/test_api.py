@@ -70,6 +70,14 @@ def test_init_and_noise_settle_everything(model: Any) -> None:
     assert not np.allclose(one, wdport.sample(model, init=init, **FAST).coefficients)
 
 
+def test_wider_widths_give_the_same_samples(model: Any) -> None:
+    init = np.random.default_rng(0).standard_normal((3, *SHAPE))
+    plain, padded = (wdport.sample(model, init=init, sampler="ddim", steps=10, pad_widths=m) for m in (1, 24))
+    assert programs_of(model, 24).network.weights()["levels"][0]["input"].shape == (3, 48)
+    largest = np.abs(plain.coefficients).max()
+    np.testing.assert_allclose(padded.coefficients, plain.coefficients, rtol=1e-3, atol=1e-4 * largest)
+
+
 def test_new_weights_are_seen(converted: Path) -> None:
     model = wdport.load_model(converted)
     before = wdport.sample(model, 3, **FAST).coefficients
@@ -115,6 +123,8 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: wdport.sample(m, 1, steps=50), "steps: ddpm takes all 1000 steps, not 50; leave it out"),
     "eta of ddpm": (lambda m: wdport.sample(m, 1, eta=1.0), "eta: does not belong to ddpm"),
     "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: 0 is no number of steps"),
+    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: 0 is no width; give 1 or more"),
+    "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 are asked for, 1 are here; give fewer"),
     "init of another shape": (
         lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 30, 3); give (n, 31, 3) for this model"),
     "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 31, 3)"),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -121,23 +117,3 @@ def test_segments_change_nothing() -> None:
                                           np.zeros((101, *start.shape), np.float32)))  # fmt: skip
     np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float32")), rtol=1e-5, atol=1e-5)
     assert reports == [(51, 101), (101, 101)]
-
-
-SHARDED = """
-import os
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-import jax, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
-from tests.sampling.toy import toy_programs
-from wdport.sampling.sampler import Sampler, plan_of
-programs = toy_programs()
-plan = plan_of(programs.network, "ddim", 50, 0.5)
-spread = NamedSharding(jax.make_mesh((4,), ("samples",)), PartitionSpec("samples"))
-one, many = (Sampler(programs, plan, 5, sharding).run(np.arange(8)).coefficients for sharding in (None, spread))
-assert len(jax.devices()) == 4
-np.testing.assert_allclose(many, one, rtol=2e-5, atol=1e-5)
-"""
-
-
-def test_devices_do_not_change_samples() -> None:
-    subprocess.run([sys.executable, "-c", SHARDED], check=True, cwd=Path(__file__).parents[2])

@@ -19,6 +19,7 @@ VERBS = {
     "verify": "Run both models side by side and compare them layer by layer.",
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
     "sample": "Draw samples from a converted model into a file.",
+    "export": "Write a converted model as StableHLO, to run with jax alone.",
     "inspect": "Show what is in a checkpoint or a converted model.",
     "selftest": "Measure what verify can find, with known faults in small models.",
 }

@@ -31,6 +31,10 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
 mapping_option = click.option(
     "--mapping", metavar="FILE", help="A mapping table of your own.  [default: the shipped one that fits]"
 )
+pad_option = click.option(
+    "--pad-widths", type=click.IntRange(1), default=1, metavar="M",
+    help="Fill widths up with zeros to a multiple of M, for matrix units of that size; no use on a CPU.",
+)  # fmt: skip
 key_option = click.option(
     "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
 )

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from wdport.cli.options import facts, size
+from wdport.cli.devices import parse_devices
+from wdport.cli.options import facts, pad_option, size
 from wdport.errors import UsageError
 from wdport.version import VERSION
 
@@ -35,6 +36,9 @@ class Wanted:
     known: str | None
     init: str | None
     resample: int | None
+    devices: str | None
+    distributed: str | None
+    pad_widths: int
     force: bool
 
 
@@ -60,6 +64,10 @@ class Wanted:
 @click.option("--resample", type=int, metavar="K", help="Take every step K times, so that the rest fits the known.  "
               "[default: 5 with --known]")  # fmt: skip
 @click.option("--init", metavar="FILE", help="x_T to start from, (n, C, F) in a .npy file.")
+@click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
+@click.option("--distributed", metavar="HOST:PORT,I/N", help="Be process I (0 to N-1) of N that share the samples; "
+              "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
+@pad_option
 @click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
 def command(chunk: str, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
@@ -67,6 +75,7 @@ def command(chunk: str, **options: Any) -> int:
     The same command goes on where an interrupted one stopped.
     """
     wanted = Wanted(chunk=_chunk(chunk), **options)
+    devices, join = parse_devices(wanted.devices, wanted.distributed)
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.load import open_converted
     from wdport.output.figure import figure_target
@@ -75,7 +84,8 @@ def command(chunk: str, **options: Any) -> int:
     converted = open_converted(wanted.model)
     target = samples_target(_output(wanted), converted.path, wanted.force)
     figure = figure_target(Path(wanted.plot)) if wanted.plot else None
-    _run(wanted, converted, target, figure)
+    join()
+    _run(wanted, devices, converted, target, figure)
     return 0
 
 
@@ -97,21 +107,26 @@ def _output(wanted: Wanted) -> Path:
     return path.with_name(f"{stem}.samples.npz")
 
 
-def _run(wanted: Wanted, converted: Any, target: Any, figure: Any) -> None:
+def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any) -> None:
     from wdport.output.parts import Parts
     from wdport.output.samples import write_samples
-    from wdport.sampling import auto_chunk, fill_parts, read_known
+    from wdport.sampling import agreed, check_same, fill_parts, read_known
 
     known = read_known(wanted.known) if wanted.known else None
-    model, sampler, init = _sampler(wanted, known)
+    model, sampler, init = _sampler(wanted, devices, known)
     count = wanted.count or (1 if init is None else len(init))
     if init is not None and len(init) != count:
         raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
-    chunk = wanted.chunk or auto_chunk(model.config, sampler.programs.network.dtype, count)
+    chunk = wanted.chunk or sampler.auto_chunk(model.config, count)
+    check_same(sampler, _facts(wanted, count, wanted.chunk))
+    if sampler.spread and sampler.spread.process:
+        already, chunk = agreed(sampler, 0, chunk)
+        fill_parts(sampler, None, count, chunk, init=init, start=already)
+        return
     settled = () if wanted.chunk else ("chunk",)
     started = time.monotonic()
     with Parts(target.path, _facts(wanted, count, chunk), settled, anew=wanted.force) as parts:
-        already, chunk = parts.done, parts.facts["chunk"]
+        already, chunk = agreed(sampler, parts.done, parts.facts["chunk"])
         with _bar(count, already) as done, _kept(parts, count):
             fill_parts(sampler, parts, count, chunk, wanted.save_every, init, done)
         seconds = time.monotonic() - started
@@ -120,29 +135,37 @@ def _run(wanted: Wanted, converted: Any, target: Any, figure: Any) -> None:
         _draw(figure, first, known)
         parts.remove()
     rate = f"{count - already} drawn in {seconds:.1f} s, {(count - already) / max(seconds, 1e-9):.3g} samples/s"
+    there = f"; {already} were there already" if already else ""
     shapes = {name: (count, *values.shape[1:]) for name, values in first.items()}
     more = [
         ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
-        ("batches", f"of {min(chunk, count)}; {rate}" + (f"; {already} were there already" if already else "")),
+        ("devices", _devices(sampler.spread)),
+        ("batches", f"of {sampler.batch(min(chunk, count))}; {rate}" + there),
         ("wrote", f"{target.path} ({size(written)})"),
         ("drew", figure and figure.path),
     ]
     click.echo(_text(converted, sampler, shapes, more))
 
 
-def _sampler(wanted: Wanted, known: Any) -> tuple[Any, Any, Any]:
+def _sampler(wanted: Wanted, devices: Any, known: Any) -> tuple[Any, Any, Any]:
     """The model, which has to stay, its sampler, and x_T if it is given."""
+    from wdport import sampling
     from wdport.load import load_model
-    from wdport.sampling import Programs, Sampler, plan_of, programs_of, read_init, resampling, with_known
 
     model = load_model(wanted.model)
-    programs = programs_of(model)
+    programs = sampling.programs_of(model, wanted.pad_widths)
     if known is not None:
-        programs = Programs(with_known(programs.network, model.config, known))
-    times = resampling(wanted.resample, known is not None)
-    plan = plan_of(programs.network, wanted.sampler, wanted.steps, wanted.eta, times)
-    init = read_init(wanted.init, programs.network.shape) if wanted.init else None
-    return model, Sampler(programs, plan, wanted.seed), init
+        programs = sampling.Programs(sampling.with_known(programs.network, model.config, known))
+    times = sampling.resampling(wanted.resample, known is not None)
+    plan = sampling.plan_of(programs.network, wanted.sampler, wanted.steps, wanted.eta, times)
+    init = sampling.read_init(wanted.init, programs.network.shape) if wanted.init else None
+    return model, sampling.Sampler(programs, plan, wanted.seed, sampling.spread_over(devices)), init
+
+
+def _devices(spread: Any) -> str:
+    if spread is None or spread.count == 1:
+        return ""
+    return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
 
 
 def _draw(figure: Any, block: dict[str, Any], known: Any) -> None:
@@ -158,7 +181,7 @@ def _finite(values: Any) -> int:
     return sum(value == value for value in values.ravel().tolist())
 
 
-def _facts(wanted: Wanted, count: int, chunk: int) -> dict[str, Any]:
+def _facts(wanted: Wanted, count: int, chunk: int | None) -> dict[str, Any]:
     """Everything that decides the samples, as JSON values."""
     hashes = {name: path and _sha256(path) for name, path in
               (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip

@@ -13,8 +13,8 @@ from wdport.data.files import data_file
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.sampling.chunks import chunked
+from wdport.sampling.devices import spread_over
 from wdport.sampling.known import resampling, with_known
-from wdport.sampling.memory import auto_chunk
 from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.sampler import Sampler, Samples, plan_of
 
@@ -31,6 +31,8 @@ def sample(
     noise: ArrayLike | None = None,
     known: ArrayLike | None = None,
     resample: int | None = None,
+    devices: int | str | None = None,
+    pad_widths: int = 1,
 ) -> Samples:
     """Draw samples from a converted diffusion model.
 
@@ -47,6 +49,11 @@ def sample(
         known: a series (N, F), in the units of the series that come out, NaN where it is not known: all samples
             have the known values, exactly.
         resample: how often every step is taken with ``known``, so that the rest fits it; 5 if not given.
+        devices: "all" devices of this process share the samples, or the first so many; one if not given. Under
+            ``jax.distributed`` those of every process do: all make the same call and get all samples.
+        pad_widths: fill the network's widths up with zeros to a multiple of this, such as 128 or 256. The samples
+            stay what they are but for rounding. It may pay on a TPU or GPU with matrix units of that size, where
+            widths are no multiples already; on a CPU it is work for nothing.
 
     Returns:
         Coefficients (n, C, F) in z-score space; series (n, N, F) in the units of the data where the model
@@ -55,16 +62,16 @@ def sample(
     Raises:
         UsageError: an argument is impossible; the message names it.
     """
-    programs = programs_of(model)
+    programs = programs_of(model, pad_widths)
     if known is not None:
         programs = Programs(with_known(programs.network, model.config, known))
     plan = plan_of(programs.network, sampler, steps, eta, resampling(resample, known is not None))
-    runner = Sampler(programs, plan, seed)
+    runner = Sampler(programs, plan, seed, spread_over(devices))
     shape = programs.network.shape
     start = None if init is None else checked_array("init", init, ("n", *shape))
     tape = None if noise is None else checked_array("noise", noise, (runner.plan.slots, "n", *shape))
     count = _count(n, start, tape)
-    chunk = auto_chunk(model.config, programs.network.dtype, count)
+    chunk = runner.auto_chunk(model.config, count)
     return Samples.join(list(chunked(runner, count, chunk, init=start, tape=tape)))
 
 

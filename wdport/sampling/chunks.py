@@ -23,11 +23,12 @@ def chunked(
     start: int = 0,
     done: Done | None = None,
 ) -> Iterator[Samples]:
-    """Samples number ``start`` to ``count`` in chunks of ``chunk``; the last is filled up, and cut afterwards.
+    """Samples number ``start`` to ``count`` in chunks of ``chunk``, or the next multiple of the devices; the last is
+    filled up, and cut afterwards.
 
     ``init`` (count, C, F) and ``tape`` (slots, count, C, F) are those of all samples.
     """
-    chunk = min(chunk, count)
+    chunk = sampler.batch(min(chunk, count))
     for begin in range(start, count, chunk):
         indices = np.arange(begin, begin + chunk)
         known = np.minimum(indices, count - 1)

@@ -14,11 +14,12 @@ matrix products alone 1.5; larger ones save nothing."""
 DEVICE_CHUNK = 1024
 
 
-def auto_chunk(config: Any, dtype: str, count: int) -> int:
-    """Samples per batch: what fits into half of the free memory, at most what is of use."""
+def auto_chunk(config: Any, dtype: str, count: int, memories: int = 1) -> int:
+    """Samples per batch, which ``memories`` such as this one share: what fits into half of what is free, at most
+    what is of use."""
     most = CPU_CHUNK if jax.default_backend() == "cpu" else DEVICE_CHUNK
     fitting = free_bytes() // 2 // sample_bytes(config, dtype)
-    return max(1, min(count, most, fitting))
+    return max(1, min(count, memories * min(most, fitting)))
 
 
 def sample_bytes(config: Any, dtype: str) -> int:
@@ -32,7 +33,7 @@ def sample_bytes(config: Any, dtype: str) -> int:
 
 def free_bytes() -> int:
     """Memory that is free on the device, or on the machine and within its control group for a CPU."""
-    statistics = jax.devices()[0].memory_stats() or {}
+    statistics = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return int(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0))
     known = [free for free in (_machine(), _group()) if free is not None]

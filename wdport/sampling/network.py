@@ -45,12 +45,19 @@ class Network:
     target: str
 
 
-def fast_network(model: Any) -> Network:
-    """The same function as :func:`keras_network`'s with nothing computed twice, where the model has such a form."""
+def fast_network(model: Any, pad_widths: int = 1) -> Network:
+    """The same function as :func:`keras_network`'s with nothing computed twice, where the model has such a form.
+
+    ``pad_widths`` fills its widths up with zeros to a multiple; raises :class:`UsageError` for an impossible one.
+    """
     plain = keras_network(model)
+    if isinstance(pad_widths, bool) or not isinstance(pad_widths, (int, np.integer)) or pad_widths < 1:
+        raise UsageError("pad_widths", f"{pad_widths!r} is no width", "give 1 or more, such as 128 or 256")
     if not hasattr(model, "denoiser"):
+        if pad_widths > 1:
+            raise UsageError("pad_widths", "this model has no form with wider widths", "leave it out")
         return plain
-    own, denoiser = ref(model), model.denoiser()
+    own, denoiser = ref(model), model.denoiser(pad_widths)
     arranged = jax.jit(denoiser.arrange)
     kept: dict[str, Any] = {"variables": None, "weights": None}
 

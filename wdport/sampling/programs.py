@@ -47,17 +47,18 @@ class Programs:
         return run_rows(lambda x, c: self.network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0]
 
 
-_PROGRAMS: WeakKeyDictionary[Any, Programs] = WeakKeyDictionary()
+_PROGRAMS: WeakKeyDictionary[Any, dict[int, Programs]] = WeakKeyDictionary()
 
 
-def programs_of(model: Any) -> Programs:
+def programs_of(model: Any, pad_widths: int = 1) -> Programs:
     """The programs of a Keras model, made once for as long as it lives; they do not keep its weights alive.
 
-    Raises :class:`UsageError` for what is no diffusion model.
+    Raises :class:`UsageError` for what is no diffusion model, and for impossible ``pad_widths``.
     """
     try:
-        return _PROGRAMS[model]
+        return _PROGRAMS[model][pad_widths]
     except (KeyError, TypeError):  # new, or nothing that can be held weakly, and so no model
         use_compile_cache()
-        programs = _PROGRAMS[model] = Programs(fast_network(model))
+        programs = Programs(fast_network(model, pad_widths))
+        _PROGRAMS.setdefault(model, {})[pad_widths] = programs
         return programs

@@ -21,7 +21,9 @@ from wdport.diffusion.scan import Rows, plan_rows
 from wdport.diffusion.schedules import STEPS, Array
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
-from wdport.sampling.network import Network
+from wdport.sampling.devices import Spread
+from wdport.sampling.memory import auto_chunk
+from wdport.sampling.network import Network, Weights
 from wdport.sampling.programs import Programs
 
 Tensor = Any
@@ -73,12 +75,12 @@ def plan_of(
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Runs one plan on batches of samples. ``sharding``, if given, spreads every batch over devices."""
+    """Runs one plan on batches of samples; ``spread``, if given, divides every batch among devices."""
 
     programs: Programs
     plan: Plan
     seed: int = 0
-    sharding: jax.sharding.Sharding | None = None
+    spread: Spread | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -89,26 +91,38 @@ class Sampler:
         """The samples with these indices (B,).
 
         Args:
-            indices: numbers of the samples; together with the seed they settle all that is not given.
+            indices: numbers of the samples; together with the seed they settle all that is not given. Over devices
+                B is a multiple of their number (:meth:`batch`), and all processes give and get the same.
             init: x_T (B, C, F) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
             report: told how far the batch is, every :data:`SEGMENT` rows or so.
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
-            numbers, seed = self._placed(np.asarray(indices, np.uint32)), np.uint32(self.seed)
+            numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
             start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
-            carry, weights = programs.carry(start), programs.network.weights()
+            carry, weights = programs.carry(start), self._weights()
             for rows, slots, done in self._segments(tape):
+                if self.spread:  # as the last segment left it, or where it has to be: else it would compile again
+                    carry = self.spread.place(carry)
                 if slots is None:
                     carry = programs.drawn(weights, rows, carry, seed, numbers)
                 else:
-                    carry = programs.taped(weights, rows, carry, slots)
+                    carry = programs.taped(weights, rows, carry, self._placed(slots, 1))
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))
             coefficients, series = programs.finish(weights, carry[0])
-        return Samples(np.asarray(coefficients), None if series is None else np.asarray(series))
+            return Samples(self._gathered(coefficients), None if series is None else self._gathered(series))
+
+    def batch(self, samples: int) -> int:
+        """The size of a batch for so many samples: a multiple of the number of devices."""
+        return samples if self.spread is None else self.spread.batch(samples)
+
+    def auto_chunk(self, config: Any, count: int) -> int:
+        """The size of batches that fit into memory."""
+        memories = 1 if self.spread is None else self.spread.memories
+        return self.batch(auto_chunk(config, self.programs.network.dtype, count, memories))
 
     def _segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""
@@ -124,8 +138,16 @@ class Sampler:
     def _cast(self, values: Array) -> Array:
         return np.asarray(values).astype(self.programs.network.dtype)
 
-    def _placed(self, values: Array) -> Tensor:
-        return jnp.asarray(values) if self.sharding is None else jax.device_put(values, self.sharding)
+    def _placed(self, values: Array, axis: int = 0) -> Tensor:
+        """This process's samples of all, which are along ``axis``, on its devices."""
+        return jnp.asarray(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
+
+    def _weights(self) -> Weights:
+        weights = self.programs.network.weights()
+        return weights if self.spread is None else self.spread.weights(weights)
+
+    def _gathered(self, values: Tensor) -> Array:
+        return np.asarray(values) if self.spread is None else self.spread.gather(values)
 
 
 def segment_length(count: int) -> int:

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.padding import pad_weights
 from wdport.models.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
 
 Tensor = Any
@@ -29,10 +30,16 @@ LAYER_NORM_EPSILON, RMS_NORM_EPSILON = 1e-5, 1e-8
 
 @dataclass(frozen=True)
 class Denoiser:
-    """One configuration's functions, free of side effects; ``dtype`` is what products are computed in."""
+    """One configuration's functions, free of side effects; ``dtype`` is what products are computed in.
+
+    ``pad_widths`` fills the model's, hidden and heads' widths up with zeros to a multiple of it, which changes no
+    output beyond rounding. It may pay where matrix units take whole tiles of such a size, on a TPU or GPU; on a CPU
+    it is work for nothing, and so it is where widths are multiples already.
+    """
 
     config: Config
     dtype: str
+    pad_widths: int = 1
 
     def arrange(self, variables: Mapping[str, Tensor]) -> Weights:
         """The model's variables by path as the other two want them."""
@@ -46,7 +53,7 @@ class Denoiser:
         if config.cross_level_attention:
             found["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
             found["embeddings"] = low("cross_level/level_position_embeddings")
-        return found
+        return found if self.pad_widths == 1 else pad_weights(found, config, self.pad_widths)
 
     def conditions(self, weights: Weights, times: Tensor) -> Any:
         """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
@@ -71,14 +78,15 @@ class Denoiser:
         """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
         config, heads, tokens = self.config, self.config.num_heads, []
         state = state.astype(self.dtype)
-        for level, part, norms in zip(weights["levels"], config.level_slices, condition["norms"], strict=True):
+        parts = zip(weights["levels"], config.level_slices, config.widths, condition["norms"], strict=True)
+        for level, part, width, norms in parts:
             h = state[:, part] @ level["input"] + level["position"]
             for block, (first, second) in zip(level["blocks"], norms, strict=True):
-                h = h + _attention(block, _adapted(h, first), heads)
-                h = h + _mlp(block["mlp"], _adapted(h, second))
+                h = h + _attention(block, _adapted(h, first, width), width, heads)
+                h = h + _mlp(block["mlp"], _adapted(h, second, width))
             tokens.append(h)
         if "cross" in weights:
-            tokens = _cross_level(weights, tokens, condition["gates"], heads)
+            tokens = _cross_level(weights, tokens, condition["gates"], config)
         made = [h @ level["output"][0] + level["output"][1] for h, level in zip(tokens, weights["levels"], strict=True)]
         return jnp.concatenate(made, axis=1)
 
@@ -143,11 +151,13 @@ def _wide(x: Tensor) -> Tensor:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...]) -> Tensor:
-    """scale * LN(x) + shift over the last axis."""
+def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...], width: int) -> Tensor:
+    """scale * LN(x) + shift over the first ``width`` entries of the last axis; beyond them all three are zero."""
     scale, shift = scale_shift
-    centred = _wide(x) - jnp.mean(_wide(x), axis=-1, keepdims=True)
-    variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
+    centred = _wide(x) - jnp.sum(_wide(x), axis=-1, keepdims=True) / width
+    if x.shape[-1] > width:
+        centred = jnp.where(jnp.arange(x.shape[-1]) < width, centred, 0.0)
+    variance = jnp.sum(centred * centred, axis=-1, keepdims=True) / width
     return (centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)).astype(x.dtype) * scale + shift
 
 
@@ -156,42 +166,45 @@ def _mlp(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     return jax.nn.gelu(x @ w1 + b1, approximate=False) @ w2 + b2
 
 
-def _attention(part: Weights, x: Tensor, heads: int) -> Tensor:
-    """Self-attention of tokens (B, L, D)."""
+def _attention(part: Weights, x: Tensor, width: int, heads: int) -> Tensor:
+    """Self-attention of tokens (B, L, D), ``width`` of whose entries are the model's."""
     kernel, bias = part["qkv"]
     q, k, v = jnp.split(x @ kernel + bias, 3, axis=-1)
-    return _attend(part, q, k, v, heads)
+    return _attend(part, q, k, v, width, heads)
 
 
-def _attend(part: Weights, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
+def _attend(part: Weights, q: Tensor, k: Tensor, v: Tensor, width: int, heads: int) -> Tensor:
     """Projected query (B, Q, D), key and value (B, L, D) to (B, Q, D)."""
     q, k, v = (each.reshape(*each.shape[:2], heads, -1) for each in (q, k, v))
     if "query_norm" in part:
-        q, k = _rms(q) * part["query_norm"], _rms(k) * part["key_norm"]
+        head = width // heads
+        q, k = _rms(q, head) * part["query_norm"], _rms(k, head) * part["key_norm"]
     weights = jax.nn.softmax(_wide(jnp.einsum("bqhk,bshk->bhqs", q, k)), axis=-1).astype(v.dtype)
     made = jnp.einsum("bhqs,bshk->bqhk", weights, v)
     kernel, bias = part["out"]
     return made.reshape(*made.shape[:2], -1) @ kernel + bias
 
 
-def _rms(x: Tensor) -> Tensor:
-    square = jnp.mean(_wide(x) ** 2, axis=-1, keepdims=True)
+def _rms(x: Tensor, head: int) -> Tensor:
+    square = jnp.sum(_wide(x) ** 2, axis=-1, keepdims=True) / head
     return (_wide(x) * jax.lax.rsqrt(square + RMS_NORM_EPSILON)).astype(x.dtype)
 
 
-def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, heads: int) -> list[Tensor]:
+def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, config: Config) -> list[Tensor]:
     """Every group's tokens with what its pooled vector reads from the other groups'."""
     pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
     pooled = pooled + weights["embeddings"]
-    found = []
-    for at, (part, h, (norm, time)) in enumerate(zip(weights["cross"], tokens, gates, strict=True)):
+    found: list[Tensor] = []
+    for part, h, width, (norm, time) in zip(weights["cross"], tokens, config.widths, gates, strict=True):
+        at = len(found)
         others = jnp.concatenate([pooled[:, :at], pooled[:, at + 1 :]], axis=1)
         kernel, bias = part["qkv"]
-        width = kernel.shape[0]
-        query = pooled[:, at : at + 1] @ kernel[:, :width] + bias[:width]
-        key, value = jnp.split(others @ kernel[:, width:] + bias[width:], 2, axis=-1)
-        read = _attend(part, query, key, value, heads) @ part["expand"][0] + part["expand"][1]
-        found.append(h + jax.nn.sigmoid(h @ part["gate"] + time) * _adapted(read, norm))
+        each = kernel.shape[1] // 3
+        query = pooled[:, at : at + 1] @ kernel[:, :each] + bias[:each]
+        key, value = jnp.split(others @ kernel[:, each:] + bias[each:], 2, axis=-1)
+        read = _attend(part, query, key, value, config.cross_width, config.num_heads)
+        read = read @ part["expand"][0] + part["expand"][1]
+        found.append(h + jax.nn.sigmoid(h @ part["gate"] + time) * _adapted(read, norm, width))
     return found
 
 

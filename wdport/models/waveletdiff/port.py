@@ -253,9 +253,9 @@ class WaveletDiff(keras.Model):
             tokens = self.cross_level(tokens, embedded, training=training)
         return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
 
-    def denoiser(self) -> Denoiser:
+    def denoiser(self, pad_widths: int = 1) -> Denoiser:
         """The same function for sampling, with nothing computed twice: see `fast.py`."""
-        return Denoiser(self.config, self.compute_dtype)
+        return Denoiser(self.config, self.compute_dtype, pad_widths)
 
     def to_series(self, coefficients: Tensor) -> Tensor:
         """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.

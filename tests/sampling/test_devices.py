@@ -1,0 +1,167 @@
+"""Samples on many devices, of one process or several, are those of one device.
+
+Devices are a CPU's, split by force, in processes of their own: jax settles their number once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from tests.sampling.toy import SHAPE, toy_programs
+from wdport.cli.devices import parse_devices
+from wdport.errors import UsageError
+from wdport.sampling.chunks import chunked
+from wdport.sampling.devices import Spread, spread_over
+from wdport.sampling.sampler import Sampler, Samples, plan_of
+
+ROOT = Path(__file__).parents[2]
+FAST = ["--sampler", "ddim", "--steps", "10", "--eta", "0.5", "--seed", "3", "-n", "11"]
+
+RUN = "from wdport.cli.main import run; run()"
+TOY = """
+import sys
+import jax, numpy as np
+from tests.sampling.test_devices import toy_samples
+from wdport.sampling.devices import spread_over
+address, process, path = sys.argv[1:]
+if address:
+    jax.distributed.initialize(address, 2, int(process))
+spread = spread_over("all")
+made, sampler = toy_samples(spread)
+assert spread.count == 8 and len(jax.devices()) == 8, jax.devices()
+assert sampler.programs.drawn._cache_size() == sampler.programs.taped._cache_size() == 1
+held = sampler.spread.weights({"a": np.ones(3)})["a"]
+assert len(held.devices()) == len(jax.local_devices()) and held.is_fully_replicated
+np.savez(path, **made)
+"""
+
+
+def toy_samples(spread: Spread | None) -> tuple[dict[str, np.ndarray], Sampler]:
+    """11 samples in chunks of 8 or the next multiple, drawn and from given noise, in 101 steps: two segments."""
+    programs = toy_programs()
+    sampler = Sampler(programs, plan_of(programs.network, "ddim", 100, 0.5), 5, spread)
+    rng = np.random.default_rng(0)
+    init, tape = rng.standard_normal((11, *SHAPE)), rng.standard_normal((sampler.plan.slots, 11, *SHAPE))
+    drawn = Samples.join(list(chunked(sampler, 11, 5)))
+    given = Samples.join(list(chunked(sampler, 11, 5, init=init, tape=tape)))
+    made = {"drawn": drawn.coefficients, "series": drawn.series, "given": given.coefficients}
+    return {name: values for name, values in made.items() if values is not None}, sampler
+
+
+def start(devices: int, *arguments: str) -> subprocess.Popen[str]:
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    environment = {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
+    return subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=os.environ | environment, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+
+def ended(*processes: subprocess.Popen[str]) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of each."""
+    try:
+        said = [process.communicate(timeout=300) for process in processes]
+        return [(process.wait(), *texts) for process, texts in zip(processes, said, strict=True)]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def free_address() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_devices_do_not_change_samples(processes: int, tmp_path: Path) -> None:
+    """8 devices: of one process, or 4 of each of two. All processes get all samples."""
+    address = free_address() if processes > 1 else ""
+    paths = [tmp_path / f"{i}.npz" for i in range(processes)]
+    said = ended(*(start(8 // processes, "-c", TOY, address, str(i), str(path)) for i, path in enumerate(paths)))
+    assert [code for code, _, _ in said] == [0] * processes, said
+    wanted, _ = toy_samples(None)
+    for path in paths:
+        with np.load(path) as made:
+            assert sorted(made.files) == sorted(wanted)
+            for name, values in wanted.items():
+                assert made[name].shape == values.shape
+                np.testing.assert_allclose(made[name], values, rtol=2e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wdport.convert(save(tmp_path_factory.mktemp("devices") / "small.ckpt", make_state()), values=SETTINGS).output
+
+
+def test_two_processes_write_one_file(model: Path, tmp_path: Path) -> None:
+    """The command as it is given on two machines; the first writes, the second says nothing."""
+    address, path = free_address(), tmp_path / "a.npz"
+    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path), "--distributed")
+    said = ended(*(start(4, *command, f"{address},{i}/2") for i in (0, 1)))
+    assert [code for code, _, _ in said] == [0, 0], said
+    assert "devices       8, of 2 processes\n  batches       of 16;" in said[0][1]
+    assert all(line.startswith("[Gloo]") for line in said[1][1].splitlines())  # what XLA's collectives say
+    wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
+    with np.load(path) as made:
+        for name in ("coefficients", "series"):
+            values = getattr(wanted, name)
+            np.testing.assert_allclose(made[name], values, rtol=1e-3, atol=1e-4 * np.abs(values).max())
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_processes_with_different_commands_stop(model: Path, tmp_path: Path) -> None:
+    address, path = free_address(), tmp_path / "a.npz"
+    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path))
+    said = ended(*(start(1, *command, "--eta", eta, "--distributed", f"{address},{i}/2")
+                   for i, eta in enumerate(("0.5", "0.25"))))  # fmt: skip
+    assert [code for code, _, _ in said] == [2, 2], said
+    assert all("the processes have different commands, models or devices; start all" in each[2] for each in said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_is_a_multiple_of_the_devices() -> None:
+    spread = Spread(jax.local_devices()[:1], processes=4, process=2)
+    assert [spread.batch(size) for size in (1, 4, 5, 64)] == [4, 4, 8, 64]
+    assert spread.own(np.arange(8)).tolist() == [4, 5]
+    assert spread.own(np.arange(8).reshape(1, 8), axis=1).tolist() == [[4, 5]]
+    assert spread.memories == 4
+
+
+def test_weights_are_copied_once() -> None:
+    spread, weights = Spread(jax.local_devices()[:1]), {"a": jax.numpy.ones(3), "b": np.zeros(2)}
+    placed = spread.weights(weights)
+    assert spread.weights(dict(weights)) is placed
+    assert spread.weights({**weights, "b": np.ones(2)})["b"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("devices", [0, 1000, "some", True, 1.5])
+def test_devices_that_are_not_here(devices: Any) -> None:
+    with pytest.raises(UsageError, match=r"^devices: .*; give .*all"):
+        spread_over(devices)
+
+
+@pytest.mark.parametrize(
+    ("devices", "distributed", "expected"),
+    [("0", None, "--devices: '0' is no number of devices"), ("many", None, "give 1 or more, or all"),
+     (None, "here", "'here' is no process of several; write for example 127.0.0.1:7801,0/2"),
+     (None, "a:1,2/2", "is no process of several")],
+)  # fmt: skip
+def test_texts_that_name_no_devices(devices: str | None, distributed: str | None, expected: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_devices(devices, distributed)
+    assert expected in str(raised.value)
+
+
+def test_texts_that_name_devices() -> None:
+    given = [(None, None), ("all", None), ("3", None), (None, "auto"), ("2", "a:1,0/2")]
+    assert [parse_devices(*each)[0] for each in given] == [None, "all", 3, "all", 2]

@@ -1,0 +1,43 @@
+"""The texts of --devices and --distributed in, what they ask for out, jax not imported yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from wdport.errors import MachineError, UsageError
+
+_PLACE = re.compile(r"(?P<address>[^,]+:[0-9]{1,5}),(?P<process>[0-9]{1,6})/(?P<processes>[0-9]{1,6})")
+
+
+def parse_devices(devices: str | None, distributed: str | None) -> tuple[int | str | None, Callable[[], None]]:
+    """What :func:`wdport.sample` takes as ``devices``, and a function that joins the other processes, if any.
+
+    All devices of each process are used where ``distributed`` is given alone. Raises :class:`UsageError`.
+    """
+    if devices not in (None, "all") and not re.fullmatch(r"[1-9][0-9]{0,5}", devices or ""):
+        raise UsageError("--devices", f"{devices!r} is no number of devices", "give 1 or more, or all")
+    wanted: int | str | None = int(devices) if devices and devices != "all" else devices
+    if distributed is None:
+        return wanted, lambda: None
+    return wanted or "all", _joining(distributed)
+
+
+def _joining(text: str) -> Callable[[], None]:
+    if text == "auto":
+        return lambda: _join()
+    place = _PLACE.fullmatch(text)
+    if not place or not int(place["process"]) < int(place["processes"]):
+        raise UsageError("--distributed", f"{text!r} is no process of several", "write for example 127.0.0.1:7801,0/2")
+    return lambda: _join(place["address"], int(place["processes"]), int(place["process"]))
+
+
+def _join(*where: str | int) -> None:
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
+    try:
+        jax.distributed.initialize(*where)  # type: ignore[arg-type]
+    except (RuntimeError, ValueError) as error:
+        what = f"the processes did not find one another ({str(error).splitlines()[0]})"
+        raise MachineError("--distributed", what, "check the address, and that every process is started") from error

@@ -1,0 +1,77 @@
+"""`wdport export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wdport.cli.options import facts, pad_option, size
+from wdport.errors import UsageError
+
+
+@click.command(name="export")
+@click.argument("model")
+@click.option("--what", type=click.Choice(["denoiser", "sampler"]), default="denoiser", show_default=True,
+              help="The network alone, or a whole sampler with it.")  # fmt: skip
+@click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
+              help="Some of cpu, cuda, rocm, tpu, with commas; none of them has to be here.")  # fmt: skip
+@click.option("--batch", type=click.IntRange(1), help="A fixed number of samples.  [default: any number]")
+@click.option("--sampler", help="As in wdport sample; for --what sampler.  [default: ddpm]")
+@click.option("--steps", type=int, help="As in wdport sample.  [default: all]")
+@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
+@click.option("--dtype", type=click.Choice(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
+              help="Keras dtype policy of the model.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["highest", "default"]), default="highest", show_default=True,
+              help="Of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
+@pad_option
+@click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+def command(model: str, output: str | None, what: str, platforms: str, dtype: str, force: bool, **options: Any) -> int:
+    """Write a converted MODEL as StableHLO with its weights, to run with jax alone.
+
+    Copy wdport/exporting/loader.py to where it runs; it needs jax and, to read the file, flatbuffers.
+    """
+    # The files are looked at before jax is imported, so that a refusal is instant.
+    from wdport.exporting.artefact import export_target
+    from wdport.load import open_converted
+
+    converted = open_converted(model)
+    path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
+    if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
+        raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
+    export_target(path, converted.path, force)
+
+    from wdport.exporting.api import export
+    from wdport.load import load_model
+
+    names = [name.strip() for name in platforms.split(",") if name.strip()]
+    loaded = load_model(model, dtype)
+    made = export(loaded, path, what=what, platforms=names, force=force, **options)
+    click.echo(_text(converted.path.name, made))
+    return 0
+
+
+def _stem(name: str) -> str:
+    from wdport.output.target import FORMATS
+
+    return next(name.removesuffix(suffix) for suffix in FORMATS if name.endswith(suffix))
+
+
+def _text(name: str, made: Any) -> str:
+    held = made.facts
+    plan = held.get("sampler")
+    eta = f", eta {plan['eta']:g}" if plan and plan["eta"] else ""
+    batch = held["batch"] or "b"
+    shape = f"({batch}, {held['coefficients']}, {held['features']})"
+    series = f", series ({batch}, {held['length']}, {held['features']})" if held["length"] else ""
+    rows = [
+        ("sampler", f"{plan['name']}, {len(plan['steps'])} network calls{eta}" if plan else ""),
+        ("takes", "seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)"),
+        ("gives", f"coefficients {shape}{series}" if plan else f"prediction {shape}"),
+        ("platforms", ", ".join(held["platforms"])),
+        ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
+        ("wrote", f"{made.path} ({size(made.size)})"),
+    ]
+    return f"{name}: {held['what']} exported\n{facts(rows)}"

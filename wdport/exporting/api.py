@@ -1,0 +1,131 @@
+"""`wdport.export`: a model in, one file out that a loader of one file runs with jax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.diffusion.plans import Plan
+from wdport.errors import UsageError
+from wdport.exporting.artefact import export_target, write_artefact
+from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
+from wdport.sampling import plan_of, programs_of
+from wdport.sampling.network import Network
+from wdport.version import VERSION
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+PRECISIONS = ("highest", "default")
+KINDS = ("denoiser", "sampler")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A finished artefact: where it is, its size in bytes, and what its loader gives as ``facts``."""
+
+    path: Path
+    size: int
+    facts: dict[str, Any]
+
+
+def export(
+    model: Any,
+    path: str | PathLike[str],
+    *,
+    what: str = "denoiser",
+    platforms: Iterable[str] = ("cpu",),
+    batch: int | None = None,
+    sampler: str | None = None,
+    steps: int | None = None,
+    eta: float = 0.0,
+    precision: str = "highest",
+    pad_widths: int = 1,
+    force: bool = False,
+) -> Exported:
+    """Write a model's denoiser, or a whole sampler, as StableHLO with its weights, for `wdport/exporting/loader.py`.
+
+    Args:
+        model: what :func:`wdport.load_model` returns; its dtype is the artefact's.
+        path: NAME.stablehlo.
+        what: "denoiser", (state (b, C, F), time (b,)) to the prediction; or "sampler", (seed, indices (b,)), or x_T
+            with a noise tape, to coefficients and series.
+        platforms: some of :data:`PLATFORMS`; none of them has to be here.
+        batch: a fixed number of samples; any number if None.
+        sampler, steps, eta: as in :func:`wdport.sample`, for "sampler" alone; "ddpm" if not given.
+        precision: of float32 products: "highest", or "default", which rounds their factors to fewer bits on a TPU
+            and may on a GPU. A CPU does not tell them apart.
+        pad_widths: as in :func:`wdport.sample`.
+        force: replace an existing file.
+
+    Raises:
+        UsageError: an argument is impossible, or the file exists. MachineError: the machine refuses, or flatbuffers
+        is not installed.
+    """
+    target = export_target(Path(path), force=force)
+    lowering = Lowering(
+        checked_platforms(platforms), _checked_batch(batch), _one_of("precision", precision, PRECISIONS)
+    )
+    network = programs_of(model, pad_widths).network
+    facts = _facts(model, network, lowering, pad_widths)
+    if _one_of("what", what, KINDS) == "denoiser":
+        if sampler is not None or steps is not None or eta:
+            raise UsageError("sampler", "a denoiser has none", "leave out sampler, steps and eta, or export a sampler")
+        lowered = lower_denoiser(network, lowering)
+    else:
+        plan = plan_of(network, sampler or "ddpm", steps, eta)
+        facts["sampler"] = _plan_facts(plan)
+        lowered = lower_sampler(network, plan, lowering)
+    facts = {"what": what, **facts}
+    return Exported(target.path, write_artefact(target, facts, lowered.programs, lowered.arrays), facts)
+
+
+def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
+    """Names of platforms without repetition; raises :class:`UsageError` for unknown ones or none."""
+    names = tuple(dict.fromkeys([platforms] if isinstance(platforms, str) else platforms))
+    for name in names or ("",):
+        if name not in PLATFORMS:
+            raise UsageError("platforms", f"{name!r} is no platform", f"give some of {', '.join(PLATFORMS)}")
+    return names
+
+
+def _checked_batch(batch: int | None) -> int | None:
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1):
+        raise UsageError(
+            "batch", f"{batch!r} is no number of samples", "give 1 or more, or leave it out for any number"
+        )
+    return None if batch is None else int(batch)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise UsageError(name, f"{value!r} is unknown", f"give {' or '.join(known)}")
+    return value
+
+
+def _facts(model: Any, network: Network, lowering: Lowering, pad_widths: int) -> dict[str, Any]:
+    """What the artefact says about itself, as JSON values; ``model`` is the configuration, statistics included."""
+    (coefficients, features), config = network.shape, model.config
+    return {
+        "wdport": VERSION,
+        "jax": jax.__version__,
+        "platforms": list(lowering.platforms),
+        "batch": lowering.batch,
+        "coefficients": coefficients,
+        "features": features,
+        "length": config.seq_len if config.wavelet else None,
+        "dtype": network.dtype,
+        "compute_dtype": model.compute_dtype,
+        "precision": lowering.precision,
+        "pad_widths": pad_widths,
+        "target": network.target,
+        "model": config.to_dict(),
+    }
+
+
+def _plan_facts(plan: Plan) -> dict[str, Any]:
+    return {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}

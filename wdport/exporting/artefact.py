@@ -1,0 +1,75 @@
+"""Compiled programs, weights and facts in, one finished file out: a stored zip that `loader.py` reads.
+
+Members: ``facts.json``; ``weights.bin``, the arrays one after another in the order of ``facts["weights"]``; and
+``NAME.program`` for every program, as ``jax.export`` serialises it. No dates, so equal contents give equal bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.errors import MachineError, UsageError
+from wdport.output.files import machine_error
+from wdport.output.target import Target, clear_leftovers
+
+Array = NDArray[Any]
+FORMAT = 1
+SUFFIX = ".stablehlo"
+
+
+def export_target(path: Path, source: Path | None = None, force: bool = False) -> Target:
+    """Where an artefact goes; raises an error where it cannot, before jax is imported."""
+    if path.suffix != SUFFIX:
+        raise UsageError(path, "unknown output format", f"end the name in {SUFFIX}")
+    if importlib.util.find_spec("flatbuffers") is None:
+        fix = "pip install flatbuffers, or install wdport[export]"
+        raise MachineError(path, "writing it needs flatbuffers, which is not installed", fix)
+    if path.is_dir():
+        raise UsageError(path, "is a directory", "give a file name with -o")
+    if not path.parent.is_dir():
+        raise UsageError(path, "its folder does not exist", "make the folder first")
+    if source is not None and path.exists() and source.exists() and os.path.samefile(path, source):
+        raise UsageError(path, "is the model itself", "give another name with -o")
+    if path.exists() and not force:
+        raise UsageError(path, "exists already", "give another name with -o, or --force to replace it")
+    if not os.access(path.parent, os.W_OK):
+        raise MachineError(path, "its folder cannot be written to", "choose another folder with -o")
+    return Target(path, SUFFIX[1:])
+
+
+def write_artefact(
+    target: Target, facts: Mapping[str, Any], programs: Mapping[str, bytes], weights: Sequence[Array]
+) -> int:
+    """Write everything under a temporary name and rename it; the size in bytes.
+
+    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    """
+    clear_leftovers(target)
+    listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
+    document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
+    try:
+        with target.temporary.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr(zipfile.ZipInfo("facts.json"), document)
+                for name, program in programs.items():
+                    archive.writestr(zipfile.ZipInfo(f"{name}.program"), program)
+                with archive.open(zipfile.ZipInfo("weights.bin"), "w", force_zip64=True) as member:
+                    for array in weights:
+                        member.write(np.ascontiguousarray(array).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(target.temporary, target.path)
+    except OSError as error:
+        raise machine_error(target.path, error) from error
+    finally:
+        target.temporary.unlink(missing_ok=True)
+    return target.path.stat().st_size

@@ -1,0 +1,154 @@
+"""A file that wdport exported in, an object to call out. Copy this module wherever the file goes.
+
+It needs Python, jax, numpy, and flatbuffers, with which jax itself reads exported programs; neither wdport nor Keras.
+
+    denoiser = load("model.stablehlo")
+    prediction = denoiser(state, time)                      # (b, C, F), (b,) = step / 1000
+
+    sampler = load("sampler.stablehlo")
+    coefficients, series = sampler(seed, range(64))         # the samples of wdport.sample with this seed
+    coefficients, series = sampler.start_from(x_T, noise)   # noise (slots, b, C, F), for samplers that add some
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from os import PathLike, fspath
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = 1
+
+
+class ArtefactError(Exception):
+    """A file is no artefact, or does not run here; one line."""
+
+
+class Artefact:
+    """``facts`` about the model, programs by name, and the weights that each of them takes first."""
+
+    def __init__(self, facts: dict[str, Any], programs: dict[str, Any], weights: tuple[Any, ...]) -> None:
+        self.facts = facts
+        self._programs = programs
+        self._weights = weights
+
+    def _state(self, name: str, value: Any, *shape: int | None) -> Any:
+        """``value`` in the dtype of the state; raises ``ValueError`` unless it has this shape, None for any size."""
+        given = np.shape(value)
+        if len(given) != len(shape) or any(size not in (None, got) for size, got in zip(shape, given, strict=True)):
+            wanted = ", ".join("b" if size is None else str(size) for size in shape)
+            raise ValueError(f"{name} has shape {given}, not ({wanted})")
+        return jnp.asarray(value, self.facts["dtype"])
+
+    def _run(self, name: str, *inputs: Any) -> Any:
+        return self._programs[name](self._weights, *inputs)
+
+
+class Denoiser(Artefact):
+    """What "wdport export --what denoiser" wrote."""
+
+    def __call__(self, state: Any, time: Any) -> Any:
+        """The prediction (b, C, F), noise or clean coefficients as ``facts["target"]`` says.
+
+        Args:
+            state: (b, C, F), coefficients in z-score space.
+            time: (b,), step / 1000.
+        """
+        facts = self.facts
+        with _bits(facts):
+            state = self._state("state", state, facts["batch"], facts["coefficients"], facts["features"])
+            return self._run("denoise", state, self._state("time", time, len(state)))
+
+
+class Sampler(Artefact):
+    """What "wdport export --what sampler" wrote."""
+
+    def __call__(self, seed: int, indices: Sequence[int] | Any) -> tuple[Any, Any]:
+        """Coefficients (b, C, F) and series (b, N, F), None where the wavelet is not known.
+
+        Args:
+            seed: 0 to 2^32 - 1.
+            indices: numbers of the samples (b,). With the seed they settle every sample.
+        """
+        numbers = np.asarray(indices)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
+            raise ValueError(f"indices are not whole numbers ({self.facts['batch'] or 'b'},)")
+        if not 0 <= seed < 2**32 or numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
+            raise ValueError("seed and indices must be from 0 to 2^32 - 1, and at least one index given")
+        with _bits(self.facts):
+            return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32)))
+
+    def start_from(self, state: Any, noise: Any = None) -> tuple[Any, Any]:
+        """The same from x_T ``state`` (b, C, F) and a ``noise`` tape (slots, b, C, F), a slot per noisy step."""
+        facts, slots = self.facts, self.facts["sampler"]["slots"]
+        if (noise is None) == bool(slots):
+            raise ValueError(f"this sampler takes {slots or 'no'} slots of noise")
+        shape = facts["coefficients"], facts["features"]
+        with _bits(facts):
+            state = self._state("state", state, facts["batch"], *shape)
+            tape = [self._state("noise", noise, slots, len(state), *shape)] if slots else []
+            return _pair(self._run("given", state, *tape))
+
+
+def load(path: str | PathLike[str], device: Any = None) -> Any:
+    """A :class:`Denoiser` or a :class:`Sampler`, its weights on ``device``; raises :class:`ArtefactError`."""
+    file = fspath(path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            facts = json.loads(archive.read("facts.json"))
+            if facts["format"] != FORMAT:
+                raise ArtefactError(f"{file}: has format {facts['format']}, this loader reads {FORMAT}")
+            names = [name for name in archive.namelist() if name.endswith(".program")]
+            serialised = {name.removesuffix(".program"): archive.read(name) for name in names}
+            device = device or jax.devices()[0]
+            _check_platform(file, facts, device)
+            with _bits(facts):
+                programs = {name: _program(data) for name, data in serialised.items()}
+                weights = _weights(archive, facts["weights"], device)
+            kind = {"denoiser": Denoiser, "sampler": Sampler}[facts["what"]]
+            return kind(facts, programs, weights)
+    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise ArtefactError(f"{file}: is no model that wdport exported, or is damaged ({error})") from error
+
+
+def _check_platform(file: str, facts: dict[str, Any], device: Any) -> None:
+    """jax calls both kinds of GPU "gpu"; programs are made for "cuda" or "rocm"."""
+    names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
+    if not names & set(facts["platforms"]):
+        made = ", ".join(facts["platforms"])
+        raise ArtefactError(f"{file}: was exported for {made}, this device is {device.platform}; export it again")
+
+
+def _program(data: bytes) -> Any:
+    try:
+        return jax.jit(jax.export.deserialize(bytearray(data)).call)
+    except ImportError:
+        raise ArtefactError("jax reads exported programs with flatbuffers: pip install flatbuffers") from None
+
+
+def _weights(archive: zipfile.ZipFile, listed: list[dict[str, Any]], device: Any) -> tuple[Any, ...]:
+    found = []
+    with archive.open("weights.bin") as member:
+        for each in listed:
+            dtype, shape = jnp.dtype(each["dtype"]), tuple(each["shape"])
+            data = member.read(dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
+            found.append(jax.device_put(np.frombuffer(data, dtype).reshape(shape), device))
+        if member.read(1):
+            raise ValueError("weights are left over")
+    return tuple(found)
+
+
+def _pair(made: Any) -> tuple[Any, Any]:
+    return made[0], made[1] if len(made) > 1 else None
+
+
+def _bits(facts: dict[str, Any]) -> AbstractContextManager[Any]:
+    """64 bits where the model has them, whatever the program around has set."""
+    bits: AbstractContextManager[Any] = jax.enable_x64(facts["dtype"] == "float64")
+    return bits

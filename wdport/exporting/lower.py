@@ -1,0 +1,138 @@
+"""A network, with a plan or without, in; serialised programs and the arrays that they take out.
+
+A program's first argument is the tuple of arrays; they are no constants of it, so that compiling it folds nothing.
+One program holds the code of all platforms: none of their devices has to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.diffusion.noise import FIRST, sample_keys, step_noise
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.scan import Draw, Rows, first_carry, plan_rows, run_rows
+from wdport.diffusion.schedules import Array
+from wdport.sampling.network import Network, Weights
+from wdport.sampling.sampler import segment_length
+
+Tensor = Any
+Function = tuple[Callable[..., Any], Sequence[Any]]
+"""A function of (arguments, *inputs), and the :data:`Spec` of every input."""
+
+Spec = tuple[tuple[Any, ...], Any]
+"""Shape, with "b" for the batch, and dtype of an argument."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """``programs`` by name, serialised; ``arrays``, the first argument of each."""
+
+    programs: dict[str, bytes]
+    arrays: list[Array]
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """For which ``platforms``, for how many samples (``batch``; any number if None), at which precision of products."""
+
+    platforms: tuple[str, ...]
+    batch: int | None
+    precision: str
+
+    def serialise(self, arguments: Any, functions: dict[str, Function]) -> Lowered:
+        """Every function of (``arguments``, *specs) as a program of (its leaves, *specs)."""
+        from jax import export
+
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        held = tuple(_spec(array.shape, array.dtype) for array in arrays)
+        programs = {}
+        for name, (function, specs) in functions.items():
+            (batch,) = export.symbolic_shape("b") if self.batch is None else (self.batch,)
+            inputs = [_spec([batch if size == "b" else size for size in shape], dtype) for shape, dtype in specs]
+            program = jax.jit(_of_leaves(function, tree))
+            with jax.default_matmul_precision(self.precision):
+                made = export.export(program, platforms=self.platforms)(held, *inputs)
+            programs[name] = bytes(made.serialize())
+        return Lowered(programs, arrays)
+
+
+def _spec(shape: Iterable[Any], dtype: Any) -> Any:
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
+
+
+def _of_leaves(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
+    return lambda leaves, *inputs: function(jax.tree.unflatten(tree, leaves), *inputs)
+
+
+def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
+    """Program "denoise": state (b, C, F), time (b,) = step / 1000, to the prediction (b, C, F)."""
+
+    def denoise(weights: Weights, state: Tensor, time: Tensor) -> Tensor:
+        conditions = network.conditions(weights, time)
+        return jax.vmap(lambda x, condition: network.apply(weights, x[None], condition)[0])(state, conditions)
+
+    with jax.enable_x64(network.dtype == "float64"):
+        specs = (("b", *network.shape), network.dtype), (("b",), network.dtype)
+        return lowering.serialise(network.weights(), {"denoise": (denoise, specs)})
+
+
+def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
+    """Programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, C, F) and, where the plan adds
+    noise, a tape (slots, b, C, F); both to coefficients (b, C, F) and, where the wavelet is known, series (b, N, F)."""
+    shape, dtype = network.shape, network.dtype
+
+    def drawn(arguments: Any, seed: Tensor, indices: Tensor) -> tuple[Tensor, ...]:
+        weights, rows, _ = arguments
+        keys = sample_keys(seed, indices)
+        start = step_noise(keys, FIRST, shape, dtype)
+        return _finished(
+            network, weights, _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype))
+        )
+
+    def given(arguments: Any, state: Tensor, *tape: Tensor) -> tuple[Tensor, ...]:
+        weights, rows, slots = arguments
+
+        def noise(slot: Tensor) -> Tensor:
+            return tape[0][slot] if tape else jnp.zeros_like(state)
+
+        return _finished(network, weights, _run(network, weights, rows._replace(draws=slots), state, noise))
+
+    with jax.enable_x64(dtype == "float64"):
+        rows, slots = _segments(plan, dtype)
+        tape: list[Spec] = [((plan.slots, "b", *shape), dtype)] if plan.slots else []
+        functions: dict[str, Function] = {
+            "drawn": (drawn, [((), np.uint32), (("b",), np.uint32)]),
+            "given": (given, [(("b", *shape), dtype), *tape]),
+        }
+        return lowering.serialise((network.weights(), rows, slots), functions)
+
+
+def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
+    """The plan's rows in segments of one length, as :class:`wdport.sampling.Sampler` runs them, so that what depends
+    on time alone is held for one segment only; and the tape's slot of every row."""
+    length = segment_length(len(plan.steps))
+    padded = plan.padded(len(plan.steps) + -len(plan.steps) % length)
+    slots = np.maximum(np.cumsum(padded.noisy) - 1, 0).astype(np.uint32)
+    rows = Rows(*(values.reshape(-1, length, *values.shape[1:]) for values in plan_rows(padded, dtype)))
+    return rows, slots.reshape(-1, length)
+
+
+def _run(network: Network, weights: Weights, rows: Rows, state: Tensor, noise: Draw) -> Tensor:
+    def segment(carry: Any, rows: Rows) -> tuple[Any, None]:
+        conditions = network.conditions(weights, rows.times)
+        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0], None
+
+    carry, _ = jax.lax.scan(segment, first_carry(state), rows)
+    return carry[0]
+
+
+def _finished(network: Network, weights: Weights, state: Tensor) -> tuple[Tensor, ...]:
+    coefficients, series = network.finish(weights, state)
+    return (coefficients,) if series is None else (coefficients, series)

@@ -1,0 +1,94 @@
+"""The devices asked for in, a :class:`Spread` out: where batches and weights lie, and what each process draws.
+
+Every process uses devices of its own alone and draws its own part of every batch; nothing passes between processes
+but the finished samples, after which each of them has all. Start processes with ``jax.distributed.initialize``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from wdport.diffusion.schedules import Array
+from wdport.errors import UsageError
+
+Tensor = Any
+AXIS = "samples"
+
+
+class Spread:
+    """``devices`` of this process, and the number of ``processes``, of which this is number ``process``.
+
+    Batches are divided along their samples, first among the processes and then among the devices of each; weights
+    lie on every device in full.
+    """
+
+    def __init__(self, devices: list[Any], processes: int = 1, process: int = 0) -> None:
+        self.devices, self.processes, self.process = devices, processes, process
+        self._mesh = Mesh(np.array(devices), (AXIS,))
+        self._weights: tuple[list[Any], Any] = [], None
+
+    @property
+    def count(self) -> int:
+        """Devices of all processes together; every batch is a multiple of it."""
+        return len(self.devices) * self.processes
+
+    @property
+    def memories(self) -> int:
+        """The memories that share a batch: one per device, but one per process on CPUs."""
+        return self.processes if self.devices[0].platform == "cpu" else self.count
+
+    def batch(self, samples: int) -> int:
+        """The size of a batch for so many samples."""
+        return samples + -samples % self.count
+
+    def own(self, values: Array, axis: int = 0) -> Array:
+        """This process's part of what all processes hold."""
+        return np.split(values, self.processes, axis)[self.process]
+
+    def place(self, values: Any, axis: int = 0) -> Any:
+        """Arrays, in any nesting, with their samples along ``axis``, over the devices of this process."""
+        return jax.device_put(values, self._sharding(*[None] * axis, AXIS))
+
+    def weights(self, weights: Any) -> Any:
+        """The same on every device of this process; copied once for as long as they are the same arrays."""
+        leaves = jax.tree.leaves(weights)
+        before, placed = self._weights
+        if len(before) != len(leaves) or any(one is not other for one, other in zip(before, leaves, strict=True)):
+            placed = jax.device_put(weights, self._sharding())
+            self._weights = leaves, placed
+        return placed
+
+    def _sharding(self, *axes: str | None) -> NamedSharding:
+        return NamedSharding(self._mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+
+    def gather(self, values: Any) -> Array:
+        """What all processes have, one after another along axis 0; called by all of them together."""
+        if self.processes == 1:
+            return np.asarray(values)
+        from jax.experimental.multihost_utils import process_allgather
+
+        return np.asarray(process_allgather(np.asarray(values), tiled=True))
+
+
+def spread_over(devices: int | str | None) -> Spread | None:
+    """The spread for ``devices``: "all" of each process's, the first so many of each, or the default one (None).
+
+    Raises:
+        UsageError: that many are not here, or processes have different numbers of them.
+    """
+    if devices is None:
+        return None
+    here = jax.local_devices()
+    if devices != "all":
+        if isinstance(devices, bool) or not isinstance(devices, (int, np.integer)) or devices < 1:
+            raise UsageError("devices", f"{devices!r} is no number of devices", 'give 1 or more, or "all"')
+        if devices > len(here):
+            raise UsageError("devices", f"{devices} are asked for, {len(here)} are here", 'give fewer, or "all"')
+        here = here[:devices]
+    if len(jax.devices()) != jax.process_count() * jax.local_device_count():
+        raise UsageError("devices", "processes have different numbers of them", "give every process the same")
+    return Spread(here, jax.process_count(), jax.process_index())
