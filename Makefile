@@ -56,7 +56,7 @@ parity: $(READY)
 		$$($(BIN)/python -m parity_tests.pairs build/parity --recorded)
 
 selftest: $(READY)
-	@$(BIN)/wdport selftest --rules --markdown build/selftest.md
+	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md
 
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py

@@ -23,7 +23,8 @@ from wdport.wavelets.transform import WaveletTransform
 
 @dataclass(frozen=True)
 class Group:
-    """Faults of one kind: the gate that is about them, a few words, and what becomes of them."""
+    """Faults of one kind: the gate that is about them ("" if there is more than one), a few words, and what becomes
+    of them."""
 
     gate: str
     name: str

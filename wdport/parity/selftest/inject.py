@@ -124,7 +124,7 @@ def judge_single(example: Example, inside: Inside, held: Bounds, only: str = "")
 
 
 def _judge_tables(example: Example, inside: Inside, held: Bounds) -> Found | None:
-    """Gate A'. A table's place is the tapped layer that holds it."""
+    """Gate A'. Its places are tables, by name."""
     example.use(example.cases[0])
     with inside("float32"):
         distances = example.table_distances()
@@ -136,7 +136,7 @@ def kill_of(example: str, mutant: Mutant, site: str, found: Found) -> Kill:
     """A fault's fate from what the gates found."""
     inside = all(each == site or each.startswith(f"{site}/") or not site for each in found.sites)
     if found.gate == "A'":
-        exact = len(found.sites) == 1
+        exact = len(found.sites) == 1  # one layer was changed, so this is its table
     else:
         exact = found.sites == (site,) or ((mutant.shares or found.gate == "0") and bool(found.sites) and inside)
     margin = log10(found.over) if 0.0 < found.over < inf else (inf if found.over else -inf)

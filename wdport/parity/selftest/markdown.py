@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wdport.parity.selftest.result import SelftestResult
-from wdport.parity.selftest.text import KILL_HEAD, RULES_HEAD, kill_rows, rule_rows, summary
+from wdport.parity.selftest.text import KILL_HEAD, RULES_HEAD, kill_rows, rule_rows, summary, title
 
 VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "alarms")
 
@@ -18,7 +18,7 @@ def render_markdown(result: SelftestResult) -> str:
         parts += ["## Fixed tolerances beside the gates", "", *_table(RULES_HEAD, rule_rows(result)), ""]
     parts += ["## Faults", ""]
     for group in result.groups:
-        parts += [f"### {group.name}: gate {group.gate}", "", *_table(KILL_HEAD, kill_rows(group)), ""]
+        parts += [f"### {title(group)}", "", *_table(KILL_HEAD, kill_rows(group)), ""]
     if result.variants:
         rows = [(each.example, each.name, "" if each.logic is None else f"{each.logic:.1e}",
                  "" if each.ratio is None else f"{each.ratio:.2g}", ", ".join(each.alarms) or "none")

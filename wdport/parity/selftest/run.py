@@ -47,18 +47,30 @@ def run_selftest(quick: bool = False, bounds: Bounds | None = None, say: Say | N
     groups: list[GroupResult] = []
     variants: list[Variant] = []
     if quick:
-        groups.append(_gather(Group("A", "quick faults", _quick(limits)), say))
+        groups.append(_gather(Group("", "quick faults", _quick(limits)), say))
     else:
         family = find_family(FAMILY, "selftest")
-        for at, (name, config) in enumerate(family.examples().items()):
-            say(f"{name}: building both models")
-            example = Example(name, family, config)
-            groups.append(_gather(layer_group(example, limits, single=at == 0), say))
-            for variant in run_variants(example, limits, single=at == 0):
-                say(f"{name}, correct: {variant.name}")
-                variants.append(variant)
+        for at, name in enumerate(family.examples()):
+            group, correct = run_example(name, limits, say, single=at == 0)
+            groups.append(group)
+            variants += correct
         groups += [_gather(group, say) for group in further_groups(family, limits)]
     return SelftestResult(tuple(groups), tuple(variants), quick, limits, _environment(), time.monotonic() - started)
+
+
+def run_example(
+    name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
+) -> tuple[GroupResult, tuple[Variant, ...]]:
+    """The faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
+    family = find_family(FAMILY, "selftest")
+    say(f"{name}: building both models")
+    example = Example(name, family, family.examples()[name])
+    group = _gather(layer_group(example, held or {}, single), say)
+    variants = []
+    for variant in run_variants(example, held, single):
+        say(f"{name}, correct: {variant.name}")
+        variants.append(variant)
+    return group, tuple(variants)
 
 
 def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:

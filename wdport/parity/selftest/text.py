@@ -15,7 +15,7 @@ def render(result: SelftestResult, rules: bool = False) -> str:
     """The whole result for a terminal; ``rules`` adds the fixed tolerances."""
     parts = []
     for group in result.groups:
-        parts += [f"{group.name}: gate {group.gate}", *_table(KILL_HEAD, kill_rows(group)), ""]
+        parts += [title(group), *_table(KILL_HEAD, kill_rows(group)), ""]
     for name in dict.fromkeys(variant.example for variant in result.variants):
         parts.append(variants_line(name, [each for each in result.variants if each.example == name]))
     parts += [f"  FALSE ALARM  {each.name}: {', '.join(each.alarms[:3])}" for each in result.false_alarms]
@@ -46,10 +46,16 @@ def summary(result: SelftestResult) -> str:
 KILL_HEAD = ("", "gate", "decades", "float32", "place", "fault", "cause")
 
 
+def title(group: GroupResult) -> str:
+    """A group's name, and its gate if it is about one."""
+    return f"{group.name}: gate {group.gate}" if group.gate else group.name
+
+
 def kill_rows(group: GroupResult) -> Rows:
     """One row a fault: as it ought to be or not, gate, margin, what float32 alone shows, place, name, cause."""
-    several = len({kill.example for kill in group.kills}) > 1
-    return [_row(kill, f", {kill.example}" if several else "") for kill in group.kills]
+    names = [kill.example for kill in group.kills]
+    usual = next((name for name in names if 2 * names.count(name) > len(names)), "")  # goes without saying
+    return [_row(kill, f", {kill.example}" if kill.example != usual else "") for kill in group.kills]
 
 
 def _row(kill: Kill, where: str) -> tuple[str, ...]:
