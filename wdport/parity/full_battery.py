@@ -44,14 +44,17 @@ class FullBattery:
 def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], None]) -> FullBattery:
     """Run it with the weights that the sides hold. The float32 models are gone afterwards, the others trained."""
     sides, taps, family = runner.sides, runner.aligned, prepared.family
+    release_memory()
     probe = GradientProbe(sides.candidates["float64"], [tap.candidate for tap in taps])
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
         compiling = pool.submit(probe.compile, family.make_inputs(prepared.config, SEED, BATCH, 1.0))
         say("bfloat16")
         low, ratios = bfloat16_gate(runner, CASES[0])
+        release_memory()
         say("sampling trajectories")
         with lifted():
             path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
+        release_memory()
         say("running the port eagerly")
         runner.compare_eagerly(CASES[-1])
         compiling.result()

@@ -22,6 +22,7 @@ from wdport.models.family import Array, Objective
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.measure import ScaledErrors, relative_l2
+from wdport.parity.memory import release_memory
 from wdport.parity.verdict import Gate
 from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, clip_factor
@@ -91,12 +92,13 @@ def optimiser_gate(
     others = {"loss": 0.0, "prediction": 0.0, "learning rate": 0.0}
     for at in range(STEPS):
         data = port.objective.make_batch(at, batch)
-        loss, prediction = training.gradients(data)
+        loss, prediction = training.forward(data)
         with _exact():
             own_loss, slope = slopes(prediction, dict(data))
             output, _, _, own = probe(port.objective.inputs(data), np.asarray(slope))
             gradients = dict(zip(variables, own, strict=True))
             del own  # 500 MB at the released size; each goes when it has been compared
+            training.backward()  # after the port's: either takes half a gigabyte at the released size while it runs
             errors = _step(variables, port, training, moves, at, gradients)
         for size, scaled in errors.items():
             worst[size] = {name: max(e, worst[size].get(name, 0.0)) for name, e in scaled.relative().items()}
@@ -105,6 +107,7 @@ def optimiser_gate(
         for name, (ours, theirs) in pairs.items():
             others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
         training.next_rate()
+        release_memory()
     return OptimiserErrors(worst, _gate(worst, others, list(variables)))
 
 
