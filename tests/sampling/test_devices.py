@@ -110,7 +110,7 @@ def test_two_processes_write_one_file(model: Path, tmp_path: Path) -> None:
     said = ended(*(start(4, *command, f"{address},{i}/2") for i in (0, 1)))
     assert [code for code, _, _ in said] == [0, 0], said
     assert "devices       8, of 2 processes\n  batches       of 16;" in said[0][1]
-    assert all(line.startswith("[Gloo]") for line in said[1][1].splitlines())  # what XLA's collectives say
+    assert "of 2 processes" not in said[1][1]  # XLA's collectives have their say there, in whole lines and halves
     wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
     with np.load(path) as made:
         for name in ("coefficients", "series"):
