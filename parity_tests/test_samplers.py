@@ -24,7 +24,7 @@ from wdport.diffusion.steps import step_list
 from wdport.models.waveletdiff.family import FAMILY
 from wdport.parity.bounds import NUMERICS, TRAJECTORY
 from wdport.parity.measure import relative_l2
-from wdport.parity.torch_probe import run
+from wdport.recorder import run
 
 Array = np.ndarray[Any, Any]
 

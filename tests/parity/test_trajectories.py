@@ -17,9 +17,9 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.models.waveletdiff.family import FAMILY
 from wdport.parity.bounds import TRAJECTORY
-from wdport.parity.torch_probe import run
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
+from wdport.recorder import run
 from wdport.rules import apply_rule
 
 

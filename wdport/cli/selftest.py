@@ -30,19 +30,13 @@ def command(quick: bool, rules: bool, json_file: str | None, markdown_file: str 
         from wdport.parity.selftest import run_selftest
 
         result = run_selftest(quick, say=say)
+    from wdport.output.files import write_text
     from wdport.parity.selftest.markdown import render_markdown
     from wdport.parity.selftest.text import render
 
     if json_file:
-        _write(json_file, json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
+        write_text(Path(json_file), json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
     if markdown_file:
-        _write(markdown_file, render_markdown(result))
+        write_text(Path(markdown_file), render_markdown(result))
     click.echo(render(result, rules))
     return result.exit_code
-
-
-def _write(file: str, text: str) -> None:
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MachineError(file, f"could not be written ({error.strerror})", "give another file") from None

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
-from wdport.output.files import machine_error
-from wdport.output.target import Target, clear_leftovers
+from wdport.output.files import whole_file
+from wdport.output.target import Target
 
 Array = NDArray[Any]
 FORMAT = 1
@@ -53,23 +53,13 @@ def write_artefact(
 
     Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
     """
-    clear_leftovers(target)
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
-    try:
-        with target.temporary.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(zipfile.ZipInfo("facts.json"), document)
-                for name, program in programs.items():
-                    archive.writestr(zipfile.ZipInfo(f"{name}.program"), program)
-                with archive.open(zipfile.ZipInfo("weights.bin"), "w", force_zip64=True) as member:
-                    for array in weights:
-                        member.write(np.ascontiguousarray(array).tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(target.temporary, target.path)
-    except OSError as error:
-        raise machine_error(target.path, error) from error
-    finally:
-        target.temporary.unlink(missing_ok=True)
+    with whole_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("facts.json"), document)
+        for name, program in programs.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.program"), program)
+        with archive.open(zipfile.ZipInfo("weights.bin"), "w", force_zip64=True) as member:
+            for array in weights:
+                member.write(np.ascontiguousarray(array).tobytes())
     return target.path.stat().st_size

@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,48 @@ def machine_error(path: Path, error: OSError) -> MachineError:
     """An operating system's refusal as one line."""
     fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder and its disk"
     return MachineError(path, f"could not be written ({error.strerror or error})", fix)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file; an older one stays until the new one is whole. What is no regular file is written into.
+
+    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        real = Path(os.path.realpath(path))
+        temporary = real.with_name(f".{real.name}.{os.getpid()}.wdport-tmp")
+        try:
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, real)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise machine_error(path, error) from error
+
+
+@contextmanager
+def whole_file(target: Target) -> Iterator[IO[bytes]]:
+    """A file under the target's temporary name, which gets its own name when the block ends well.
+
+    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    """
+    clear_leftovers(target)
+    try:
+        with target.temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(target.temporary, target.path)
+    except OSError as error:
+        raise machine_error(target.path, error) from error
+    finally:
+        target.temporary.unlink(missing_ok=True)
 
 
 def _open(target: Target, variables: Mapping[str, Shape], texts: dict[str, str], document: Mapping[str, Any]) -> Writer:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
-from wdport.output.files import machine_error
-from wdport.output.target import Target, clear_leftovers
+from wdport.output.files import whole_file
+from wdport.output.target import Target
 
 Array = NDArray[Any]
 Block = Mapping[str, Array]
@@ -55,18 +55,9 @@ def write_samples(target: Target, count: int, blocks: Blocks) -> int:
     ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and time step with a column per feature.
     Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
     """
-    clear_leftovers(target)
     write = {"npz": _npz, "npy": _npy, "csv": _csv, "parquet": _parquet}[target.format]
-    try:
-        with target.temporary.open("wb") as file:
-            write(file, count, blocks)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(target.temporary, target.path)
-    except OSError as error:
-        raise machine_error(target.path, error) from error
-    finally:
-        target.temporary.unlink(missing_ok=True)
+    with whole_file(target) as file:
+        write(file, count, blocks)
     return target.path.stat().st_size
 
 

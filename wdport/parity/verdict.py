@@ -182,7 +182,7 @@ class Verdict:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
         faults = [asdict(fault) for fault in self.faults]
-        return {**facts, **_plain(asdict(self)), "faults": _plain(faults)}
+        return {**facts, **plain(asdict(self)), "faults": plain(faults)}
 
 
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:
@@ -212,11 +212,12 @@ def _parents(path: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """JSON values: tuples as lists, infinities and NaN as text."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return value

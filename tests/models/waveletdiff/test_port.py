@@ -21,7 +21,7 @@ from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.parity.bounds import LOGIC
 from wdport.parity.keras_probe import Probe
 from wdport.parity.measure import float32_share, relative_l2
-from wdport.parity.torch_probe import run
+from wdport.recorder import run
 from wdport.rules import apply_rule
 
 SCALE = Config(**{**QK_NORM.to_dict(), "scale_embedding": True})

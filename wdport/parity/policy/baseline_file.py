@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from math import inf
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wdport.errors import InputError
-from wdport.output.files import machine_error
+from wdport.output.files import write_text
 from wdport.parity.policy.baseline import RULES, SCHEMA
 from wdport.prepare import PathText
 
@@ -29,19 +28,7 @@ def write_baseline(path: PathText, baseline: Mapping[str, Any]) -> None:
     lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in baseline["taps"].items()]
     body = ",\n".join(lines)
     text = f'{{\n "schema": {json.dumps(baseline["schema"])},\n "taps": {{\n{body}\n }}\n}}\n'
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.wdport-tmp")
-    try:
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise machine_error(Path(path), error) from error
+    write_text(Path(path), text)
 
 
 def read_baseline(path: PathText) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from json import dumps
 from os import PathLike
 from pathlib import Path
 
-from wdport.output.files import machine_error
+from wdport.output.files import write_text
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
@@ -38,24 +37,4 @@ def write_reports(
     wanted = ((json, render_json), (junit, render_junit), (markdown, render_markdown), (html, render_html))
     texts = [(Path(path), render(verdict)) for path, render in wanted if path is not None]
     for path, text in texts:
-        _write(path, text)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write under a temporary name, then give it its own; what is no regular file, such as a pipe, is written into."""
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8", newline="\n")
-            return
-        target = Path(os.path.realpath(path))
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.wdport-tmp")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise machine_error(path, error) from error
+        write_text(path, text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any, Final
 
 from wdport.parity.selftest.kill import Kill, Variant
 from wdport.parity.selftest.rules import RULES
+from wdport.parity.verdict import plain
 
 SCHEMA: Final = 1
 
@@ -120,15 +120,5 @@ class SelftestResult:
             "false_alarms": len(self.false_alarms),
             "rules": [asdict(rule) for rule in self.rules],
         }
-        details: dict[str, Any] = _plain(asdict(self))
+        details: dict[str, Any] = plain(asdict(self))
         return {**facts, "details": details}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)
-    return value
