@@ -93,12 +93,14 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> Any:
 
 def fill(model: Any, converted: Converted) -> None:
     """Give every variable of ``model`` its value from the file."""
+    from wdport.models.variables import set_variable  # brings in jax
+
     variables = {variable.path: variable for variable in model.weights}
     for name, array in read_variables(converted.path, converted.variables):
         variable = variables.pop(name)
         if tuple(variable.shape) != array.shape:
             raise InputError((converted.path, name), f"has shape {array.shape}", "convert the checkpoint again")
         # An owned copy: a Keras variable on JAX's CPU may keep the very memory that it is given.
-        variable.assign(np.array(array, copy=True))
+        set_variable(variable, np.array(array, copy=True))
     if variables:
         raise InputError((converted.path, next(iter(variables))), "is missing", "convert the checkpoint again")

@@ -22,6 +22,7 @@ from wdport.parity.programs import Program
 FAST_COMPILE: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
 }
 """For programs that look inside and run a few times. :meth:`Probe.whole` is compiled as users compile it."""
 

@@ -14,5 +14,10 @@ def release_memory() -> None:
     pass at the released size.
     """
     gc.collect()
+    trim_memory()
+
+
+def trim_memory() -> None:
+    """The second half alone: collecting takes 0.4 s with two models and torch loaded."""
     with suppress(OSError, AttributeError):  # another C library than glibc has no such function
         ctypes.CDLL(None).malloc_trim(0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,10 +18,13 @@ import numpy as np
 
 from wdport.mapping.plan import Move
 from wdport.models.family import Array, Objective
+from wdport.models.variables import set_variable
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.keras_probe import FAST_COMPILE
 from wdport.parity.measure import ScaledErrors, relative_l2
-from wdport.parity.memory import release_memory
+from wdport.parity.memory import trim_memory
+from wdport.parity.programs import Program
 from wdport.parity.verdict import Gate
 from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, clip_factor
@@ -49,9 +51,8 @@ def clip_all(gradients: Sequence[Any]) -> list[Any]:
 _RULE = AdamW()
 
 
-@partial(jax.jit, static_argnums=0)
-def _update(rule: Any, value: Array, gradient: Array, factor: Any, *rest: Any) -> Any:
-    return rule.update(value, gradient * factor, *rest)
+def _clipped(update: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, gradient, factor, *rest: update(value, gradient * factor, *rest)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,23 @@ class PortTraining:
     rule: Callable[[str], Any] = lambda path: _RULE
     rates: Rates = field(default_factory=lambda: one_cycle(CYCLE))
     clip: Callable[[Sequence[Any]], list[Any]] = clip_all
+
+
+class _Programs:
+    """The port's side, compiled; programs that run a few times, so what compiles soonest is best."""
+
+    def __init__(self, port: PortTraining) -> None:
+        self.port = port
+        self.slopes = Program(jax.value_and_grad(port.objective.loss), FAST_COMPILE)
+        self.clip = Program(port.clip, FAST_COMPILE)
+        self._updates: dict[Any, Program] = {}
+
+    def update(self, name: str, *arguments: Any) -> Any:
+        """Value, gradient, factor, moments, step, rate and beta1 in; the next value and moments out."""
+        rule = self.port.rule(name)
+        if rule not in self._updates:
+            self._updates[rule] = Program(_clipped(rule.update), FAST_COMPILE)
+        return self._updates[rule](*arguments)
 
 
 @dataclass(frozen=True)
@@ -87,19 +105,19 @@ def optimiser_gate(
     training = TorchTraining(module, reference, CLIP, CYCLE)
     moves = [move for move in moves if move.source in training.parameters]
     variables = {variable.path: variable for variable in probe.model.trainable_variables}
-    slopes = jax.jit(jax.value_and_grad(port.objective.loss))
+    programs = _Programs(port)
     worst: dict[str, dict[str, float]] = {size: {} for size in SIZES}
     others = {"loss": 0.0, "prediction": 0.0, "learning rate": 0.0}
     for at in range(STEPS):
         data = port.objective.make_batch(at, batch)
         loss, prediction = training.forward(data)
         with _exact():
-            own_loss, slope = slopes(prediction, dict(data))
+            own_loss, slope = programs.slopes(prediction, dict(data))
             output, _, _, own = probe(port.objective.inputs(data), np.asarray(slope))
             gradients = dict(zip(variables, own, strict=True))
             del own  # 500 MB at the released size; each goes when it has been compared
             training.backward()  # after the port's: either takes half a gigabyte at the released size while it runs
-            errors = _step(variables, port, training, moves, at, gradients)
+            errors = _step(variables, programs, training, moves, at, gradients)
         for size, scaled in errors.items():
             worst[size] = {name: max(e, worst[size].get(name, 0.0)) for name, e in scaled.relative().items()}
         rates = (float(port.rates.rate[at]), training.rate)
@@ -107,13 +125,13 @@ def optimiser_gate(
         for name, (ours, theirs) in pairs.items():
             others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
         training.next_rate()
-        release_memory()
+        trim_memory()
     return OptimiserErrors(worst, _gate(worst, others, list(variables)))
 
 
 def _step(
     variables: Mapping[str, Any],
-    port: PortTraining,
+    programs: _Programs,
     training: TorchTraining,
     moves: Sequence[Move],
     at: int,
@@ -124,9 +142,9 @@ def _step(
     ``gradients`` are the port's by variable, and empty afterwards.
     """
     errors = {size: ScaledErrors() for size in SIZES}
-    given = jax.jit(port.clip)([training.gradient(move.source) for move in moves])
-    factors = [float(factor) for factor in given]  # settled before the gradients change in place
-    rest = (at + 1, float(port.rates.rate[at]), float(port.rates.beta1[at]))
+    given, port = programs.clip([training.gradient(move.source) for move in moves]), programs.port
+    factors = [np.float64(factor) for factor in given]  # settled before the gradients change in place
+    rest = tuple(map(np.float64, (at + 1, port.rates.rate[at], port.rates.beta1[at])))
     training.measure_norm()
     for move, factor in zip(moves, factors, strict=True):
         before = [_by_variable(move, array) for array in (training.gradient(move.source), *training.state(move.source))]
@@ -135,10 +153,10 @@ def _step(
         for name in move.targets:
             errors["gradient"].add(name, np.asarray(gradients.pop(name)), before[0][name])
             slope, value, first, second = (each[name].ravel() for each in before)  # flat: fewer shapes to compile for
-            made, moments = _update(port.rule(name), value, slope, factor, (first, second), *rest)
+            made, moments = programs.update(name, value, slope, factor, (first, second), *rest)
             for size, ours, theirs in zip(SIZES[1:], (*moments, made), (after[1], after[2], after[0]), strict=True):
                 errors[size].add(name, np.asarray(ours), theirs[name].ravel())
-            variables[name].assign(after[0][name])
+            set_variable(variables[name], after[0][name])
     return errors
 
 

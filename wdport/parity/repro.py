@@ -16,6 +16,7 @@ import numpy as np
 from wdport.errors import InputError, MachineError
 from wdport.models.family import Array, Family
 from wdport.models.registry import find_family
+from wdport.models.variables import set_variable
 from wdport.parity.calls import leaves, shaped_like
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import layers_by_path
@@ -99,7 +100,7 @@ def load(path: PathText) -> Case:
         model = family.build(config, "float64")
         for variable in model.weights:
             if (value := arrays.get(f"weight {variable.path}")) is not None:
-                variable.assign(value.astype(np.float64))
+                set_variable(variable, value)
     layer = layers_by_path(model)[facts["layer"]] if facts["layer"] else model
     return Case(layer, tuple(_nested(facts["inputs"], iter(_part(arrays, "input")))), *(
         tuple(_part(arrays, kind)) for kind in ("expected", "actual")))  # fmt: skip

@@ -18,6 +18,7 @@ import numpy as np
 from wdport.apply import source_array
 from wdport.load import Converted
 from wdport.models.family import Array
+from wdport.models.variables import set_variable
 from wdport.output.files import read_variables
 from wdport.parity.reference import Reference, family_reference
 from wdport.prepare import Prepared
@@ -121,7 +122,7 @@ def correct_port(prepared: Prepared, weights: Weights) -> Any:
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
         for variable in model.weights:
-            variable.assign(np.asarray(made[variable.path], dtype=np.float64))
+            set_variable(variable, made[variable.path])
     return model
 
 
@@ -138,7 +139,7 @@ def _assign(candidates: Mapping[str, Any], weights: Weights, names: set[str]) ->
         with jax.enable_x64(dtype == "float64"):
             variables = {variable.path: variable for variable in candidates[dtype].weights}
             for name in names:
-                variables[name].assign(np.asarray(weights.variables[name], dtype=dtype))
+                set_variable(variables[name], weights.variables[name])
 
 
 def _internal(prepared: Prepared, name: str) -> bool:

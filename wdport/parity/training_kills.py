@@ -11,6 +11,7 @@ import numpy as np
 
 from wdport.mapping.plan import Move
 from wdport.models.family import Objective
+from wdport.models.variables import set_variable
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
@@ -32,7 +33,7 @@ def kill_training_faults(
     for name, port in [("", sound), *((fault.name, fault.change(sound)) for fault in TRAINING_FAULTS)]:
         with jax.enable_x64(True):
             for variable, value in zip(model.trainable_variables, start, strict=True):
-                variable.assign(value)
+                set_variable(variable, value)
         gate = optimiser_gate(moves, build_module(), probe, objective, port, BATCH).gate
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / bound) if 0.0 < worst < inf else (inf if worst else -inf)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import keras
 import numpy as np
 from keras import layers
@@ -37,7 +37,7 @@ def _zeros(shape: tuple[int, ...], dtype: str | None) -> Any:
     if made is None:
         return np.zeros(shape, np.float32)
     if (shape, dtype) not in made:
-        made[shape, dtype] = jnp.asarray(np.zeros(shape, dtype or "float32"))
+        made[shape, dtype] = jax.device_put(np.zeros(shape, dtype or "float32"))
     return made[shape, dtype]
 
 

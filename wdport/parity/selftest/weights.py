@@ -10,6 +10,7 @@ from wdport.errors import InternalError
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.models.family import Array, Family
+from wdport.models.variables import set_variable
 from wdport.parity.reference import Live
 from wdport.rules import apply_rule
 
@@ -55,7 +56,7 @@ class Weights:
             moved = tensor if shift is None or not self.moved else tensor + shift
             made |= zip(move.targets, apply_rule(move.rule, [moved], move.sizes), strict=True)
         for variable in self._ports[dtype].weights:
-            variable.assign(made[variable.path].astype(dtype))
+            set_variable(variable, made[variable.path])
 
     def _make_plan(self) -> Plan:
         family, config = self.family, self.config
