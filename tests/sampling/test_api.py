@@ -73,7 +73,7 @@ def test_init_and_noise_settle_everything(model: Any) -> None:
 def test_wider_widths_give_the_same_samples(model: Any) -> None:
     init = np.random.default_rng(0).standard_normal((3, *SHAPE))
     plain, padded = (wdport.sample(model, init=init, sampler="ddim", steps=10, pad_widths=m) for m in (1, 24))
-    assert programs_of(model, 24).network.weights()["levels"][0]["input"].shape == (3, 48)
+    assert programs_of(model, 24).network.weights()["levels"][0]["input"].shape == (48, 3)
     largest = np.abs(plain.coefficients).max()
     np.testing.assert_allclose(padded.coefficients, plain.coefficients, rtol=1e-3, atol=1e-4 * largest)
 

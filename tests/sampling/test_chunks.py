@@ -25,15 +25,26 @@ PLANS = {
 """All of 51 rows, so that they share their programs."""
 
 
-def together(sampler: Sampler, count: int, chunk: int, **given: np.ndarray) -> Samples:
-    return Samples.join(list(chunked(sampler, count, chunk, **given)))
+def together(sampler: Sampler, count: int, batch: int, chunk: int | None = None, **given: np.ndarray) -> Samples:
+    return Samples.join(list(chunked(sampler, count, batch, chunk, **given)))
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("chunk", [1, 4, 64])
-def test_any_split_gives_the_same_samples(name: str, chunk: int) -> None:
+@pytest.mark.parametrize("chunk", [1, 3, 4, 7, 64])
+def test_chunks_change_no_bit(name: str, chunk: int) -> None:
     sampler = Sampler(PROGRAMS, PLANS[name], seed=5)
-    whole, split = together(sampler, 10, 10), together(sampler, 10, chunk)
+    parts = list(chunked(sampler, 10, 4, chunk))
+    assert [len(part) for part in parts] == [min(chunk, 10 - begin) for begin in range(0, 10, chunk)]
+    whole, split = together(sampler, 10, 4), Samples.join(parts)
+    assert np.array_equal(split.coefficients, whole.coefficients)
+    assert np.array_equal(split.series, whole.series)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("batch", [1, 4, 64])
+def test_any_batch_gives_the_same_samples(name: str, batch: int) -> None:
+    sampler = Sampler(PROGRAMS, PLANS[name], seed=5)
+    whole, split = together(sampler, 10, 10), together(sampler, 10, batch)
     assert whole.coefficients.shape == split.coefficients.shape == (10, *SHAPE)
     np.testing.assert_allclose(split.coefficients, whole.coefficients, rtol=2e-5, atol=1e-5)
     assert np.array_equal(split.series, 2.0 * split.coefficients)
@@ -65,6 +76,13 @@ def test_samples_go_on_where_others_stopped() -> None:
     assert [len(part) for part in whole] == [4, 4, 2]
     for one, other in zip(whole[1:], rest, strict=True):
         assert np.array_equal(one.coefficients, other.coefficients)
+
+
+@pytest.mark.parametrize("start", [1, 4, 6, 9])
+def test_samples_go_on_within_a_batch(start: int) -> None:
+    sampler = Sampler(PROGRAMS, PLANS["ddim"])
+    whole, rest = together(sampler, 10, 4), together(sampler, 10, 4, 3, start=start)
+    assert np.array_equal(rest.coefficients, whole.coefficients[start:])
 
 
 def test_dtypes_see_the_same_noise() -> None:

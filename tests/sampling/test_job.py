@@ -16,7 +16,7 @@ from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.output.parts import Parts
 from wdport.sampling import memory
 from wdport.sampling.job import fill_parts
-from wdport.sampling.memory import auto_chunk, sample_bytes
+from wdport.sampling.memory import auto_batch, sample_bytes
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import Sampler, plan_of
 
@@ -58,7 +58,7 @@ def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sample_bytes(SMALL, "float64") == 2 * per_sample
     for free, count, expected in ((1 << 40, 1000, 64), (1 << 40, 10, 10), (20 * per_sample, 1000, 10), (1, 1000, 1)):
         monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
-        assert auto_chunk(SMALL, "float32", count) == expected
+        assert auto_batch(SMALL, "float32", count) == expected
 
 
 def test_free_memory_is_known() -> None:

@@ -30,6 +30,7 @@ class Wanted:
     eta: float
     seed: int
     chunk: int | None
+    batch: int | None
     output: str | None
     plot: str | None
     save_every: int
@@ -52,7 +53,10 @@ class Wanted:
 @click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 makes 51).  [default: all]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Settles every sample, whatever the chunk.")
-@click.option("--chunk", default="auto", show_default=True, help="Samples per batch, or auto: by the free memory.")
+@click.option("--chunk", default="auto", show_default=True, help="Samples that are kept and saved at a time, or auto: "
+              "a batch. It settles nothing else.")  # fmt: skip
+@click.option("--batch", default="auto", show_default=True, help="Samples per call of the network, or auto: by the "
+              "free memory. Another batch may change their last bits.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
               "(series).  [default: MODEL.samples.npz beside it]")  # fmt: skip
 @click.option("--plot", metavar="FILE", help="Draw the first samples into a .png, .svg or .pdf.")
@@ -69,12 +73,12 @@ class Wanted:
               "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
 @pad_option
 @click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
-def command(chunk: str, **options: Any) -> int:
+def command(chunk: str, batch: str, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
 
     The same command goes on where an interrupted one stopped.
     """
-    wanted = Wanted(chunk=_chunk(chunk), **options)
+    wanted = Wanted(chunk=_number("--chunk", chunk), batch=_number("--batch", batch), **options)
     devices, join = parse_devices(wanted.devices, wanted.distributed)
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.load import open_converted
@@ -89,11 +93,11 @@ def command(chunk: str, **options: Any) -> int:
     return 0
 
 
-def _chunk(text: str) -> int | None:
+def _number(option: str, text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise UsageError("--chunk", f"{text!r} is no number of samples", "give 1 or more, or auto")
+        raise UsageError(option, f"{text!r} is no number of samples", "give 1 or more, or auto")
     return int(text)
 
 
@@ -117,18 +121,18 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     count = wanted.count or (1 if init is None else len(init))
     if init is not None and len(init) != count:
         raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
-    chunk = wanted.chunk or sampler.auto_chunk(model.config, count)
-    check_same(sampler, _facts(wanted, count, wanted.chunk))
+    batch = wanted.batch or sampler.auto_batch(model.config, count)
+    check_same(sampler, _facts(wanted, count, wanted.batch))
     if sampler.spread and sampler.spread.process:
-        already, chunk = agreed(sampler, 0, chunk)
-        fill_parts(sampler, None, count, chunk, init=init, start=already)
+        already, batch = agreed(sampler, 0, batch)
+        fill_parts(sampler, None, count, batch, init=init, start=already)
         return
-    settled = () if wanted.chunk else ("chunk",)
+    settled = () if wanted.batch else ("batch",)
     started = time.monotonic()
-    with Parts(target.path, _facts(wanted, count, chunk), settled, anew=wanted.force) as parts:
-        already, chunk = agreed(sampler, parts.done, parts.facts["chunk"])
+    with Parts(target.path, _facts(wanted, count, batch), settled, anew=wanted.force) as parts:
+        already, batch = agreed(sampler, parts.done, parts.facts["batch"])
         with _bar(count, already) as done, _kept(parts, count):
-            fill_parts(sampler, parts, count, chunk, wanted.save_every, init, done)
+            fill_parts(sampler, parts, count, batch, wanted.chunk, wanted.save_every, init, done)
         seconds = time.monotonic() - started
         written = write_samples(target, count, parts.blocks)
         first = next(parts.blocks())
@@ -140,7 +144,7 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     more = [
         ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
         ("devices", _devices(sampler.spread)),
-        ("batches", f"of {sampler.batch(min(chunk, count))}; {rate}" + there),
+        ("batches", f"of {sampler.batch(min(batch, count))}; {rate}" + there),
         ("wrote", f"{target.path} ({size(written)})"),
         ("drew", figure and figure.path),
     ]
@@ -181,12 +185,12 @@ def _finite(values: Any) -> int:
     return sum(value == value for value in values.ravel().tolist())
 
 
-def _facts(wanted: Wanted, count: int, chunk: int | None) -> dict[str, Any]:
+def _facts(wanted: Wanted, count: int, batch: int | None) -> dict[str, Any]:
     """Everything that decides the samples, as JSON values."""
     hashes = {name: path and _sha256(path) for name, path in
               (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
     return {"wdport": VERSION, "n": count, "sampler": wanted.sampler, "steps": wanted.steps, "eta": wanted.eta,
-            "seed": wanted.seed, "resample": wanted.resample, "chunk": chunk, **hashes}  # fmt: skip
+            "seed": wanted.seed, "resample": wanted.resample, "batch": batch, **hashes}  # fmt: skip
 
 
 def _sha256(path: str) -> str:

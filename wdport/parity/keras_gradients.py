@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.models.family import Array
 from wdport.parity.calls import leaves
-from wdport.parity.keras_probe import FAST_COMPILE, intercepted, layers_by_path
+from wdport.parity.keras_probe import intercepted, layers_by_path
 from wdport.parity.programs import TRACING, Program
 
 

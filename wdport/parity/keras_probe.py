@@ -14,17 +14,11 @@ from unittest.mock import patch
 import keras
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.errors import IncompleteError
 from wdport.models.family import Array
 from wdport.parity.calls import Call, Calls, leaves, shaped_like
 from wdport.parity.programs import Program
-
-FAST_COMPILE: dict[str, Any] = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-}
-"""For programs that look inside and run a few times. :meth:`Probe.whole` is compiled as users compile it."""
 
 
 def layers_by_path(model: Any) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.mapping.plan import Move
 from wdport.models.family import Array, Objective
 from wdport.models.variables import set_variable
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.keras_probe import FAST_COMPILE
 from wdport.parity.measure import ScaledErrors, relative_l2
 from wdport.parity.memory import trim_memory
 from wdport.parity.programs import Program

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import TARGETS, Plan, make_plan
@@ -21,7 +22,6 @@ from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.models.family import Array
-from wdport.parity.keras_probe import FAST_COMPILE
 from wdport.parity.programs import Program
 from wdport.sampling.network import keras_network
 

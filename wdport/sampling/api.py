@@ -33,6 +33,7 @@ def sample(
     resample: int | None = None,
     devices: int | str | None = None,
     pad_widths: int = 1,
+    batch: int | None = None,
 ) -> Samples:
     """Draw samples from a converted diffusion model.
 
@@ -54,6 +55,8 @@ def sample(
         pad_widths: fill the network's widths up with zeros to a multiple of this, such as 128 or 256. The samples
             stay what they are but for rounding. It may pay on a TPU or GPU with matrix units of that size, where
             widths are no multiples already; on a CPU it is work for nothing.
+        batch: samples per call of the network; by the free memory if not given. Another batch may change the last bits
+            of a sample.
 
     Returns:
         Coefficients (n, C, F) in z-score space; series (n, N, F) in the units of the data where the model
@@ -71,8 +74,10 @@ def sample(
     start = None if init is None else checked_array("init", init, ("n", *shape))
     tape = None if noise is None else checked_array("noise", noise, (runner.plan.slots, "n", *shape))
     count = _count(n, start, tape)
-    chunk = runner.auto_chunk(model.config, count)
-    return Samples.join(list(chunked(runner, count, chunk, init=start, tape=tape)))
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1):
+        raise UsageError("batch", f"{batch!r} is no number of samples", "give 1 or more")
+    size = runner.auto_batch(model.config, count) if batch is None else int(batch)
+    return Samples.join(list(chunked(runner, count, size, init=start, tape=tape)))
 
 
 def read_init(path: str | PathLike[str], shape: tuple[int, int]) -> Array:

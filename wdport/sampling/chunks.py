@@ -1,4 +1,9 @@
-"""A sampler and a number of samples in, the samples out chunk by chunk, all chunks of one size and one program."""
+"""A sampler and a number of samples in, the samples out chunk by chunk.
+
+Samples are drawn in batches, which begin at multiples of their size, and handed out in chunks. A product of another
+batch size may sum in another order, so it is the batch that settles a sample to its last bit; the chunk and the place
+where a run was taken up again settle nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +21,48 @@ Done = Callable[[float], None]
 def chunked(
     sampler: Sampler,
     count: int,
-    chunk: int,
+    batch: int,
+    chunk: int | None = None,
     *,
     init: Array | None = None,
     tape: Array | None = None,
     start: int = 0,
     done: Done | None = None,
 ) -> Iterator[Samples]:
-    """Samples number ``start`` to ``count`` in chunks of ``chunk``, or the next multiple of the devices; the last is
-    filled up, and cut afterwards.
+    """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
 
-    ``init`` (count, C, F) and ``tape`` (slots, count, C, F) are those of all samples.
+    ``batch`` is rounded up to a multiple of the devices; the last one is filled up, and cut afterwards. ``init``
+    (count, C, F) and ``tape`` (slots, count, C, F) are those of all samples.
     """
-    chunk = sampler.batch(min(chunk, count))
-    for begin in range(start, count, chunk):
-        indices = np.arange(begin, begin + chunk)
+    batch = sampler.batch(min(batch, count))
+    chunk = batch if chunk is None else chunk
+    waiting: list[Samples] = []
+    there = 0
+    for samples in _batches(sampler, count, batch, init, tape, start, done):
+        waiting.append(samples)
+        there += len(samples)
+        while there >= chunk:
+            joined = Samples.join(waiting)
+            yield joined.part(0, chunk)
+            waiting, there = [joined.part(chunk, there)], there - chunk
+    if there:
+        yield Samples.join(waiting)
+
+
+def _batches(
+    sampler: Sampler, count: int, batch: int, init: Array | None, tape: Array | None, start: int, done: Done | None
+) -> Iterator[Samples]:
+    """What is left of every batch between ``start`` and ``count``."""
+    for begin in range(start - start % batch, count, batch):
+        indices = np.arange(begin, begin + batch)
         known = np.minimum(indices, count - 1)
         samples = sampler.run(
             indices,
             None if init is None else init[known],
             None if tape is None else tape[:, known],
-            None if done is None else _within(done, begin, min(chunk, count - begin)),
+            None if done is None else _within(done, begin, min(batch, count - begin)),
         )
-        yield samples.first(count - begin)
+        yield samples.part(max(start - begin, 0), count - begin)
 
 
 def _within(done: Done, begin: int, size: int) -> Callable[[int, int], None]:

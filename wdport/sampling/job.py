@@ -23,19 +23,20 @@ def fill_parts(
     sampler: Sampler,
     parts: Parts | None,
     count: int,
-    chunk: int,
+    batch: int,
+    chunk: int | None = None,
     save_every: int = 1,
     init: Array | None = None,
     done: Done | None = None,
     start: int = 0,
 ) -> None:
-    """Draw the samples that are missing from ``parts``, and save them every ``save_every`` chunks.
+    """Draw the samples that are missing from ``parts`` in batches, and save them every ``save_every`` chunks.
 
     ``parts`` is None in all processes but the first; there ``start`` is the number of samples that it has already.
     """
     start = start if parts is None else parts.done
     waiting: list[Samples] = []
-    for samples in chunked(sampler, count, chunk, init=init, start=start, done=done):
+    for samples in chunked(sampler, count, batch, chunk, init=init, start=start, done=done):
         if parts is None:
             continue
         waiting.append(samples)
@@ -54,11 +55,11 @@ def check_same(sampler: Sampler, facts: Mapping[str, Any]) -> None:
             raise UsageError("--distributed", what, "start all of them alike")
 
 
-def agreed(sampler: Sampler, done: int, chunk: int) -> tuple[int, int]:
-    """The first process's number of samples that are there, and its chunk."""
+def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
+    """The first process's number of samples that are there, and its batch."""
     if sampler.spread is None:
-        return done, chunk
-    told = sampler.spread.gather(np.array([done, chunk], np.int32))
+        return done, batch
+    told = sampler.spread.gather(np.array([done, batch], np.int32))
     return int(told[0]), int(told[1])
 
 

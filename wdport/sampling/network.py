@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.errors import UsageError
@@ -58,7 +59,8 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
             raise UsageError("pad_widths", "this model has no form with wider widths", "leave it out")
         return plain
     own, denoiser = ref(model), model.denoiser(pad_widths)
-    arranged = jax.jit(denoiser.arrange)
+    once = FAST_COMPILE if jax.default_backend() == "cpu" else None
+    arranged = jax.jit(denoiser.arrange, compiler_options=once)
     kept: dict[str, Any] = {"variables": None, "weights": None}
 
     def weights() -> Weights:

@@ -22,7 +22,7 @@ from wdport.diffusion.schedules import STEPS, Array
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.sampling.devices import Spread
-from wdport.sampling.memory import auto_chunk
+from wdport.sampling.memory import auto_batch
 from wdport.sampling.network import Network, Weights
 from wdport.sampling.programs import Programs
 
@@ -55,9 +55,9 @@ class Samples:
         coefficients = np.concatenate([part.coefficients for part in parts])
         return Samples(coefficients, np.concatenate(series) if series else None)
 
-    def first(self, count: int) -> Samples:
-        """The first ``count`` of them."""
-        return Samples(self.coefficients[:count], None if self.series is None else self.series[:count])
+    def part(self, start: int, stop: int) -> Samples:
+        """Those from ``start`` up to ``stop``."""
+        return Samples(self.coefficients[start:stop], None if self.series is None else self.series[start:stop])
 
 
 def plan_of(
@@ -119,10 +119,10 @@ class Sampler:
         """The size of a batch for so many samples: a multiple of the number of devices."""
         return samples if self.spread is None else self.spread.batch(samples)
 
-    def auto_chunk(self, config: Any, count: int) -> int:
+    def auto_batch(self, config: Any, count: int) -> int:
         """The size of batches that fit into memory."""
         memories = 1 if self.spread is None else self.spread.memories
-        return self.batch(auto_chunk(config, self.programs.network.dtype, count, memories))
+        return self.batch(auto_batch(config, self.programs.network.dtype, count, memories))
 
     def _segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""

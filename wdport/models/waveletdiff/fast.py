@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -86,9 +87,8 @@ class Denoiser:
         parts = zip(weights["levels"], config.level_slices, config.widths, condition["norms"], strict=True)
         for level, part, width, norms in parts:
             h = _product(state[:, part], level["input"]) + level["position"]
-            for block, (first, second) in zip(level["blocks"], norms, strict=True):
-                h = h + _attention(block, _adapted(h, first, width), width, heads)
-                h = h + _mlp(block["mlp"], _adapted(h, second, width))
+            for block, both in zip(level["blocks"], norms, strict=True):
+                h = _block(block, h, both, width, heads)
             tokens.append(h)
         if "cross" in weights:
             tokens = _cross_level(weights, tokens, condition["gates"], config)
@@ -110,7 +110,7 @@ def _laid_out(weights: Weights) -> Weights:
     def turned(path: Any, array: Tensor) -> Tensor:
         return array.T if array.ndim == 2 and getattr(path[-1], "key", None) not in tables else array
 
-    return jax.tree_util.tree_map_with_path(turned, weights)  # type: ignore[no-any-return]
+    return jax.tree_util.tree_map_with_path(turned, weights)
 
 
 def _product(x: Tensor, kernel: Tensor) -> Tensor:
@@ -190,6 +190,14 @@ def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...], width: int) -> Tensor:
         centred = jnp.where(jnp.arange(x.shape[-1]) < width, centred, 0.0)
     variance = jnp.sum(centred * centred, axis=-1, keepdims=True) / width
     return (centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)).astype(x.dtype) * scale + shift
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _block(block: Weights, h: Tensor, norms: Any, width: int, heads: int) -> Tensor:
+    """A transformer block; a function of its own to jax, so that blocks of one shape are traced and lowered once."""
+    first, second = norms
+    h = h + _attention(block, _adapted(h, first, width), width, heads)
+    return h + _mlp(block["mlp"], _adapted(h, second, width))
 
 
 def _mlp(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
