@@ -6,7 +6,7 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit pairs parity selftest bench bench-wavelets bench-sampling clean
+.PHONY: help demo test lint unit pairs parity selftest bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
+	@echo "make bench-precision MODEL=FILE  what float64, float32 and bfloat16 cost in time and in accuracy"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -67,6 +68,9 @@ bench-wavelets: $(READY)
 
 bench-sampling: $(READY)
 	@$(BIN)/python bench/sampling.py
+
+bench-precision: $(READY)
+	@$(BIN)/python bench/precision.py $(MODEL)
 
 clean:
 	rm -rf .venv .jax_cache demo build dist

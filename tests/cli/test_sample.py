@@ -45,6 +45,21 @@ def test_the_file_holds_what_python_gives(model: Path, tmp_path: Path, capsys: p
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
+def test_the_network_computes_in_what_is_asked_for(
+    model: Path, tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything around it stays float32, or float64 with float64."""
+    assert run(model, "-n", 5, "--dtype", dtype, "-o", tmp_path / "a.npz") == 0
+    assert f"computes in   {dtype}" in capsys.readouterr().out
+    single = wdport.sample(wdport.load_model(model), 5, sampler="ddim", steps=4, eta=0.5, seed=3).coefficients
+    with np.load(tmp_path / "a.npz") as file:
+        drawn = file["coefficients"]
+    assert drawn.dtype == (np.float64 if dtype == "float64" else np.float32)
+    off = np.linalg.norm(drawn - single) / np.linalg.norm(single)
+    assert (0.0 < off < 1e-5) if dtype == "float64" else (1e-5 < off < 0.1)
+
+
 @pytest.mark.parametrize("when", ["before saving", "while saving"])
 def test_an_interrupted_run_goes_on(
     model: Path, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -119,6 +134,7 @@ REFUSALS: dict[str, tuple[list[str], int, str]] = {
     "format": (["MODEL", "-o", "a.txt"], 2, "end the name in .npz, .npy, .csv, .parquet"),
     "output exists": (["MODEL", "-o", "MODEL"], 2, "unknown output format"),
     "chunk": (["MODEL", "--chunk", "many"], 2, "'many' is no number of samples; give 1 or more, or auto"),
+    "shard": (["MODEL", "--shard-weights"], 2, "--shard-weights: there is one device alone; ask for several, or for"),
     "batch": (["MODEL", "--batch", "0"], 2, "'0' is no number of samples; give 1 or more, or auto"),
     "sampler": (["MODEL", "--sampler", "plms", "-o", "OUT"], 2, "'plms' is no sampler; take one of ddpm"),
     "steps": (["MODEL", "--steps", "50", "-o", "OUT"], 2, "ddpm takes all 1000 steps, not 50"),

@@ -56,3 +56,18 @@ def test_padding_with_zeros_changes_nothing(config: Any, multiple: int) -> None:
             sizes = [size for kernel, _ in (block["qkv"], block["out"], *block["mlp"]) for size in kernel.shape]
             assert all(size % multiple == 0 for size in sizes)
     assert "cross" not in weights or len(weights["cross"][0]["pool"][0][0]) == multiple
+
+
+def test_sixteen_bits_tell_neighbouring_steps_apart() -> None:
+    """The angles of the time embedding are computed in float32; bfloat16 itself holds 8 bits of a step's number."""
+    rng = np.random.default_rng(0)
+    variables = {path: rng.normal(0.0, 0.3, shape).astype(np.float32) for path, shape in variable_shapes(SMALL).items()}
+    times = np.array([998, 999, 1000], np.float32) / np.float32(1000)
+    low = {path: jax.numpy.asarray(values, jax.numpy.bfloat16) for path, values in variables.items()}
+    exact, rough = (
+        jax.tree.leaves(denoiser.conditions(denoiser.arrange(given), times))
+        for denoiser, given in ((Denoiser(SMALL, "float32"), variables), (Denoiser(SMALL, "bfloat16"), low))
+    )
+    for one, other in zip(exact, rough, strict=True):
+        error = np.asarray(other, np.float32) - one
+        assert np.abs(error).max() <= 0.05 * np.abs(one).max()

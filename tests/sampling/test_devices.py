@@ -103,6 +103,37 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wdport.convert(save(tmp_path_factory.mktemp("devices") / "small.ckpt", make_state()), values=SETTINGS).output
 
 
+SHARDED = """
+import sys
+import jax, numpy as np, wdport
+from wdport.sampling import programs_of, spread_over
+path, model = sys.argv[1], wdport.load_model(sys.argv[2])
+given = dict(sampler="ddim", steps=10, eta=0.5, seed=3, devices="all", shard_weights=True)
+made = wdport.sample(model, 11, **given)
+spread = spread_over("all", shard_weights=True)
+leaves = jax.tree.leaves(spread.weights(programs_of(model).network.weights()))
+held = sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+np.savez(path, coefficients=made.coefficients, series=made.series, share=held / sum(leaf.nbytes for leaf in leaves))
+"""
+
+
+def test_devices_share_the_weights(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    (said,) = ended(start(8, "-c", SHARDED, str(path), str(model)))
+    assert said[0] == 0, said
+    wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
+    with np.load(path) as made:
+        assert 1 / 8 < made["share"] < 1 / 4
+        for name in ("coefficients", "series"):
+            values = getattr(wanted, name)
+            np.testing.assert_allclose(made[name], values, rtol=1e-3, atol=1e-4 * np.abs(values).max())
+
+
+def test_one_device_has_nothing_to_share() -> None:
+    with pytest.raises(UsageError, match=r"shard_weights: there is one device alone; ask for several"):
+        spread_over(None, shard_weights=True)
+
+
 def test_two_processes_write_one_file(model: Path, tmp_path: Path) -> None:
     """The command as it is given on two machines; the first writes, the second says nothing."""
     address, path = free_address(), tmp_path / "a.npz"

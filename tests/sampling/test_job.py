@@ -15,7 +15,7 @@ from wdport.models.waveletdiff.config import Config
 from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.output.parts import Parts
 from wdport.sampling import memory
-from wdport.sampling.job import fill_parts
+from wdport.sampling.job import auto_chunk, fill_parts
 from wdport.sampling.memory import auto_batch, sample_bytes
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import Sampler, plan_of
@@ -39,6 +39,10 @@ def test_parts_are_saved_every_so_many_chunks(sampler: Sampler, tmp_path: Path) 
     assert told == sorted(told)
     assert told[-1] == 11.0
     assert 0.0 < told[0] < 2.0
+
+
+def test_parts_are_few_and_whole_batches() -> None:
+    assert [auto_chunk(count, 64) for count in (1, 64, 2000, 10_000, 1_000_000)] == [64, 64, 64, 320, 31_232]
 
 
 def test_what_is_there_is_not_drawn_again(sampler: Sampler, tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ class Wanted:
     resample: int | None
     devices: str | None
     distributed: str | None
+    shard_weights: bool
     pad_widths: int
+    dtype: str
     force: bool
 
 
@@ -54,7 +56,7 @@ class Wanted:
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Settles every sample, whatever the chunk.")
 @click.option("--chunk", default="auto", show_default=True, help="Samples that are kept and saved at a time, or auto: "
-              "a batch. It settles nothing else.")  # fmt: skip
+              "some batches. It settles nothing else.")  # fmt: skip
 @click.option("--batch", default="auto", show_default=True, help="Samples per call of the network, or auto: by the "
               "free memory. Another batch may change their last bits.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
@@ -71,6 +73,10 @@ class Wanted:
 @click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
 @click.option("--distributed", metavar="HOST:PORT,I/N", help="Be process I (0 to N-1) of N that share the samples; "
               "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
+@click.option("--shard-weights", is_flag=True, help="Divide the weights among the devices of a process, too.")
+@click.option("--dtype", type=click.Choice(["float32", "mixed_bfloat16", "bfloat16", "float64"]), default="float32",
+              show_default=True, help="Keras dtype policy of the network. States, noise schedule and the way back to "
+              "series are float32 with all but float64.")  # fmt: skip
 @pad_option
 @click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
 def command(chunk: str, batch: str, **options: Any) -> int:
@@ -80,6 +86,8 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     """
     wanted = Wanted(chunk=_number("--chunk", chunk), batch=_number("--batch", batch), **options)
     devices, join = parse_devices(wanted.devices, wanted.distributed)
+    if wanted.shard_weights and devices is None:
+        raise UsageError("--shard-weights", "there is one device alone", "ask for several, or for --devices all")
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.load import open_converted
     from wdport.output.figure import figure_target
@@ -143,6 +151,7 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     shapes = {name: (count, *values.shape[1:]) for name, values in first.items()}
     more = [
         ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
+        ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
         ("devices", _devices(sampler.spread)),
         ("batches", f"of {sampler.batch(min(batch, count))}; {rate}" + there),
         ("wrote", f"{target.path} ({size(written)})"),
@@ -153,17 +162,24 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
 
 def _sampler(wanted: Wanted, devices: Any, known: Any) -> tuple[Any, Any, Any]:
     """The model, which has to stay, its sampler, and x_T if it is given."""
+    import jax
+
     from wdport import sampling
     from wdport.load import load_model
 
-    model = load_model(wanted.model)
+    with jax.enable_x64(wanted.dtype == "float64"):
+        model = load_model(wanted.model, wanted.dtype)
     programs = sampling.programs_of(model, wanted.pad_widths)
     if known is not None:
         programs = sampling.Programs(sampling.with_known(programs.network, model.config, known))
     times = sampling.resampling(wanted.resample, known is not None)
     plan = sampling.plan_of(programs.network, wanted.sampler, wanted.steps, wanted.eta, times)
     init = sampling.read_init(wanted.init, programs.network.shape) if wanted.init else None
-    return model, sampling.Sampler(programs, plan, wanted.seed, sampling.spread_over(devices)), init
+    return (
+        model,
+        sampling.Sampler(programs, plan, wanted.seed, sampling.spread_over(devices, wanted.shard_weights)),
+        init,
+    )
 
 
 def _devices(spread: Any) -> str:
@@ -190,7 +206,7 @@ def _facts(wanted: Wanted, count: int, batch: int | None) -> dict[str, Any]:
     hashes = {name: path and _sha256(path) for name, path in
               (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
     return {"wdport": VERSION, "n": count, "sampler": wanted.sampler, "steps": wanted.steps, "eta": wanted.eta,
-            "seed": wanted.seed, "resample": wanted.resample, "batch": batch, **hashes}  # fmt: skip
+            "seed": wanted.seed, "resample": wanted.resample, "batch": batch, "dtype": wanted.dtype, **hashes}  # fmt: skip
 
 
 def _sha256(path: str) -> str:

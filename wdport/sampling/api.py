@@ -32,6 +32,7 @@ def sample(
     known: ArrayLike | None = None,
     resample: int | None = None,
     devices: int | str | None = None,
+    shard_weights: bool = False,
     pad_widths: int = 1,
     batch: int | None = None,
 ) -> Samples:
@@ -52,6 +53,7 @@ def sample(
         resample: how often every step is taken with ``known``, so that the rest fits it; 5 if not given.
         devices: "all" devices of this process share the samples, or the first so many; one if not given. Under
             ``jax.distributed`` those of every process do: all make the same call and get all samples.
+        shard_weights: divide the weights among ``devices`` of this process instead of copying them to each.
         pad_widths: fill the network's widths up with zeros to a multiple of this, such as 128 or 256. The samples
             stay what they are but for rounding. It may pay on a TPU or GPU with matrix units of that size, where
             widths are no multiples already; on a CPU it is work for nothing.
@@ -69,7 +71,7 @@ def sample(
     if known is not None:
         programs = Programs(with_known(programs.network, model.config, known))
     plan = plan_of(programs.network, sampler, steps, eta, resampling(resample, known is not None))
-    runner = Sampler(programs, plan, seed, spread_over(devices))
+    runner = Sampler(programs, plan, seed, spread_over(devices, shard_weights))
     shape = programs.network.shape
     start = None if init is None else checked_array("init", init, ("n", *shape))
     tape = None if noise is None else checked_array("noise", noise, (runner.plan.slots, "n", *shape))

@@ -22,12 +22,14 @@ AXIS = "samples"
 class Spread:
     """``devices`` of this process, and the number of ``processes``, of which this is number ``process``.
 
-    Batches are divided along their samples, first among the processes and then among the devices of each; weights
-    lie on every device in full.
+    Batches are divided along their samples, first among the processes and then among the devices of each. Weights
+    lie on every device in full or, with ``shard_weights``, divided among those of a process, which then fetch from
+    one another what a product needs while it runs.
     """
 
-    def __init__(self, devices: list[Any], processes: int = 1, process: int = 0) -> None:
+    def __init__(self, devices: list[Any], processes: int = 1, process: int = 0, shard_weights: bool = False) -> None:
         self.devices, self.processes, self.process = devices, processes, process
+        self.shard_weights = shard_weights
         self._mesh = Mesh(np.array(devices), (AXIS,))
         self._weights: tuple[list[Any], Any] = [], None
 
@@ -54,13 +56,21 @@ class Spread:
         return jax.device_put(values, self._sharding(*[None] * axis, AXIS))
 
     def weights(self, weights: Any) -> Any:
-        """The same on every device of this process; copied once for as long as they are the same arrays."""
+        """On every device of this process, or divided; placed once for as long as they are the same arrays."""
         leaves = jax.tree.leaves(weights)
         before, placed = self._weights
         if len(before) != len(leaves) or any(one is not other for one, other in zip(before, leaves, strict=True)):
-            placed = jax.device_put(weights, self._sharding())
+            placed = jax.tree.map(lambda leaf: jax.device_put(leaf, self._of_weight(leaf.shape)), weights)
             self._weights = leaves, placed
         return placed
+
+    def _of_weight(self, shape: tuple[int, ...]) -> NamedSharding:
+        """Divided along the first axis that can be; vectors are not worth it."""
+        count = len(self.devices)
+        axis = next((i for i, size in enumerate(shape) if size % count == 0), None)
+        if not self.shard_weights or len(shape) < 2 or axis is None:
+            return self._sharding()
+        return self._sharding(*[None] * axis, AXIS)
 
     def _sharding(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self._mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
@@ -74,13 +84,16 @@ class Spread:
         return np.asarray(process_allgather(np.asarray(values), tiled=True))
 
 
-def spread_over(devices: int | str | None) -> Spread | None:
+def spread_over(devices: int | str | None, shard_weights: bool = False) -> Spread | None:
     """The spread for ``devices``: "all" of each process's, the first so many of each, or the default one (None).
 
     Raises:
-        UsageError: that many are not here, or processes have different numbers of them.
+        UsageError: that many are not here, processes have different numbers of them, or weights are to be divided
+        among no others.
     """
     if devices is None:
+        if shard_weights:
+            raise UsageError("shard_weights", "there is one device alone", 'ask for several, or for "all" devices')
         return None
     here = jax.local_devices()
     if devices != "all":
@@ -91,4 +104,4 @@ def spread_over(devices: int | str | None) -> Spread | None:
         here = here[:devices]
     if len(jax.devices()) != jax.process_count() * jax.local_device_count():
         raise UsageError("devices", "processes have different numbers of them", "give every process the same")
-    return Spread(here, jax.process_count(), jax.process_index())
+    return Spread(here, jax.process_count(), jax.process_index(), shard_weights)

@@ -19,6 +19,10 @@ from wdport.sampling.chunks import Done, chunked
 from wdport.sampling.sampler import Sampler, Samples
 
 
+PARTS = 32
+"""About how many there are where nothing else is asked for."""
+
+
 def fill_parts(
     sampler: Sampler,
     parts: Parts | None,
@@ -35,6 +39,7 @@ def fill_parts(
     ``parts`` is None in all processes but the first; there ``start`` is the number of samples that it has already.
     """
     start = start if parts is None else parts.done
+    chunk = chunk or auto_chunk(count, sampler.batch(min(batch, count)))
     waiting: list[Samples] = []
     for samples in chunked(sampler, count, batch, chunk, init=init, start=start, done=done):
         if parts is None:
@@ -44,6 +49,12 @@ def fill_parts(
             start = _save(parts, start, waiting)
     if parts is not None and waiting:
         _save(parts, start, waiting)
+
+
+def auto_chunk(count: int, batch: int) -> int:
+    """Whole batches, such that there are few parts: a file that is synced for every batch of a small model costs a
+    quarter of its time."""
+    return batch * max(1, round(count / batch / PARTS))
 
 
 def check_same(sampler: Sampler, facts: Mapping[str, Any]) -> None:

@@ -64,9 +64,10 @@ class Denoiser:
     def conditions(self, weights: Weights, times: Tensor) -> Any:
         """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
         (w1, b1), (w2, b2) = weights["time"]
-        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), w1.dtype)
-        angle = (times.astype(w1.dtype) * STEPS_PER_TIME)[:, None] * frequencies
-        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+        wide = jnp.promote_types(w1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
+        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
+        angle = (times.astype(wide) * STEPS_PER_TIME)[:, None] * frequencies
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(w1.dtype)
         embedded = _product(jax.nn.silu(_product(waves, w1) + b1), w2) + b2
 
         def scale_shift(ada: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
