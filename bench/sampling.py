@@ -1,8 +1,8 @@
 """Sampling at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
 
 `python bench/sampling.py [--batch 1 64] [--no-compile] [--steps 8] [--device cpu|cuda] [--precision float32]`; `make
-bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in one process; the table has the
-medians and the ratios of medians. A step is the network and the sampler's update.
+bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in one process; the table has
+medians of the times and of the rounds' ratios. A step is the network and the sampler's update.
 """
 
 from __future__ import annotations
@@ -82,11 +82,13 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) / steps)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    print(f"\nbatch {batch}, {arguments.precision}: milliseconds per step (least to most), times ours")
+    print(
+        f"\nbatch {batch}, {arguments.precision}: milliseconds per step (least to most), times ours in the same round"
+    )
     for name, values in times.items():
         spread = f"({1e3 * min(values):.1f} to {1e3 * max(values):.1f})"
-        print(f"  {name:<34} {1e3 * medians[name]:8.2f} {spread:<20} {medians[name] / medians['wdport']:6.2f} x")
+        ratio = statistics.median(other / ours for other, ours in zip(values, times["wdport"], strict=True))
+        print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x", flush=True)
 
 
 def _ours(network: Network, state: Any, count: int) -> tuple[Run, int]:

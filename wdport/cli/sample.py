@@ -205,8 +205,8 @@ def _facts(wanted: Wanted, count: int, batch: int | None) -> dict[str, Any]:
     """Everything that decides the samples, as JSON values."""
     hashes = {name: path and _sha256(path) for name, path in
               (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
-    return {"wdport": VERSION, "n": count, "sampler": wanted.sampler, "steps": wanted.steps, "eta": wanted.eta,
-            "seed": wanted.seed, "resample": wanted.resample, "batch": batch, "dtype": wanted.dtype, **hashes}  # fmt: skip
+    same = ("sampler", "steps", "eta", "seed", "resample", "dtype")
+    return {"wdport": VERSION, "n": count, "batch": batch, **{name: getattr(wanted, name) for name in same}, **hashes}
 
 
 def _sha256(path: str) -> str:

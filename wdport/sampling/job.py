@@ -18,7 +18,6 @@ from wdport.output.parts import Parts
 from wdport.sampling.chunks import Done, chunked
 from wdport.sampling.sampler import Sampler, Samples
 
-
 PARTS = 32
 """About how many there are where nothing else is asked for."""
 
