@@ -41,9 +41,9 @@ def main() -> None:
     print("tokens  width " + "".join(f"{pack:>8}" for pack in PACKS))
     for length, width in LEVELS:
         rng = np.random.default_rng(0)
-        inputs = [jnp.asarray(rng.standard_normal((arguments.batch, length, 3 * width)), jnp.float32)] * CALLS
-        programs = {pack: jax.jit(lambda xs, pack=pack: [packed(x + i, pack) for i, x in enumerate(xs)])
-                    for pack in PACKS}  # fmt: skip
+        shape = (CALLS, arguments.batch, length, 3 * width)
+        inputs = list(jnp.asarray(0.4 * rng.standard_normal(shape), jnp.float32))
+        programs = {pack: jax.jit(lambda xs, pack=pack: [packed(x, pack) for x in xs]) for pack in PACKS}
         alone = programs[1](inputs)
         for program in programs.values():
             for one, other in zip(program(inputs), alone, strict=True):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -52,12 +53,24 @@ def test_the_network_computes_in_what_is_asked_for(
     """Everything around it stays float32, or float64 with float64."""
     assert run(model, "-n", 5, "--dtype", dtype, "-o", tmp_path / "a.npz") == 0
     assert f"computes in   {dtype}" in capsys.readouterr().out
-    single = wdport.sample(wdport.load_model(model), 5, sampler="ddim", steps=4, eta=0.5, seed=3).coefficients
+    given: dict[str, Any] = {"sampler": "ddim", "steps": 4, "eta": 0.5, "seed": 3}
+    single = wdport.sample(wdport.load_model(model), 5, **given).coefficients
+    with jax.enable_x64(dtype == "float64"):
+        same = wdport.sample(wdport.load_model(model, dtype), 5, **given).coefficients
     with np.load(tmp_path / "a.npz") as file:
         drawn = file["coefficients"]
+    assert np.array_equal(drawn, same)
     assert drawn.dtype == (np.float64 if dtype == "float64" else np.float32)
     off = np.linalg.norm(drawn - single) / np.linalg.norm(single)
     assert (0.0 < off < 1e-5) if dtype == "float64" else (1e-5 < off < 0.1)
+
+
+def test_sampling_needs_no_keras(model: Path, tmp_path: Path) -> None:
+    code = "import sys; from wdport.cli.main import main; code = main(sys.argv[1:]); assert 'keras' not in sys.modules"
+    command = [sys.executable, "-c", f"{code}; sys.exit(code)", "sample", str(model), *FAST, "-o", "a.npz"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert (tmp_path / "a.npz").is_file()
 
 
 @pytest.mark.parametrize("when", ["before saving", "while saving"])

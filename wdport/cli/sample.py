@@ -125,19 +125,20 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     from wdport.sampling import agreed, check_same, fill_parts, read_known
 
     known = read_known(wanted.known) if wanted.known else None
-    model, sampler, init = _sampler(wanted, devices, known)
+    sampler, init = _sampler(wanted, converted, devices, known)
     count = wanted.count or (1 if init is None else len(init))
     if init is not None and len(init) != count:
         raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
-    batch = wanted.batch or sampler.auto_batch(model.config, count)
-    check_same(sampler, _facts(wanted, count, wanted.batch))
+    batch = wanted.batch or sampler.auto_batch(converted.config, count)
+    same = _facts(wanted, count)
+    check_same(sampler, {**same, "batch": wanted.batch})
     if sampler.spread and sampler.spread.process:
         already, batch = agreed(sampler, 0, batch)
         fill_parts(sampler, None, count, batch, init=init, start=already)
         return
     settled = () if wanted.batch else ("batch",)
     started = time.monotonic()
-    with Parts(target.path, _facts(wanted, count, batch), settled, anew=wanted.force) as parts:
+    with Parts(target.path, {**same, "batch": batch}, settled, anew=wanted.force) as parts:
         already, batch = agreed(sampler, parts.done, parts.facts["batch"])
         with _bar(count, already) as done, _kept(parts, count):
             fill_parts(sampler, parts, count, batch, wanted.chunk, wanted.save_every, init, done)
@@ -160,26 +161,20 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     click.echo(_text(converted, sampler, shapes, more))
 
 
-def _sampler(wanted: Wanted, devices: Any, known: Any) -> tuple[Any, Any, Any]:
-    """The model, which has to stay, its sampler, and x_T if it is given."""
-    import jax
-
+def _sampler(wanted: Wanted, converted: Any, devices: Any, known: Any) -> tuple[Any, Any]:
+    """The sampler, made of the file itself, since Keras takes a second to import; and x_T if it is given."""
     from wdport import sampling
-    from wdport.load import load_model
+    from wdport.output.files import read_variables
 
-    with jax.enable_x64(wanted.dtype == "float64"):
-        model = load_model(wanted.model, wanted.dtype)
-    programs = sampling.programs_of(model, wanted.pad_widths)
+    config, variables = converted.config, dict(read_variables(converted.path, converted.variables))
+    network = sampling.stored_network(converted.family, config, variables, wanted.dtype, wanted.pad_widths)
     if known is not None:
-        programs = sampling.Programs(sampling.with_known(programs.network, model.config, known))
+        network = sampling.with_known(network, config, known)
     times = sampling.resampling(wanted.resample, known is not None)
-    plan = sampling.plan_of(programs.network, wanted.sampler, wanted.steps, wanted.eta, times)
-    init = sampling.read_init(wanted.init, programs.network.shape) if wanted.init else None
-    return (
-        model,
-        sampling.Sampler(programs, plan, wanted.seed, sampling.spread_over(devices, wanted.shard_weights)),
-        init,
-    )
+    plan = sampling.plan_of(network, wanted.sampler, wanted.steps, wanted.eta, times)
+    init = sampling.read_init(wanted.init, network.shape) if wanted.init else None
+    spread = sampling.spread_over(devices, wanted.shard_weights)
+    return sampling.Sampler(sampling.Programs(network), plan, wanted.seed, spread), init
 
 
 def _devices(spread: Any) -> str:
@@ -201,12 +196,12 @@ def _finite(values: Any) -> int:
     return sum(value == value for value in values.ravel().tolist())
 
 
-def _facts(wanted: Wanted, count: int, batch: int | None) -> dict[str, Any]:
-    """Everything that decides the samples, as JSON values."""
+def _facts(wanted: Wanted, count: int) -> dict[str, Any]:
+    """Everything that decides the samples but the batch, as JSON values."""
     hashes = {name: path and _sha256(path) for name, path in
               (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
     same = ("sampler", "steps", "eta", "seed", "resample", "dtype")
-    return {"wdport": VERSION, "n": count, "batch": batch, **{name: getattr(wanted, name) for name in same}, **hashes}
+    return {"wdport": VERSION, "n": count, **{name: getattr(wanted, name) for name in same}, **hashes}
 
 
 def _sha256(path: str) -> str:

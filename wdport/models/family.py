@@ -133,6 +133,14 @@ class Family(Protocol):
         """The Keras model, its weights zero, waiting to be filled."""
         ...
 
+    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Any:
+        """The network for sampling (see :mod:`wdport.models.waveletdiff.fast`), computing in ``dtype``; no Keras."""
+        ...
+
+    def to_series(self, config: Any, coefficients: Any) -> Any | None:
+        """Coefficients (B, C, F) to series (B, N, F) in the units of the data; ``None`` without a known wavelet."""
+        ...
+
     def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
         """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
         ...

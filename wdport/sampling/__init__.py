@@ -9,6 +9,7 @@ from wdport.sampling.job import fill_parts as fill_parts
 from wdport.sampling.known import read_known as read_known
 from wdport.sampling.known import resampling as resampling
 from wdport.sampling.known import with_known as with_known
+from wdport.sampling.network import stored_network as stored_network
 from wdport.sampling.programs import Programs as Programs
 from wdport.sampling.programs import programs_of as programs_of
 from wdport.sampling.sampler import Sampler as Sampler

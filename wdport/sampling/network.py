@@ -5,7 +5,7 @@ The plain Keras model is one way to make a :class:`Network`; whatever computes t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -18,8 +18,17 @@ from wdport.compile_cache import FAST_COMPILE
 from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.errors import UsageError
+from wdport.models.family import Array, Family
 
 Tensor = Any
+POLICIES = {
+    "float32": ("float32", np.dtype(np.float32)),
+    "mixed_bfloat16": ("bfloat16", np.dtype(np.float32)),
+    "bfloat16": ("bfloat16", np.dtype(jnp.bfloat16)),
+    "float64": ("float64", np.dtype(np.float64)),
+}
+"""Keras's dtype policies: what is computed in, and what weights are held in."""
+
 Weights = Any
 """Arrays in any nesting: they are arguments of the compiled programs, so new values need no new program."""
 
@@ -52,15 +61,13 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
     ``pad_widths`` fills its widths up with zeros to a multiple; raises :class:`UsageError` for an impossible one.
     """
     plain = keras_network(model)
-    if isinstance(pad_widths, bool) or not isinstance(pad_widths, (int, np.integer)) or pad_widths < 1:
-        raise UsageError("pad_widths", f"{pad_widths!r} is no width", "give 1 or more, such as 128 or 256")
+    _require_widths(pad_widths)
     if not hasattr(model, "denoiser"):
         if pad_widths > 1:
             raise UsageError("pad_widths", "this model has no form with wider widths", "leave it out")
         return plain
     own, denoiser = ref(model), model.denoiser(pad_widths)
-    once = FAST_COMPILE if jax.default_backend() == "cpu" else None
-    arranged = jax.jit(denoiser.arrange, compiler_options=once)
+    arranged = _once(denoiser.arrange)
     kept: dict[str, Any] = {"variables": None, "weights": None}
 
     def weights() -> Weights:
@@ -71,6 +78,54 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
         return kept["weights"]
 
     return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights)
+
+
+def stored_network(
+    family: Family, config: Any, variables: Mapping[str, Array], dtype: str = "float32", pad_widths: int = 1
+) -> Network:
+    """What :func:`fast_network` makes of the model with these variables (float32, by path), without Keras.
+
+    ``dtype`` is a Keras dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a
+    model that is no diffusion model.
+    """
+    _require_widths(pad_widths)
+    if getattr(config, "prediction_target", None) not in TARGETS:
+        raise UsageError("model", f"a {family.name} is no diffusion model", "give what wdport convert wrote")
+    computing, held = POLICIES[dtype]
+    denoiser = family.denoiser(config, computing, pad_widths)
+    arranged = _once(denoiser.arrange)
+    schedule = NoiseSchedule(
+        *(variables[f"noise_schedule/{name}"].astype(np.float64) for name in NoiseSchedule._fields)
+    )
+    waiting = {path: array for path, array in variables.items() if not path.startswith("noise_schedule/")}
+    kept: list[Weights] = []
+
+    def weights() -> Weights:
+        if not kept:
+            kept.append(arranged({path: jax.device_put(np.asarray(array, held)) for path, array in waiting.items()}))
+            waiting.clear()
+        return kept[0]
+
+    return Network(
+        conditions=denoiser.conditions,
+        apply=denoiser.predict,
+        finish=lambda _, state: (state, family.to_series(config, state)),
+        weights=weights,
+        schedule=lambda: schedule,
+        shape=(config.coefficients, config.features),
+        dtype="float64" if dtype == "float64" else "float32",
+        target=config.prediction_target,
+    )
+
+
+def _once(arrange: Any) -> Any:
+    """Compiled for a single run."""
+    return jax.jit(arrange, compiler_options=FAST_COMPILE if jax.default_backend() == "cpu" else None)
+
+
+def _require_widths(pad_widths: int) -> None:
+    if isinstance(pad_widths, bool) or not isinstance(pad_widths, (int, np.integer)) or pad_widths < 1:
+        raise UsageError("pad_widths", f"{pad_widths!r} is no width", "give 1 or more, such as 128 or 256")
 
 
 def keras_network(model: Any) -> Network:

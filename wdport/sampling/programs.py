@@ -24,6 +24,7 @@ class Programs:
     """
 
     def __init__(self, network: Network) -> None:
+        use_compile_cache()
         self.network = network
         self.start = jax.jit(self._start)
         self.carry = jax.jit(first_carry)
@@ -58,7 +59,6 @@ def programs_of(model: Any, pad_widths: int = 1) -> Programs:
     try:
         return _PROGRAMS[model][pad_widths]
     except (KeyError, TypeError):  # new, or nothing that can be held weakly, and so no model
-        use_compile_cache()
         programs = Programs(fast_network(model, pad_widths))
         _PROGRAMS.setdefault(model, {})[pad_widths] = programs
         return programs

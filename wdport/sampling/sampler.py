@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.noise import check_seed, lay_out
@@ -140,7 +139,7 @@ class Sampler:
 
     def _placed(self, values: Array, axis: int = 0) -> Tensor:
         """This process's samples of all, which are along ``axis``, on its devices."""
-        return jnp.asarray(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
+        return jax.device_put(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
 
     def _weights(self) -> Weights:
         weights = self.programs.network.weights()

@@ -84,6 +84,16 @@ class WaveletDiffFamily:
         with blank():
             return WaveletDiff(config, dtype=dtype)
 
+    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Any:
+        from wdport.models.waveletdiff.fast import Denoiser
+
+        return Denoiser(config, dtype, pad_widths)
+
+    def to_series(self, config: Config, coefficients: Any) -> Any | None:
+        from wdport.models.waveletdiff.series import to_series
+
+        return to_series(config, coefficients) if config.wavelet and config.seq_len else None
+
     def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Any:
         import torch
 

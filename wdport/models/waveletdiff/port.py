@@ -12,7 +12,6 @@ import keras
 from keras import layers, ops
 
 from wdport.diffusion.schedules import STEPS, noise_schedule
-from wdport.errors import UsageError
 from wdport.models.keras_runtime import layer_dtype, require_backend
 from wdport.models.waveletdiff.config import Config
 from wdport.models.waveletdiff.fast import Denoiser
@@ -26,7 +25,7 @@ from wdport.models.waveletdiff.layers import (
     SinusoidEmbedding,
     Tensor,
 )
-from wdport.wavelets.transform import WaveletTransform
+from wdport.models.waveletdiff.series import to_series
 
 
 class NoiseSchedule(layers.Layer):
@@ -262,15 +261,7 @@ class WaveletDiff(keras.Model):
 
         Float32 at full precision under any policy. Raises :class:`UsageError` where the wavelet is unknown.
         """
-        config = self.config
-        if config.wavelet is None or config.seq_len is None:
-            fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
-            raise UsageError("to_series", "the model does not know its wavelet", fix)
-        mode, level = config.boundary_mode or "symmetric", config.groups - 1
-        series = WaveletTransform(config.seq_len, config.wavelet, mode, level).reconstruct(coefficients)
-        if config.norm_mean is None or config.norm_std is None:
-            return series
-        return series * ops.array(config.norm_std, series.dtype) + ops.array(config.norm_mean, series.dtype)
+        return to_series(self.config, coefficients)
 
     def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
         return inputs_shape[0]
