@@ -147,21 +147,29 @@ def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
 
 
 def _first_samples(converted: Path) -> None:
-    """From the start of a process to one sample in its hands: without and with programs compiled by an earlier one."""
-    drawn = f"wdport.sample(wdport.load_model({str(converted)!r}), 1, sampler='ddim', steps=50)"
-    code = f"import wdport; {drawn}; print('drawn', flush=True); input()"
-    print("\nfrom the start of a process to the first sample (1 sample, 51 steps of DDIM)")
-    with tempfile.TemporaryDirectory() as cache:
+    """Whole processes of `wdport sample`, the file written: without and with programs compiled by an earlier one."""
+    print("\nwdport sample -n 1 --sampler ddim --steps 50, from its start to its end")
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "first.npz"
+        code = "from wdport.cli.main import run; run()"
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            "sample",
+            str(converted),
+            "-n",
+            "1",
+            "--sampler",
+            "ddim",
+            "--steps",
+            "50",
+        ]
+        environment = {**os.environ, "WDPORT_COMPILE_CACHE": str(Path(folder) / "cache")}
         for name in ("nothing compiled", "compiled before", "compiled before"):
             start = time.perf_counter()
-            environment = {**os.environ, "WDPORT_COMPILE_CACHE": cache}
-            with subprocess.Popen([sys.executable, "-c", code], text=True, env=environment, stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE) as process:  # fmt: skip
-                assert process.stdout is not None
-                if process.stdout.readline() != "drawn\n":
-                    raise SystemExit("the process drew nothing")
-                print(f"  {name:<20} {time.perf_counter() - start:6.2f} s", flush=True)
-                process.communicate("\n")
+            subprocess.run([*command, "-o", str(output), "--force"], check=True, env=environment, capture_output=True)
+            print(f"  {name:<20} {time.perf_counter() - start:6.2f} s", flush=True)
 
 
 def _machine(arguments: argparse.Namespace) -> str:

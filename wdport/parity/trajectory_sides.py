@@ -1,4 +1,4 @@
-"""The two sides of gate E: a reference network through plain loops, a Keras model through the scan.
+"""The two sides of gate E: a reference network through plain loops, and a Keras model as it is sampled.
 
 Both start from one x_T and take one noise tape; each gives its state after every step of every run.
 """
@@ -23,7 +23,7 @@ from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.models.family import Array
 from wdport.parity.programs import Program
-from wdport.sampling.network import keras_network
+from wdport.sampling.network import fast_network
 
 COUNT = 5
 """Steps asked for: by the checkpoint's rule 1000, 800, 600, 400, 200 and 1. DDPM runs over the same list with the
@@ -82,10 +82,10 @@ def reference_states(reference: Reference, inputs: Inputs) -> dict[Run, list[Arr
 
 
 class Port:
-    """A Keras model going through the scan; one compiled program serves every run."""
+    """A Keras model as it is sampled, going through the scan; one compiled program serves every run."""
 
     def __init__(self, model: Any) -> None:
-        self.network = keras_network(model)
+        self.network = fast_network(model)
         self._program = self._compiled(lambda network: network)
 
     def states(self, inputs: Inputs, fault: SamplerFault | None = None) -> dict[Run, tuple[Plan, Array] | UsageError]:
@@ -113,7 +113,7 @@ class Port:
 
     def _compiled(self, wrap: Callable[[Any], Any]) -> Program:
         def states(weights: Any, rows: Any, init: Any, tape: Any) -> Any:
-            network = wrap(lambda x, time: self.network.apply(weights, x, time))
+            network = wrap(lambda x, time: self.network.at(weights, x, time))
             return run_plan(network, rows, init, tape, record=True)
 
         return Program(states, FAST_COMPILE)

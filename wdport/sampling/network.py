@@ -54,6 +54,11 @@ class Network:
     dtype: str
     target: str
 
+    def at(self, weights: Weights, state: Tensor, times: Tensor) -> Tensor:
+        """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
+        condition = jax.tree.map(lambda leaf: leaf[0], self.conditions(weights, times[:1]))
+        return self.apply(weights, state, condition)
+
 
 def fast_network(model: Any, pad_widths: int = 1) -> Network:
     """The same function as :func:`keras_network`'s with nothing computed twice, where the model has such a form.
