@@ -97,10 +97,7 @@ def fill(model: Any, converted: Converted) -> None:
 
     variables = {variable.path: variable for variable in model.weights}
     for name, array in read_variables(converted.path, converted.variables):
-        variable = variables.pop(name)
-        if tuple(variable.shape) != array.shape:
-            raise InputError((converted.path, name), f"has shape {array.shape}", "convert the checkpoint again")
         # An owned copy: a Keras variable on JAX's CPU may keep the very memory that it is given.
-        set_variable(variable, np.array(array, copy=True))
+        set_variable(variables.pop(name), np.array(array, copy=True))
     if variables:
         raise InputError((converted.path, next(iter(variables))), "is missing", "convert the checkpoint again")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import wdport
 from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import group
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.output import files
 
@@ -109,3 +114,33 @@ def test_damaged_converted_files_are_refused(checkpoint: Path, keep: int) -> Non
         target.write_bytes(target.read_bytes()[:keep])
         with pytest.raises(InputError):
             wdport.load_model(target)
+
+
+BIAS = "level_1/input_proj/vars/1"
+DAMAGES = {
+    "is missing": (lambda file: file.__delitem__(BIAS), "variables where the model has"),
+    "is renamed": (lambda file: file.move(BIAS, "level_1/input_proj/vars/7"), "level_1/input_proj/bias: is missing"),
+    "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables where the model has"),
+    "has another shape": (lambda file: _replace(file, np.zeros(1, "f4")), r"level_1/input_proj/bias: has shape \(1,\)"),
+    "is empty": (lambda file: _replace(file, h5py.Empty("f4")), "level_1/input_proj/bias: is missing"),
+}
+
+
+def _replace(file: h5py.File, data: Any) -> None:
+    del file[BIAS]
+    file[BIAS] = data
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_variable_that_is_not_what_it_should_be(checkpoint: Path, damage: str) -> None:
+    """A bias of one number would be broadcast, were it not refused."""
+    target, (change, message) = checkpoint.with_name("small.weights.h5"), DAMAGES[damage]
+    convert(checkpoint, target)
+    with h5py.File(target, "a") as file:
+        change(file)
+    with pytest.raises(InputError, match=message):
+        wdport.load_model(target)
+    result = CliRunner().invoke(group, ["sample", str(target), "--sampler", "ddim", "--steps", "2"])
+    assert isinstance(result.exception, InputError)
+    assert re.search(message, str(result.exception))
+    assert not target.with_name("small.samples.npz").exists()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,8 +98,11 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     converted = open_converted(wanted.model)
     target = samples_target(_output(wanted), converted.path, wanted.force)
     figure = figure_target(Path(wanted.plot)) if wanted.plot else None
-    join()
-    _run(wanted, devices, converted, target, figure)
+    with ThreadPoolExecutor(2) as background:  # while jax is imported, and while programs compile
+        variables = background.submit(_variables, converted)
+        hashes = background.submit(_hashes, wanted)
+        join()
+        _run(wanted, devices, converted, variables, hashes, target, figure)
     return 0
 
 
@@ -119,18 +124,38 @@ def _output(wanted: Wanted) -> Path:
     return path.with_name(f"{stem}.samples.npz")
 
 
-def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any) -> None:
+def _variables(converted: Any) -> dict[str, Any]:
+    from wdport.output.files import read_variables
+
+    return dict(read_variables(converted.path, converted.variables))
+
+
+def _hashes(wanted: Wanted) -> dict[str, str | None]:
+    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
+    return {name: path and _sha256(path) for name, path in files}
+
+
+def _run(
+    wanted: Wanted,
+    devices: Any,
+    converted: Any,
+    variables: Future[dict[str, Any]],
+    hashes: Future[dict[str, str | None]],
+    target: Any,
+    figure: Any,
+) -> None:
     from wdport.output.parts import Parts
     from wdport.output.samples import write_samples
     from wdport.sampling import agreed, check_same, fill_parts, read_known
 
+    gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
     known = read_known(wanted.known) if wanted.known else None
-    sampler, init = _sampler(wanted, converted, devices, known)
+    sampler, init = _sampler(wanted, converted, variables.result(), devices, known)
     count = wanted.count or (1 if init is None else len(init))
     if init is not None and len(init) != count:
         raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
     batch = wanted.batch or sampler.auto_batch(converted.config, count)
-    same = _facts(wanted, count)
+    same = _facts(wanted, count, hashes.result())
     check_same(sampler, {**same, "batch": wanted.batch})
     if sampler.spread and sampler.spread.process:
         already, batch = agreed(sampler, 0, batch)
@@ -161,12 +186,11 @@ def _run(wanted: Wanted, devices: Any, converted: Any, target: Any, figure: Any)
     click.echo(_text(converted, sampler, shapes, more))
 
 
-def _sampler(wanted: Wanted, converted: Any, devices: Any, known: Any) -> tuple[Any, Any]:
+def _sampler(wanted: Wanted, converted: Any, variables: Any, devices: Any, known: Any) -> tuple[Any, Any]:
     """The sampler, made of the file itself, since Keras takes a second to import; and x_T if it is given."""
     from wdport import sampling
-    from wdport.output.files import read_variables
 
-    config, variables = converted.config, dict(read_variables(converted.path, converted.variables))
+    config = converted.config
     network = sampling.stored_network(converted.family, config, variables, wanted.dtype, wanted.pad_widths)
     if known is not None:
         network = sampling.with_known(network, config, known)
@@ -196,10 +220,8 @@ def _finite(values: Any) -> int:
     return sum(value == value for value in values.ravel().tolist())
 
 
-def _facts(wanted: Wanted, count: int) -> dict[str, Any]:
+def _facts(wanted: Wanted, count: int, hashes: dict[str, str | None]) -> dict[str, Any]:
     """Everything that decides the samples but the batch, as JSON values."""
-    hashes = {name: path and _sha256(path) for name, path in
-              (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))}  # fmt: skip
     same = ("sampler", "steps", "eta", "seed", "resample", "dtype")
     return {"wdport": VERSION, "n": count, **{name: getattr(wanted, name) for name in same}, **hashes}
 

@@ -6,7 +6,7 @@ One program holds the code of all platforms: none of their devices has to be the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import Plan
 from wdport.diffusion.scan import Draw, Rows, first_carry, plan_rows, run_rows
 from wdport.diffusion.schedules import Array
-from wdport.sampling.network import Network, Weights
+from wdport.sampling.network import Network, Weights, spec
 from wdport.sampling.sampler import segment_length
 
 Tensor = Any
@@ -51,20 +51,16 @@ class Lowering:
 
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [np.asarray(leaf) for leaf in leaves]
-        held = tuple(_spec(array.shape, array.dtype) for array in arrays)
+        held = tuple(spec(array.shape, array.dtype) for array in arrays)
         programs = {}
         for name, (function, specs) in functions.items():
             (batch,) = export.symbolic_shape("b") if self.batch is None else (self.batch,)
-            inputs = [_spec([batch if size == "b" else size for size in shape], dtype) for shape, dtype in specs]
+            inputs = [spec([batch if size == "b" else size for size in shape], dtype) for shape, dtype in specs]
             program = jax.jit(_of_leaves(function, tree))
             with jax.default_matmul_precision(self.precision):
                 made = export.export(program, platforms=self.platforms)(held, *inputs)
             programs[name] = bytes(made.serialize())
         return Lowered(programs, arrays)
-
-
-def _spec(shape: Iterable[Any], dtype: Any) -> Any:
-    return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
 def _of_leaves(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:

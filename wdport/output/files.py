@@ -149,7 +149,17 @@ def _digest(array: Array) -> str:
 
 
 def read_variables(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
-    """Every variable of a converted file; raises :class:`InputError` if one is missing or too many are there."""
+    """Every variable of a converted file.
+
+    Raises :class:`InputError` if one is missing or has another shape, or if too many are there.
+    """
+    for name, array in _read(path, variables):
+        if array.shape != variables[name]:
+            raise InputError((path, name), f"has shape {array.shape}, not {variables[name]}", "convert again")
+        yield name, array
+
+
+def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
     if path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             _same_names(path, set(variables), set(file.tensors))
@@ -163,7 +173,7 @@ def read_variables(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple
     try:
         yield from read_arrays(path, variables)
     except KeyError as error:
-        raise InputError(path, f"lacks a variable ({error})", "convert again") from None
+        raise InputError((path, error.args[0]), "is missing", "convert again") from None
 
 
 def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:

@@ -126,11 +126,20 @@ def read_weights_metadata(path: Path) -> dict[str, str]:
 def read_arrays(path: Path, names: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
     """Every variable of a ``.keras`` or ``.weights.h5`` file, by structural path, one at a time.
 
-    Raises ``KeyError`` for one that is not there.
+    Raises ``KeyError`` with the path of one that is not there.
     """
     with _weights(path) as file:
         for name, place in dataset_paths(names).items():
-            yield name, file[place][()]
+            # h5py's low level: hundreds of small datasets take it a third of the time
+            try:
+                dataset = h5py.h5d.open(file.id, place.encode())
+            except KeyError:
+                raise KeyError(name) from None
+            if dataset.shape is None:  # a null dataspace
+                raise KeyError(name)
+            array = np.empty(dataset.shape, dataset.dtype)
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, array)
+            yield name, array
 
 
 @contextmanager
@@ -146,15 +155,10 @@ def _weights(path: Path) -> Iterator[h5py.File]:
 
 def count_datasets(path: Path) -> int:
     """How many variables a ``.keras`` or ``.weights.h5`` file holds."""
-    found: list[str] = []
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            found.append(name)
-
+    found: list[int] = []
     with _weights(path) as file:
-        file.visititems(visit)
-    return len(found)
+        h5py.h5o.visit(file.id, lambda _, item: found.append(item.type), info=True)
+    return found.count(h5py.h5o.TYPE_DATASET)
 
 
 def _member(name: str) -> zipfile.ZipInfo:

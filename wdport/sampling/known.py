@@ -95,7 +95,9 @@ def with_known(network: Network, config: Any, known: ArrayLike) -> Network:
         coefficients, series = network.finish(own, fitted(standard, mask, state))
         return coefficients, None if series is None else jnp.where(mask > 0, values, series)
 
-    return replace(network, conditions=conditions, apply=apply, finish=finish, weights=weights)
+    inner = network.specs
+    specs = inner and (lambda: (inner(), held))
+    return replace(network, conditions=conditions, apply=apply, finish=finish, weights=weights, specs=specs)
 
 
 def _checked(known: ArrayLike, config: Any) -> Array:

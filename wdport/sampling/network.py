@@ -5,7 +5,7 @@ The plain Keras model is one way to make a :class:`Network`; whatever computes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -42,7 +42,8 @@ class Network:
     ``finish(weights, state)`` takes the last state to the coefficients (B, C, F) and their series (B, N, F), None
     where the wavelet is not known. All are free of side effects. ``weights()`` are the present ones, ``schedule()``
     the checkpoint's own noise schedule. ``shape`` is (C, F), ``dtype`` that of the state, ``target`` one of
-    :data:`TARGETS`.
+    :data:`TARGETS`. ``specs()``, where there is such a thing, are the weights' shapes and dtypes, known before they
+    are there, so that programs can be compiled meanwhile.
     """
 
     conditions: Callable[[Weights, Tensor], Any]
@@ -53,6 +54,7 @@ class Network:
     shape: tuple[int, int]
     dtype: str
     target: str
+    specs: Callable[[], Weights] | None = None
 
     def at(self, weights: Weights, state: Tensor, times: Tensor) -> Tensor:
         """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
@@ -82,16 +84,20 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
             kept.update(variables=variables, weights=arranged(variables))
         return kept["weights"]
 
-    return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights)
+    def specs() -> Weights:
+        return jax.eval_shape(denoiser.arrange, {v.path: v.value for v in _alive(own).trainable_variables})
+
+    return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights, specs=specs)
 
 
 def stored_network(
-    family: Family, config: Any, variables: Mapping[str, Array], dtype: str = "float32", pad_widths: int = 1
+    family: Family, config: Any, variables: dict[str, Array], dtype: str = "float32", pad_widths: int = 1
 ) -> Network:
     """What :func:`fast_network` makes of the model with these variables (float32, by path), without Keras.
 
-    ``dtype`` is a Keras dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a
-    model that is no diffusion model.
+    ``variables`` are emptied when the weights are made of them, so that memory holds them once. ``dtype`` is a Keras
+    dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a model that is no
+    diffusion model.
     """
     _require_widths(pad_widths)
     if getattr(config, "prediction_target", None) not in TARGETS:
@@ -102,13 +108,14 @@ def stored_network(
     schedule = NoiseSchedule(
         *(variables[f"noise_schedule/{name}"].astype(np.float64) for name in NoiseSchedule._fields)
     )
-    waiting = {path: array for path, array in variables.items() if not path.startswith("noise_schedule/")}
+    trained = [path for path in variables if not path.startswith("noise_schedule/")]
+    shapes = {path: spec(variables[path].shape, held) for path in trained}
     kept: list[Weights] = []
 
     def weights() -> Weights:
         if not kept:
-            kept.append(arranged({path: jax.device_put(np.asarray(array, held)) for path, array in waiting.items()}))
-            waiting.clear()
+            kept.append(arranged({path: jax.device_put(np.asarray(variables[path], held)) for path in trained}))
+            variables.clear()
         return kept[0]
 
     return Network(
@@ -120,7 +127,13 @@ def stored_network(
         shape=(config.coefficients, config.features),
         dtype="float64" if dtype == "float64" else "float32",
         target=config.prediction_target,
+        specs=lambda: jax.eval_shape(denoiser.arrange, shapes),
     )
+
+
+def spec(shape: Iterable[Any], dtype: Any) -> Any:
+    """An array's shape and dtype, for programs that are compiled or exported without it."""
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
 def _once(arrange: Any) -> Any:

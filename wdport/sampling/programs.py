@@ -6,11 +6,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
+import numpy as np
 
 from wdport.compile_cache import use_compile_cache
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Rows, first_carry, run_rows
-from wdport.sampling.network import Network, Weights, fast_network
+from wdport.sampling.network import Network, Weights, fast_network, spec
 
 Tensor = Any
 
@@ -26,11 +27,28 @@ class Programs:
     def __init__(self, network: Network) -> None:
         use_compile_cache()
         self.network = network
+        self._ahead: set[tuple[int, int, bool]] = set()
         self.start = jax.jit(self._start)
         self.carry = jax.jit(first_carry)
         self.drawn = jax.jit(self._drawn)
         self.taped = jax.jit(self._taped)
         self.finish = jax.jit(network.finish)
+
+    def lower_ahead(self, batch: int, rows: Rows, slots: Tensor | None) -> Any | None:
+        """What ``drawn``, or ``taped`` where there are ``slots``, will compile for such a batch and rows.
+
+        Compiled before the weights are there (jax keeps it), it is compiled no more afterwards. None the second time,
+        and where the network does not know its weights' shapes before it has them.
+        """
+        key = (batch, len(rows.times), slots is None)
+        if self.network.specs is None or key in self._ahead:
+            return None
+        self._ahead.add(key)
+        state = spec((batch, *self.network.shape), self.network.dtype)
+        arguments = (self.network.specs(), rows, (state, state, state))
+        if slots is not None:
+            return self.taped.lower(*arguments, slots)
+        return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32))
 
     def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
         return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)

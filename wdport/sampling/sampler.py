@@ -7,6 +7,8 @@ units of the data. Results come back as numpy arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +100,13 @@ class Sampler:
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
-            numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
-            start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
-            carry, weights = programs.carry(start), self._weights()
-            for rows, slots, done in self._segments(tape):
+            segments = list(self._segments(tape))
+            with self._compiling(len(indices), *segments[0][:2]):
+                weights = self._weights()
+                numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
+                start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
+                carry = programs.carry(start)
+            for rows, slots, done in segments:
                 if self.spread:  # as the last segment left it, or where it has to be: else it would compile again
                     carry = self.spread.place(carry)
                 if slots is None:
@@ -122,6 +127,18 @@ class Sampler:
         """The size of batches that fit into memory."""
         memories = 1 if self.spread is None else self.spread.memories
         return self.batch(auto_batch(config, self.programs.network.dtype, count, memories))
+
+    @contextmanager
+    def _compiling(self, batch: int, rows: Rows, slots: Array | None) -> Iterator[None]:
+        """The first time, compile the steps while the block makes the weights and the first state."""
+        lowered = None if self.spread else self.programs.lower_ahead(batch, rows, slots)
+        if lowered is None:
+            yield
+            return
+        with ThreadPoolExecutor(1) as pool:
+            compiled = pool.submit(lowered.compile)
+            yield
+            compiled.result()
 
     def _segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""

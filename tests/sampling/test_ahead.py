@@ -1,0 +1,124 @@
+"""The steps compile while the weights are made ready, once, whatever makes the network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from tests.make import SETTINGS, SMALL, make_state, save
+from wdport.load import open_converted
+from wdport.output.files import read_variables
+from wdport.sampling.known import with_known
+from wdport.sampling.network import POLICIES, Network, fast_network, stored_network
+from wdport.sampling.programs import Programs
+from wdport.sampling.sampler import Sampler, plan_of
+
+STEPS = {"jit(_drawn)", "jit(_taped)"}
+EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = save(tmp_path_factory.mktemp("ahead") / "small.ckpt", make_state())
+    return open_converted(wdport.convert(path, values=SETTINGS).output)
+
+
+def stored(converted: Any, **options: Any) -> Network:
+    variables = dict(read_variables(converted.path, converted.variables))
+    return stored_network(converted.family, converted.config, variables, **options)
+
+
+@contextmanager
+def compiled(event: threading.Event | None = None) -> Iterator[list[str]]:
+    """The programs of steps that are compiled in the block; at each of them ``event`` is set."""
+    found: list[str] = []
+
+    def listen(name: str, seconds: float, **facts: Any) -> None:
+        if name == EVENT and facts["fun_name"] in STEPS:
+            found.append(facts["fun_name"])
+            if event:
+                event.set()
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def leaves(weights: Any) -> list[Any]:
+    """Shape and dtype of every array, and how they are nested."""
+    return [jax.tree.structure(weights), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(weights))]
+
+
+@pytest.mark.parametrize("pad", [1, 24])
+@pytest.mark.parametrize("dtype", POLICIES)
+def test_specs_are_those_of_the_weights(converted: Any, dtype: str, pad: int) -> None:
+    with jax.enable_x64(dtype == "float64"):
+        network = stored(converted, dtype=dtype, pad_widths=pad)
+        assert network.specs is not None
+        specs = network.specs()
+        assert leaves(specs) == leaves(network.weights())
+        assert {leaf.dtype for leaf in jax.tree.leaves(specs)} <= {np.dtype(POLICIES[dtype][0]), POLICIES[dtype][1]}
+
+
+def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:
+    network, event = stored(converted), threading.Event()
+
+    def weights() -> Any:
+        assert event.wait(60), "the weights were asked for before the steps were compiled"
+        return network.weights()
+
+    sampler = Sampler(Programs(replace(network, weights=weights)), plan_of(network, "ddim", 7, 0.5))
+    with compiled(event) as programs:
+        sampler.run(np.arange(2))
+        assert programs == ["jit(_drawn)"]
+        sampler.run(np.arange(2, 4))
+        assert programs == ["jit(_drawn)"]
+        sampler.run(np.arange(3))  # another batch
+        assert programs == ["jit(_drawn)"] * 2
+
+
+@pytest.mark.parametrize("kind", ["keras", "stored", "known", "float64", "taped", "no specs"])
+def test_nothing_compiles_twice(converted: Any, kind: str) -> None:
+    """What was compiled ahead is what runs."""
+    model = wdport.load_model(converted.path) if kind == "keras" else None
+    network = fast_network(model) if model else stored(converted, dtype="float64" if kind == "float64" else "float32")
+    if kind == "known":
+        network = with_known(network, SMALL, np.full((24, 3), np.nan))
+    if kind == "no specs":
+        network = replace(network, specs=None)
+    plan = plan_of(network, "ddim", 7, 0.5)
+    tape = np.zeros((plan.slots, 2, *network.shape)) if kind == "taped" else None
+    with compiled() as programs:
+        Sampler(Programs(network), plan).run(np.arange(2), tape=tape)
+        assert programs == ["jit(_taped)" if kind == "taped" else "jit(_drawn)"]
+
+
+def test_what_fails_in_the_other_thread_is_raised(converted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stored(converted)
+    programs = Programs(network)
+
+    class Broken:
+        def compile(self) -> None:
+            raise MemoryError("no room to compile")
+
+    monkeypatch.setattr(programs, "lower_ahead", lambda *_: Broken())
+    with pytest.raises(MemoryError, match="no room to compile"):
+        Sampler(programs, plan_of(network, "ddim", 7)).run(np.arange(2))
+
+
+def test_variables_are_held_once(converted: Any) -> None:
+    variables = dict(read_variables(Path(converted.path), converted.variables))
+    network = stored_network(converted.family, converted.config, variables)
+    network.weights()
+    assert not variables
