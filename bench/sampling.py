@@ -75,7 +75,9 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
         mode = "reduce-overhead" if arguments.device == "cuda" else "default"
         compiled = torch.compile(module, mode=mode)
         runs[f"torch.compile ({mode})"] = _torch(compiled, state, arguments.steps, arguments.device)
-    runs["matrix products alone"] = _floor(batch, jnp.bfloat16 if arguments.precision == "bfloat16" else jnp.float32)
+    low = arguments.precision == "bfloat16"
+    runs["matrix products alone, JAX"] = _floor(batch, jnp.bfloat16 if low else jnp.float32)
+    runs["matrix products alone, PyTorch"] = _torch_floor(batch, next(module.parameters()).dtype, arguments.device)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, (run, steps) in runs.items():
@@ -85,10 +87,12 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
     print(
         f"\nbatch {batch}, {arguments.precision}: milliseconds per step (least to most), times ours in the same round"
     )
+    gflop = sum(2e-9 * rows * width * out for rows, width, out in _products(batch))
     for name, values in times.items():
         spread = f"({1e3 * min(values):.1f} to {1e3 * max(values):.1f})"
         ratio = statistics.median(other / ours for other, ours in zip(values, times["wdport"], strict=True))
-        print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x", flush=True)
+        products = f"{gflop / statistics.median(values):6.0f} GFLOP/s" if "products" in name else ""
+        print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x {products}", flush=True)
 
 
 def _ours(network: Network, state: Any, count: int) -> tuple[Run, int]:
@@ -130,13 +134,17 @@ def _torch(module: Any, state: Any, count: int, device: str) -> tuple[Run, int]:
     return run, count
 
 
+def _products(batch: int) -> list[tuple[int, int, int]]:
+    """The blocks' matrix products of one step: rows, in and out of each."""
+    return [(batch * length, *size) for length, width, depth in
+            zip(RELEASED.level_lengths, RELEASED.widths, RELEASED.depths, strict=True) for _ in range(depth)
+            for size in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))]  # fmt: skip
+
+
 def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
-    """The blocks' matrix products of one step, of the same sizes and as many, in one compiled program; the right
-    factors by rows, (out, in), as they are fastest."""
-    sizes = [(batch * length, *size) for length, width, depth in
-             zip(RELEASED.level_lengths, RELEASED.widths, RELEASED.depths, strict=True) for _ in range(depth)
-             for size in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))]  # fmt: skip
-    rng = np.random.default_rng(0)
+    """The products alone, of the same sizes and as many, in one compiled program; the right factors by rows,
+    (out, in), as they are fastest."""
+    sizes, rng = _products(batch), np.random.default_rng(0)
     rights = [jnp.asarray(rng.standard_normal((n, k)), dtype) for _, k, n in sizes]
     lefts = {size[:2]: jnp.asarray(rng.standard_normal(size[:2]), dtype) for size in sizes}
     program = jax.jit(lambda lefts, rights: [lefts[str(s[:2])] @ w.T for s, w in zip(sizes, rights, strict=True)])
@@ -146,25 +154,30 @@ def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
     return run, 1
 
 
+def _torch_floor(batch: int, dtype: Any, device: str) -> tuple[Run, int]:
+    """The same products by PyTorch, and so by its own library, MKL or cuBLAS."""
+    sizes = _products(batch)
+    rights = [torch.randn(n, k, dtype=dtype, device=device) for _, k, n in sizes]
+    lefts = {size[:2]: torch.randn(size[:2], dtype=dtype, device=device) for size in sizes}
+
+    def run() -> None:
+        with torch.inference_mode():
+            for size, right in zip(sizes, rights, strict=True):
+                torch.nn.functional.linear(lefts[size[:2]], right)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    run()
+    return run, 1
+
+
 def _first_samples(converted: Path) -> None:
     """Whole processes of `wdport sample`, the file written: without and with programs compiled by an earlier one."""
     print("\nwdport sample -n 1 --sampler ddim --steps 50, from its start to its end")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "first.npz"
-        code = "from wdport.cli.main import run; run()"
-        command = [
-            sys.executable,
-            "-c",
-            code,
-            "sample",
-            str(converted),
-            "-n",
-            "1",
-            "--sampler",
-            "ddim",
-            "--steps",
-            "50",
-        ]
+        entry = [sys.executable, "-c", "from wdport.cli.main import run; run()"]
+        command = [*entry, "sample", str(converted), *["-n", "1", "--sampler", "ddim", "--steps", "50"]]
         environment = {**os.environ, "WDPORT_COMPILE_CACHE": str(Path(folder) / "cache")}
         for name in ("nothing compiled", "compiled before", "compiled before"):
             start = time.perf_counter()
