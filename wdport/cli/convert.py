@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from wdport.cli.options import facts, key_option, mapping_option, parse_values, progress_bar, size
+from wdport.cli.options import facts, key_option, mapping_option, parse_values, size
+from wdport.cli.progress import progress_bar
 
 
 @click.command(name="convert")

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from wdport.errors import UsageError
-
-Step = Callable[[str], None]
-Count = Callable[[int, int], None]
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -48,37 +42,6 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.2f} GB"
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Count | None]:
-    """A bar of bytes on standard error; ``None`` where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield update
-
-
-@contextmanager
-def steps() -> Iterator[Step | None]:
-    """A spinner with the current step on standard error; ``None`` where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield status.update
 
 
 def facts(pairs: list[tuple[str, Any]]) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from wdport.cli.options import facts, key_option, size, steps
+from wdport.cli.options import facts, key_option, size
+from wdport.cli.progress import steps
 from wdport.errors import UsageError, error_of
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wdport.cli.options import steps
+from wdport.cli.progress import steps
 from wdport.errors import MachineError
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from wdport.cli.options import key_option, mapping_option, steps
+from wdport.cli.options import key_option, mapping_option
+from wdport.cli.progress import steps
 from wdport.errors import UsageError
 
 
