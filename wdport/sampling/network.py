@@ -85,7 +85,7 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
         return kept["weights"]
 
     def specs() -> Weights:
-        return jax.eval_shape(denoiser.arrange, {v.path: v.value for v in _alive(own).trainable_variables})
+        return arranged.eval_shape({v.path: v.value for v in _alive(own).trainable_variables})
 
     return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights, specs=specs)
 
@@ -127,7 +127,7 @@ def stored_network(
         shape=(config.coefficients, config.features),
         dtype="float64" if dtype == "float64" else "float32",
         target=config.prediction_target,
-        specs=lambda: jax.eval_shape(denoiser.arrange, shapes),
+        specs=lambda: arranged.eval_shape(shapes),
     )
 
 
