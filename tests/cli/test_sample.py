@@ -124,6 +124,32 @@ sys.exit(main(sys.argv[1:]))
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_an_interrupt_while_steps_run(model: Path, tmp_path: Path) -> None:
+    """They are left to end before the process does: memory that they use is not taken from them."""
+    code = """
+import signal
+from wdport.sampling.programs import Programs
+make = Programs.__init__
+def interrupting(self, network):
+    make(self, network)
+    drawn = self.drawn
+    def steps(*arguments):
+        carry = drawn(*arguments)
+        signal.raise_signal(signal.SIGINT)
+        return carry
+    steps.lower = drawn.lower
+    self.drawn = steps
+Programs.__init__ = interrupting
+from wdport.cli.main import run
+run()
+"""
+    arguments = ["sample", str(model), "-n", "4000", "--batch", "4000", "--sampler", "ddim", "--steps", "50"]
+    output = ["-o", str(tmp_path / "a.npz")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments, *output], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "error: interrupted; nothing was changed")
+    assert not list(tmp_path.iterdir())
+
+
 def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     known = np.full((24, 3), np.nan)

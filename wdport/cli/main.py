@@ -52,7 +52,8 @@ def group() -> None:
 def run() -> None:
     """Entry point: run the command line and exit with its code."""
     code = main()
-    gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
+    if not code:  # nothing is running any more
+        gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
     sys.exit(code)
 
 
