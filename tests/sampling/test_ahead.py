@@ -88,10 +88,13 @@ def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:
         assert programs == ["jit(_drawn)"] * 2
 
 
-@pytest.mark.parametrize("kind", ["keras", "stored", "known", "float64", "taped", "no specs"])
+@pytest.mark.parametrize("kind", ["keras", "bound", "stored", "known", "float64", "taped", "no specs"])
 def test_nothing_compiles_twice(converted: Any, kind: str) -> None:
     """What was compiled ahead is what runs."""
-    model = wdport.load_model(converted.path) if kind == "keras" else None
+    model = wdport.load_model(converted.path) if kind in ("keras", "bound") else None
+    if kind == "bound":
+        for variable in model.trainable_variables:
+            variable._value = jax.device_put(variable.value, jax.devices()[0])
     network = fast_network(model) if model else stored(converted, dtype="float64" if kind == "float64" else "float32")
     if kind == "known":
         network = with_known(network, SMALL, np.full((24, 3), np.nan))

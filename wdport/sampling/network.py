@@ -87,7 +87,15 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
     def specs() -> Weights:
         return arranged.eval_shape({v.path: v.value for v in _alive(own).trainable_variables})
 
-    return replace(plain, conditions=denoiser.conditions, apply=denoiser.predict, weights=weights, specs=specs)
+    # What is bound to devices, as under keras.distribution, compiles to another program than shapes alone tell.
+    bound = any(getattr(v.value, "committed", True) for v in model.trainable_variables)
+    return replace(
+        plain,
+        conditions=denoiser.conditions,
+        apply=denoiser.predict,
+        weights=weights,
+        specs=None if bound else specs,
+    )
 
 
 def stored_network(
