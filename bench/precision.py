@@ -18,9 +18,8 @@ import jax
 import numpy as np
 
 import wdport
+from wdport.models.policies import POLICIES
 from wdport.sampling import Sampler, plan_of, programs_of
-
-POLICIES = ("float64", "float32", "mixed_bfloat16", "bfloat16")
 
 
 def main() -> None:

@@ -16,9 +16,10 @@ import pytest
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
 from wdport.load import open_converted
+from wdport.models.policies import POLICIES
 from wdport.output.files import read_variables
 from wdport.sampling.known import with_known
-from wdport.sampling.network import POLICIES, Network, fast_network, stored_network
+from wdport.sampling.network import Network, fast_network, stored_network
 from wdport.sampling.programs import Programs
 from wdport.sampling.sampler import Sampler, plan_of
 
@@ -68,7 +69,7 @@ def test_specs_are_those_of_the_weights(converted: Any, dtype: str, pad: int) ->
         assert network.specs is not None
         specs = network.specs()
         assert leaves(specs) == leaves(network.weights())
-        assert {leaf.dtype for leaf in jax.tree.leaves(specs)} <= {np.dtype(POLICIES[dtype][0]), POLICIES[dtype][1]}
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(specs)} <= set(POLICIES[dtype])
 
 
 def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:

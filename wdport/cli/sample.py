@@ -11,6 +11,7 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Wanted, draw
 from wdport.cli.options import pad_option
 from wdport.errors import UsageError
+from wdport.models.policies import POLICIES
 
 
 @click.command(name="sample")
@@ -42,9 +43,9 @@ from wdport.errors import UsageError
 @click.option("--distributed", metavar="HOST:PORT,I/N", help="Be process I (0 to N-1) of N that share the samples; "
               "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
 @click.option("--shard-weights", is_flag=True, help="Divide the weights among the devices of a process, too.")
-@click.option("--dtype", type=click.Choice(["float32", "mixed_bfloat16", "bfloat16", "float64"]), default="float32",
-              show_default=True, help="Keras dtype policy of the network. States, noise schedule and the way back to "
-              "series are float32 with all but float64.")  # fmt: skip
+@click.option("--dtype", type=click.Choice(list(POLICIES)), default="float32", show_default=True, help="Keras dtype "
+              "policy of the network. States, noise schedule and the way back to series are float32 with all but "
+              "float64.")  # fmt: skip
 @pad_option
 @click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
 def command(chunk: str, batch: str, **options: Any) -> int:

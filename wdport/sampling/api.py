@@ -76,8 +76,7 @@ def sample(
     start = None if init is None else checked_array("init", init, ("n", *shape))
     tape = None if noise is None else checked_array("noise", noise, (runner.plan.slots, "n", *shape))
     count = _count(n, start, tape)
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1):
-        raise UsageError("batch", f"{batch!r} is no number of samples", "give 1 or more")
+    _check_number("batch", batch)
     size = runner.auto_batch(model.config, count) if batch is None else int(batch)
     return Samples.join(list(chunked(runner, count, size, init=start, tape=tape)))
 
@@ -103,11 +102,15 @@ def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) ->
 
 def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
     """The number of samples, on which everything given must agree."""
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
-        raise UsageError("n", f"{n!r} is no number of samples", "give 1 or more")
+    _check_number("n", n)
     told = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
     counts = {name: int(count) for name, count in told.items() if count is not None}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} is for {count}" for name, count in counts.items())
         raise UsageError("n", said, "give the same number of samples everywhere")
     return next(iter(counts.values()), 1)
+
+
+def _check_number(name: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+        raise UsageError(name, f"{value!r} is no number of samples", "give 1 or more")

@@ -19,15 +19,9 @@ from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.errors import UsageError
 from wdport.models.family import Array, Family
+from wdport.models.policies import POLICIES
 
 Tensor = Any
-POLICIES = {
-    "float32": ("float32", np.dtype(np.float32)),
-    "mixed_bfloat16": ("bfloat16", np.dtype(np.float32)),
-    "bfloat16": ("bfloat16", np.dtype(jnp.bfloat16)),
-    "float64": ("float64", np.dtype(np.float64)),
-}
-"""Keras's dtype policies: what is computed in, and what weights are held in."""
 
 Weights = Any
 """Arrays in any nesting: they are arguments of the compiled programs, so new values need no new program."""
@@ -110,8 +104,8 @@ def stored_network(
     _require_widths(pad_widths)
     if getattr(config, "prediction_target", None) not in TARGETS:
         raise UsageError("model", f"a {family.name} is no diffusion model", "give what wdport convert wrote")
-    computing, held = POLICIES[dtype]
-    denoiser = family.denoiser(config, computing, pad_widths)
+    computing, held = map(jnp.dtype, POLICIES[dtype])
+    denoiser = family.denoiser(config, computing.name, pad_widths)
     arranged = _once(denoiser.arrange)
     schedule = NoiseSchedule(
         *(variables[f"noise_schedule/{name}"].astype(np.float64) for name in NoiseSchedule._fields)
