@@ -28,13 +28,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/python examples/train_reference.py demo
 	@echo
-	@echo '$$ wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --force'
-	@$(BIN)/wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --force
+	@echo '$$ wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --norm-stats demo/ecg-seq24-db2.norm.json --force'
+	@$(BIN)/wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --norm-stats demo/ecg-seq24-db2.norm.json --force
 	@echo
 	@echo '$$ wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras'
 	@$(BIN)/wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras --json demo/ecg-seq24-db2.parity.json
 	@echo
-	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison)'
+	@echo '$$ wdport sample demo/ecg-seq24-db2.keras -n 64 --sampler ddim --steps 50 --plot demo/samples.png --force'
+	@$(BIN)/wdport sample demo/ecg-seq24-db2.keras -n 64 --sampler ddim --steps 50 --plot demo/samples.png --force
+	@echo
+	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison), demo/ecg-seq24-db2.samples.npz and demo/samples.png (64 new series)'
 
 test: lint unit pairs
 

@@ -151,7 +151,6 @@ run()
 
 
 def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     known = np.full((24, 3), np.nan)
     known[:12] = np.random.default_rng(0).standard_normal((12, 3))
     np.savetxt(tmp_path / "known.csv", known, delimiter=",")

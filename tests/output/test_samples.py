@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.output.figure import draw_samples, figure_target
@@ -68,7 +69,6 @@ def test_csv_of_coefficients_says_so(tmp_path: Path) -> None:
 
 
 def test_parquet(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     table = parquet.read_table(write(tmp_path / "a.parquet"))
     assert table.column_names == ["sample", "step", "feature_1", "feature_2"]
     assert table.column("sample").to_pylist() == [s for s in range(5) for _ in range(4)]
@@ -118,14 +118,13 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="exists already"):
         samples_target(tmp_path / "old.npz", tmp_path / "model.npz", False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MachineError, match="pip install pyarrow"):
+    with pytest.raises(MachineError, match=r"install wdport\[parquet\]"):
         samples_target(tmp_path / "a.parquet", tmp_path / "model.npz", False)
     with pytest.raises(MachineError, match="install wdport\\[figures\\]"):
         figure_target(tmp_path / "a.png")
 
 
 def test_a_figure(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     known = np.where(np.arange(4)[:, None] < 2, SERIES[0], np.nan)
     draw_samples(figure_target(tmp_path / "a.svg"), SERIES, known)
     text = (tmp_path / "a.svg").read_text()

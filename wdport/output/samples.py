@@ -34,7 +34,7 @@ def samples_target(path: Path, source: Path, force: bool) -> Target:
     if path.suffix not in FORMATS:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise MachineError(path, "writing it needs pyarrow, which is not installed", "pip install pyarrow")
+        raise MachineError(path, "writing it needs pyarrow, which is not installed", "install wdport[parquet]")
     if path.is_dir():
         raise UsageError(path, "is a directory", "give a file name with -o")
     if not path.parent.is_dir():
