@@ -88,7 +88,7 @@ def test_more_steps_fit_better(script: ModuleType, stem: str) -> None:
     for model in (untrained, trained):
         torch.manual_seed(1)
         with torch.no_grad():
-            losses.append(script.noise_loss(model, x0).item())
+            losses.append(script.coefficient_loss(model, x0).item())
     assert losses[1] < losses[0]
 
 
