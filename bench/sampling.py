@@ -177,7 +177,7 @@ def _first_samples(converted: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "first.npz"
         entry = [sys.executable, "-c", "from wdport.cli.main import run; run()"]
-        command = [*entry, "sample", str(converted), *["-n", "1", "--sampler", "ddim", "--steps", "50"]]
+        command = [*entry, "sample", str(converted), "-n", "1", "--sampler", "ddim", "--steps", "50"]
         environment = {**os.environ, "WDPORT_COMPILE_CACHE": str(Path(folder) / "cache")}
         for name in ("nothing compiled", "compiled before", "compiled before"):
             start = time.perf_counter()

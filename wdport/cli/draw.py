@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -112,8 +111,10 @@ def _variables(converted: Any) -> dict[str, Any]:
 
 
 def _hashes(wanted: Wanted) -> dict[str, str | None]:
+    from wdport.output.files import file_sha256
+
     files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
-    return {name: path and _sha256(path) for name, path in files}
+    return {name: path and file_sha256(path) for name, path in files}
 
 
 def _sampler(wanted: Wanted, converted: Any, variables: Any, devices: Any, known: Any) -> tuple[Any, Any]:
@@ -154,11 +155,6 @@ def _facts(wanted: Wanted, count: int, hashes: dict[str, str | None]) -> dict[st
     """Everything that decides the samples but the batch, as JSON values."""
     same = ("sampler", "steps", "eta", "seed", "resample", "dtype")
     return {"wdport": VERSION, "n": count, **{name: getattr(wanted, name) for name in same}, **hashes}
-
-
-def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

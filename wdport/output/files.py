@@ -72,7 +72,7 @@ def write_model(
         finally:
             writer.close()
         _compare(target, variables, digests)
-        return Written(temporary, _sha256(temporary), temporary.stat().st_size, digests)
+        return Written(temporary, file_sha256(temporary), temporary.stat().st_size, digests)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise machine_error(target.path, error) from error
@@ -189,12 +189,10 @@ def _compare(target: Target, variables: Mapping[str, Shape], digests: Mapping[st
             raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(1 << 22):
-            digest.update(chunk)
-    return digest.hexdigest()
+def file_sha256(path: str | Path) -> str:
+    """A file's SHA-256, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def publish(written: Written, target: Target, manifest: str) -> None:

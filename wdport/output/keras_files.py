@@ -130,7 +130,7 @@ def read_arrays(path: Path, names: Mapping[str, Any]) -> Iterator[tuple[str, NDA
     """
     with _weights(path) as file:
         for name, place in dataset_paths(names).items():
-            # h5py's low level: hundreds of small datasets take it a third of the time
+            # h5py's low level: hundreds of small datasets take it two thirds of the time
             try:
                 dataset = h5py.h5d.open(file.id, place.encode())
             except KeyError:

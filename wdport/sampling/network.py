@@ -22,7 +22,6 @@ from wdport.models.family import Array, Family
 from wdport.models.policies import POLICIES
 
 Tensor = Any
-
 Weights = Any
 """Arrays in any nesting: they are arguments of the compiled programs, so new values need no new program."""
 
