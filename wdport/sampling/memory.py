@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +34,15 @@ def sample_bytes(config: Any, dtype: str) -> int:
 
 
 def free_bytes() -> int:
-    """Memory that is free on the device, or on the machine and within its control group for a CPU."""
+    """Memory that is free on the device, or on the machine and within its control groups for a CPU."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return int(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0))
-    known = [free for free in (_machine(), _group()) if free is not None]
+    known = [free for free in (_machine_bytes(), group_bytes()) if free is not None]
     return min(known, default=1 << 30)
 
 
-def _machine() -> int | None:
+def _machine_bytes() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -48,10 +50,31 @@ def _machine() -> int | None:
         return None
 
 
-def _group() -> int | None:
-    """What the control group of a container leaves, if it has a limit."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
-    except (OSError, ValueError):  # no such group, or no limit
-        return None
+def group_bytes(root: Path = Path("/")) -> int | None:
+    """What the limits of this process's control groups leave, those of containers and batch systems among them.
+
+    Files that the system keeps in memory count as used there, but those not lately read make room: without that, a
+    container that has read large files would look full. None without a limit. ``root`` is where proc and sys are.
+    """
+    found: list[int] = []
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                found += _limits(root / "sys/fs/cgroup", path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+                found += _limits(root / "sys/fs/cgroup/memory", path, *names)
+    return min(found, default=None)
+
+
+def _limits(mount: Path, path: str, limit: str, used: str, cached: str) -> Iterator[int]:
+    """What is left in a group and in each one around it; in a container the path may be the machine's, unseen here."""
+    own = mount / path.lstrip("/")
+    for folder in (own, *own.parents):
+        if not folder.is_relative_to(mount):
+            return
+        with suppress(OSError, ValueError, KeyError):  # no such group, or no limit
+            statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            taken = int((folder / used).read_text()) - int(statistics[cached])
+            yield max(0, int((folder / limit).read_text()) - taken)
