@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +22,7 @@ write = file.SafetensorsWriter.write
 
 def slow(*arguments):
     print("writing", flush=True)
-    for _ in range(3000):
-        time.sleep(0.01)  # in steps: a signal between Python's last look and the system call would wait for the end
+    time.sleep(30)
     write(*arguments)
 
 file.SafetensorsWriter.write = slow
@@ -145,19 +142,6 @@ def test_nothing_heavy_is_imported(checkpoint: Path, verb: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_interrupted_conversion_leaves_nothing(checkpoint: Path) -> None:
-    """SIGTERM while the model is being written."""
-    out = checkpoint.with_suffix(".safetensors")
-    command = [sys.executable, "-c", SLOW, "convert", str(checkpoint), "-o", str(out), *SET]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "writing\n"
-            os.kill(process.pid, number)
-            assert process.wait(20) == 128 + number
-        assert {path.name for path in checkpoint.parent.iterdir()} == {"small.ckpt"}
 
 
 def test_killed_conversion_is_cleaned_up_by_the_next(checkpoint: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 from importlib import import_module
-from types import FrameType
 
 import click
 
+from wdport.cli.signals import resend_lost_signals, unwind_at_sigterm
 from wdport.errors import WdportError, printable
 from wdport.limits import MAX_MESSAGE_CHARS
 from wdport.version import VERSION
@@ -51,6 +50,7 @@ def group() -> None:
 
 def run() -> None:
     """Entry point: run the command line and exit with its code."""
+    resend_lost_signals()
     code = main()
     if not code:  # nothing is running any more
         gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
@@ -59,7 +59,7 @@ def run() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code. See the README for what each code means."""
-    signal.signal(signal.SIGTERM, _terminate)
+    unwind_at_sigterm()
     try:
         result = group.main(args=arguments, prog_name="wdport", standalone_mode=False)
         sys.stdout.flush()
@@ -97,8 +97,3 @@ def _line(text: str, code: int) -> int:
     line = f"error: {text}"
     click.echo(line if len(line) <= MAX_MESSAGE_CHARS else printable(line, MAX_MESSAGE_CHARS), err=True)
     return code
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """SIGTERM unwinds like an exception, so that temporary files go."""
-    raise SystemExit(128 + number)

@@ -1,0 +1,73 @@
+"""SIGINT and SIGTERM in a process of its own: the exit code, one line at most, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.make import SETTINGS, make_state, save
+
+SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+
+WHILE_WRITING = """
+import gc, signal, sys, time
+import wdport.output.safetensors_file as file
+
+def endless(*arguments):
+    {arrives}
+    for _ in range(3000):
+        time.sleep(0.01)  # in steps: a signal between Python's last look and the system call would wait for the end
+
+file.SafetensorsWriter.write = endless
+from wdport.cli.main import run
+run()
+"""
+
+FROM_OUTSIDE = 'print("writing", flush=True)'
+
+COLLECTING = """
+    def within(phase, info):  # as jax's own callback is at times
+        gc.callbacks.remove(within)
+        signal.raise_signal(signal.{name})
+
+    gc.callbacks.append(within)
+    gc.collect()
+"""
+
+SIGNALS = [
+    (signal.SIGINT, "\nerror: interrupted; nothing was changed\n"),  # the terminal has ^C in the line before
+    (signal.SIGTERM, ""),
+]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    return ["convert", str(checkpoint), "-o", str(tmp_path / "small.safetensors"), *SET]
+
+
+@pytest.mark.parametrize(("number", "said"), SIGNALS)
+def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: int, said: str) -> None:
+    code = WHILE_WRITING.format(arrives=FROM_OUTSIDE)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(number)
+        assert (process.wait(20), process.stderr.read()) == (128 + number, said)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
+
+
+@pytest.mark.parametrize(("number", "said"), SIGNALS)
+def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: int, said: str) -> None:
+    """Where Python drops the exception and says "Exception ignored"."""
+    code = WHILE_WRITING.format(arrives=COLLECTING.format(name=signal.Signals(number).name))
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=25)
+    assert (done.returncode, done.stderr) == (128 + number, said)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
