@@ -128,6 +128,7 @@ def test_an_interrupt_while_steps_run(model: Path, tmp_path: Path) -> None:
     """They are left to end before the process does: memory that they use is not taken from them."""
     code = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what a shell starts in the background
 from wdport.sampling.programs import Programs
 make = Programs.__init__
 def interrupting(self, network):

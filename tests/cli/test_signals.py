@@ -17,6 +17,8 @@ WHILE_WRITING = """
 import gc, signal, sys, time
 import wdport.output.safetensors_file as file
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what a shell starts in the background
+
 def endless(*arguments):
     {arrives}
     for _ in range(3000):
