@@ -15,6 +15,7 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
+from wdport.cli.signals import Terminated
 from wdport.output.parts import Parts
 from wdport.sampling import memory
 
@@ -73,9 +74,17 @@ def test_sampling_needs_no_keras(model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").is_file()
 
 
-@pytest.mark.parametrize("when", ["before saving", "while saving"])
+@pytest.mark.parametrize(
+    ("when", "error", "code"), [("before saving", Terminated, 143), ("while saving", KeyboardInterrupt, 130)]
+)
 def test_an_interrupted_run_goes_on(
-    model: Path, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path,
+    tmp_path: Path,
+    when: str,
+    error: type[KeyboardInterrupt],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The file is, bit for bit, that of a run that was left alone."""
     assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "whole.npz") == 0
@@ -85,13 +94,13 @@ def test_an_interrupted_run_goes_on(
         if saved:
             if when == "while saving":
                 (parts.folder / "000000002-000000004.tmp").write_bytes(b"half")
-            raise KeyboardInterrupt
+            raise error
         saved.append(start)
         keep(parts, start, block)
 
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "save", interrupted)
-        assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 130
+        assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == code
     assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"whole.npz", "a.npz.parts"}
     monkeypatch.setattr(memory, "CPU_BATCH", 3)  # free memory may differ: the batch is the first run's

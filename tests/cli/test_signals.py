@@ -34,16 +34,15 @@ FROM_OUTSIDE = 'print("writing", flush=True)'
 COLLECTING = """
     def within(phase, info):  # as jax's own callback is at times
         gc.callbacks.remove(within)
-        signal.raise_signal(signal.{name})
+        signal.raise_signal({name})
 
     gc.callbacks.append(within)
     gc.collect()
 """
 
-SIGNALS = [
-    (signal.SIGINT, "\nerror: interrupted; nothing was changed\n"),  # the terminal has ^C in the line before
-    (signal.SIGTERM, ""),
-]
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAID = "\nerror: interrupted; nothing was changed\n"
+"""A line for itself, for a terminal has ^C in the one before."""
 
 
 @pytest.fixture
@@ -52,8 +51,8 @@ def command(tmp_path: Path) -> list[str]:
     return ["convert", str(checkpoint), "-o", str(tmp_path / "small.safetensors"), *SET]
 
 
-@pytest.mark.parametrize(("number", "said"), SIGNALS)
-def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: int, said: str) -> None:
+@pytest.mark.parametrize("number", SIGNALS)
+def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: int) -> None:
     code = WHILE_WRITING.format(arrives=FROM_OUTSIDE)
     with subprocess.Popen(
         [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -62,14 +61,14 @@ def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: 
         assert process.stderr is not None
         assert process.stdout.readline() == "writing\n"
         process.send_signal(number)
-        assert (process.wait(20), process.stderr.read()) == (128 + number, said)
+        assert (process.wait(20), process.stderr.read()) == (128 + number, SAID)
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
 
 
-@pytest.mark.parametrize(("number", "said"), SIGNALS)
-def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: int, said: str) -> None:
+@pytest.mark.parametrize("number", SIGNALS)
+def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: int) -> None:
     """Where Python drops the exception and says "Exception ignored"."""
-    code = WHILE_WRITING.format(arrives=COLLECTING.format(name=signal.Signals(number).name))
+    code = WHILE_WRITING.format(arrives=COLLECTING.format(name=signal.Signals(number)))
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=25)
-    assert (done.returncode, done.stderr) == (128 + number, said)
+    assert (done.returncode, done.stderr) == (128 + number, SAID)
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]

@@ -162,12 +162,12 @@ def _kept(parts: Any, count: int) -> Iterator[None]:
     """Say at an interruption what is there."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         if not parts.done:
             parts.remove()
             raise
         told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
-        raise KeyboardInterrupt(told) from None
+        raise type(interruption)(told) from None
 
 
 def _text(converted: Any, sampler: Any, shapes: dict[str, tuple[int, ...]], more: list[tuple[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from wdport.cli.signals import resend_lost_signals, unwind_at_sigterm
+from wdport.cli.signals import resend_lost_signals, signal_of, unwind_at_sigterm
 from wdport.errors import WdportError, printable
 from wdport.limits import MAX_MESSAGE_CHARS
 from wdport.version import VERSION
@@ -72,7 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
     except (KeyboardInterrupt, click.exceptions.Abort) as error:
-        return _line(str(error.__cause__ or error) or "interrupted; nothing was changed", 130)
+        interruption = error.__cause__ or error
+        return _line(str(interruption) or "interrupted; nothing was changed", 128 + signal_of(interruption))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -12,8 +12,12 @@ SOON = 0.05
 """Seconds."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a run as Ctrl-C does."""
+
+
 def unwind_at_sigterm() -> None:
-    """End by SIGTERM as by Ctrl-C."""
+    """Let SIGTERM raise :class:`Terminated`."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
@@ -23,18 +27,18 @@ def resend_lost_signals() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    raise Terminated
 
 
 def _dropped(dropped: Any) -> None:
-    error = dropped.exc_value
-    if isinstance(error, KeyboardInterrupt):
-        number = signal.SIGINT
-    elif isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
-        number = signal.SIGTERM
-    else:
+    if not isinstance(dropped.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(dropped)
         return
-    again = threading.Timer(SOON, signal.raise_signal, (number,))
+    again = threading.Timer(SOON, signal.raise_signal, (signal_of(dropped.exc_value),))
     again.daemon = True
     again.start()
+
+
+def signal_of(error: BaseException) -> int:
+    """The signal that raised ``error``."""
+    return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
