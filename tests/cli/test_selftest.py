@@ -49,7 +49,7 @@ def test_a_bad_path_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = given(monkeypatch, KILLED)
-    assert main(["selftest", "--json", str(tmp_path / "no" / "out.json")]) == 5
+    assert main(["selftest", "--json", str(tmp_path / "no" / "out.json")]) == 2
     assert "its folder does not exist" in capsys.readouterr().err
     assert asked == []
 

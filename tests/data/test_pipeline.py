@@ -188,7 +188,7 @@ def test_an_older_mapping_survives_its_files_replacement(tmp_path: Path) -> None
     ("output", "message"),
     [
         ("x.csv", "ends in .npy"),
-        ("folder.npy", "ends in .npy"),
+        ("folder.npy", "is a directory"),
         ("nowhere/x.npy", "folder does not exist"),
         ("link.npy", "is the input itself"),
     ],

@@ -108,7 +108,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "d.npz").mkdir()
     for name, kind, expected in (
         ("a.bin", UsageError, "end the name in .npz, .npy, .csv, .parquet"),
-        ("model.npz", UsageError, "is the model itself"),
+        ("model.npz", UsageError, "is the input itself"),
         ("d.npz", UsageError, "is a directory"),
         ("no/a.npz", UsageError, "its folder does not exist"),
     ):

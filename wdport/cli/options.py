@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from wdport.errors import UsageError
+from wdport.writable import require_writable
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -32,6 +34,13 @@ pad_option = click.option(
 key_option = click.option(
     "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
 )
+
+
+def require_reports(*files: tuple[str, str | None]) -> None:
+    """Refuse a report, (option, file), that could not be written when all is done."""
+    for option, file in files:
+        if file is not None:
+            require_writable(Path(file), option=option)
 
 
 def size(count: int) -> str:

@@ -10,6 +10,7 @@ import click
 from wdport.cli.options import facts, key_option, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, error_of
+from wdport.writable import require_writable
 
 
 @click.command(name="record")
@@ -44,10 +45,7 @@ def _target(checkpoint: Path, output: str | None, force: bool) -> Path:
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
     if target.suffix != ".npz":
         raise UsageError(target, "unknown output format", "end the name in .npz")
-    if not target.parent.is_dir():
-        raise UsageError(target, "its folder does not exist", "make the folder first")
-    if target.is_dir() or (target.exists() and not force):
-        raise UsageError(target, "exists already", "give another name with -o, or --force to replace it")
+    require_writable(target, checkpoint, force)
     return target
 
 

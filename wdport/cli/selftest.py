@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from wdport.cli.options import require_reports
 from wdport.cli.progress import steps
-from wdport.errors import MachineError
 
 
 @click.command(name="selftest")
@@ -23,9 +23,7 @@ def command(quick: bool, rules: bool, json_file: str | None, markdown_file: str 
     to at the place where it is, most of them with their cause, and no correct variant fails; 1 if not; 6 if nothing
     was run.
     """
-    for file in (json_file, markdown_file):
-        if file and not Path(file).absolute().parent.is_dir():
-            raise MachineError(file, "its folder does not exist", "make the folder, or give another file")
+    require_reports(("--json", json_file), ("--markdown", markdown_file))
     with steps() as say:
         from wdport.parity.selftest import run_selftest
 

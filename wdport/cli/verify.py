@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wdport.cli.options import key_option, mapping_option
+from wdport.cli.options import key_option, mapping_option, require_reports
 from wdport.cli.progress import steps
 from wdport.errors import UsageError
 
@@ -52,6 +52,8 @@ def command(
     checkpoint, converted = _files(files, against, reference, full)
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "there is no baseline to update", "name one with --baseline FILE")
+    reports = ("--json", json_file), ("--html", html), ("--junit", junit), ("--markdown", markdown)
+    require_reports(*reports, ("--baseline", baseline if update_baseline else None))
     from wdport.load import open_converted
     from wdport.prepare import Settings, prepare
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
+from wdport.writable import require_writable
 
 Array = NDArray[Any]
 
@@ -23,14 +24,9 @@ _TEMPORARY: Final = ".wdport-tmp.npy"
 
 def check_output(output: Path, source: Path | None) -> None:
     """Raise :class:`UsageError` where no array may be written over or beside what is there."""
-    if output.suffix != ".npy" or output.is_dir():
+    if output.suffix != ".npy":
         raise UsageError(output, "is no name for an array file", "give a file name that ends in .npy")
-    if not output.parent.is_dir():
-        raise UsageError(output, "its folder does not exist", "make the folder first")
-    if source is not None and output.exists() and source.exists() and os.path.samefile(output, source):
-        raise UsageError(output, "is the input itself", "give another name")
-    if not os.access(output.parent, os.W_OK):
-        raise MachineError(output, "its folder cannot be written to", "choose another folder")
+    require_writable(output, source, option=None)
 
 
 def write_npy(output: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[Array]) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from wdport.errors import MachineError, UsageError
 from wdport.output.files import whole_file
 from wdport.output.target import Target
+from wdport.writable import require_writable
 
 Array = NDArray[Any]
 FORMAT = 1
@@ -33,16 +33,7 @@ def export_target(path: Path, source: Path | None = None, force: bool = False) -
     if importlib.util.find_spec("flatbuffers") is None:
         fix = "pip install flatbuffers, or install wdport[export]"
         raise MachineError(path, "writing it needs flatbuffers, which is not installed", fix)
-    if path.is_dir():
-        raise UsageError(path, "is a directory", "give a file name with -o")
-    if not path.parent.is_dir():
-        raise UsageError(path, "its folder does not exist", "make the folder first")
-    if source is not None and path.exists() and source.exists() and os.path.samefile(path, source):
-        raise UsageError(path, "is the model itself", "give another name with -o")
-    if path.exists() and not force:
-        raise UsageError(path, "exists already", "give another name with -o, or --force to replace it")
-    if not os.access(path.parent, os.W_OK):
-        raise MachineError(path, "its folder cannot be written to", "choose another folder with -o")
+    require_writable(path, source, force)
     return Target(path, SUFFIX[1:])
 
 

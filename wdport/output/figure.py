@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from wdport.errors import MachineError, UsageError
 from wdport.output.files import machine_error
 from wdport.output.target import Target, clear_leftovers
+from wdport.writable import require_writable
 
 Array = NDArray[Any]
 FORMATS = (".png", ".svg", ".pdf")
@@ -28,8 +29,7 @@ def figure_target(path: Path) -> Target:
         raise UsageError(path, "unknown figure format", f"end the name in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise MachineError(path, "drawing it needs matplotlib, which is not installed", "install wdport[figures]")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(path, "is no place for a file", "give a file name in a folder that exists")
+    require_writable(path, option="--plot")
     return Target(path, path.suffix[1:])
 
 

@@ -6,7 +6,6 @@ Blocks pass one at a time, so memory does not depend on the number of samples; e
 from __future__ import annotations
 
 import importlib.util
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.output.files import whole_file
 from wdport.output.target import Target
+from wdport.writable import require_writable
 
 Array = NDArray[Any]
 Block = Mapping[str, Array]
@@ -35,16 +35,7 @@ def samples_target(path: Path, source: Path, force: bool) -> Target:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
         raise MachineError(path, "writing it needs pyarrow, which is not installed", "install wdport[parquet]")
-    if path.is_dir():
-        raise UsageError(path, "is a directory", "give a file name with -o")
-    if not path.parent.is_dir():
-        raise UsageError(path, "its folder does not exist", "make the folder first")
-    if path.exists() and source.exists() and os.path.samefile(path, source):
-        raise UsageError(path, "is the model itself", "give another name with -o")
-    if path.exists() and not force:
-        raise UsageError(path, "exists already", "give another name with -o, or --force to replace it")
-    if not os.access(path.parent, os.W_OK):
-        raise MachineError(path, "its folder cannot be written to", "choose another folder with -o")
+    require_writable(path, source, force)
     return Target(path, path.suffix[1:])
 
 

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError, UsageError
+from wdport.writable import require_writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
 _TEMPORARY = ".wdport-tmp"
@@ -38,16 +39,7 @@ def choose_target(source: Path, output: Path | None, force: bool) -> Target:
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
-    if path.is_dir():
-        raise UsageError(path, "is a directory", "give a file name with -o")
-    if not path.parent.is_dir():
-        raise UsageError(path, "its folder does not exist", "make the folder first")
-    if path.exists() and source.exists() and os.path.samefile(path, source):
-        raise UsageError(path, "is the input itself", "give another name with -o")
-    if path.exists() and not force:
-        raise UsageError(path, "exists already", "give another name with -o, or --force to replace it")
-    if not os.access(path.parent, os.W_OK):
-        raise MachineError(path, "its folder cannot be written to", "choose another folder with -o")
+    require_writable(path, source, force)
     return Target(path, FORMATS[suffix])
 
 

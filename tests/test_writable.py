@@ -1,0 +1,69 @@
+"""What is refused before any work is done for it, and that every verb asks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wdport.cli.main import main
+from wdport.errors import MachineError, UsageError, WdportError
+from wdport.writable import require_writable
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "there").write_text("old")
+    (tmp_path / "source").write_text("input")
+    (tmp_path / "linked").symlink_to(tmp_path / "source")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
+    ("folder", {}, UsageError, "is a directory; give a file name with -o"),
+    ("no/file", {}, UsageError, "its folder does not exist; make the folder first"),
+    ("there/file", {}, UsageError, "its folder does not exist; make the folder first"),
+    ("linked", {"source": "source"}, UsageError, "is the input itself; give another name with -o"),
+    ("there", {"force": False}, UsageError, "exists already; give another name with -o, or --force to replace it"),
+    ("folder", {"option": "--json"}, UsageError, "is a directory; give a file name with --json"),
+    ("folder", {"option": None}, UsageError, "is a directory; give a file name"),
+]
+
+
+@pytest.mark.parametrize(("name", "asked", "error", "said"), REFUSED)
+def test_refusals(folder: Path, name: str, asked: dict[str, Any], error: type[WdportError], said: str) -> None:
+    if "source" in asked:
+        asked = {**asked, "source": folder / asked["source"]}
+    with pytest.raises(error) as raised:
+        require_writable(folder / name, **asked)
+    assert str(raised.value).endswith(f"{name}: {said}")
+
+
+def test_a_closed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The superuser may write everywhere, so the question itself is answered."""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
+    with pytest.raises(MachineError, match="its folder cannot be written to; choose another folder with -o"):
+        require_writable(folder / "new")
+
+
+def test_what_may_be_written(folder: Path) -> None:
+    require_writable(folder / "new", folder / "source", force=False)
+    require_writable(folder / "there", folder / "source")
+    require_writable(folder / "new", folder / "missing")
+    require_writable(Path("/dev/stdout"))
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--markdown"])
+def test_verify_asks_before_it_runs(folder: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = str(folder / "no" / "report")
+    assert main(["verify", str(folder / "a.pt"), str(folder / "a.keras"), option, report]) == 2
+    assert capsys.readouterr().err == f"error: {report}: its folder does not exist; make the folder first\n"
+
+
+def test_a_baseline_to_be_updated_is_asked_for_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["verify", str(folder / "a.pt"), str(folder / "a.keras"), "--baseline", str(folder / "folder")]
+    assert main([*given, "--update-baseline"]) == 2
+    assert "is a directory; give a file name with --baseline" in capsys.readouterr().err
