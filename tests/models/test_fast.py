@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs
+from wdport.compile_cache import FAST_COMPILE
 from wdport.models.waveletdiff.fast import Denoiser
 from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.models.waveletdiff.variables import variables as variable_shapes
 
+quick = partial(jax.jit, compiler_options=FAST_COMPILE)
 CONFIGS = pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
 
 
@@ -25,12 +28,14 @@ def test_the_same_function(config: Any) -> None:
             variable.assign(rng.normal(0.1, 0.3, variable.shape))
         states, times = inputs(config, batch=4)
         denoiser = model.denoiser()
-        weights = denoiser.arrange({v.path: v.value for v in model.trainable_variables})
-        made = denoiser.conditions(weights, np.asarray(times))
+        weights = quick(denoiser.arrange)({v.path: v.value for v in model.trainable_variables})
+        made = quick(denoiser.conditions)(weights, np.asarray(times))
+        predict = quick(denoiser.predict)
+        plain = quick(lambda states, times: model((states, times), training=False))
         for step, time in enumerate(times):
             condition = jax.tree.map(lambda leaf, step=step: leaf[step], made)
-            ours = np.asarray(denoiser.predict(weights, states, condition))
-            theirs = np.asarray(model((states, np.full(4, time)), training=False))
+            ours = np.asarray(predict(weights, states, condition))
+            theirs = np.asarray(plain(states, np.full(4, time)))
             assert np.linalg.norm(ours - theirs) <= 1e-12 * np.linalg.norm(theirs)
 
 
@@ -44,9 +49,9 @@ def test_padding_with_zeros_changes_nothing(config: Any, multiple: int) -> None:
         state, times = inputs(config)
 
         def predicted(denoiser: Denoiser) -> tuple[Any, Any]:
-            weights = denoiser.arrange(variables)
-            condition = jax.tree.map(lambda leaf: leaf[1], denoiser.conditions(weights, times))
-            return weights, np.asarray(denoiser.predict(weights, state, condition))
+            weights = quick(denoiser.arrange)(variables)
+            condition = jax.tree.map(lambda leaf: leaf[1], quick(denoiser.conditions)(weights, times))
+            return weights, np.asarray(quick(denoiser.predict)(weights, state, condition))
 
         _, wanted = predicted(Denoiser(config, "float64"))
         weights, found = predicted(Denoiser(config, "float64", multiple))
@@ -65,7 +70,7 @@ def test_sixteen_bits_tell_neighbouring_steps_apart() -> None:
     times = np.array([998, 999, 1000], np.float32) / np.float32(1000)
     low = {path: jax.numpy.asarray(values, jax.numpy.bfloat16) for path, values in variables.items()}
     exact, rough = (
-        jax.tree.leaves(denoiser.conditions(denoiser.arrange(given), times))
+        jax.tree.leaves(quick(denoiser.conditions)(quick(denoiser.arrange)(given), times))
         for denoiser, given in ((Denoiser(SMALL, "float32"), variables), (Denoiser(SMALL, "bfloat16"), low))
     )
     for one, other in zip(exact, rough, strict=True):

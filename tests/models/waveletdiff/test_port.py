@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
+from wdport.compile_cache import FAST_COMPILE
 from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -112,7 +114,7 @@ def test_dropout_only_while_training() -> None:
     values = tuple(value.astype(np.float32) for value in inputs(SMALL))
     weights = [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=FAST_COMPILE)
     def both(trainable: list, fixed: list) -> tuple:
         return tuple(model.stateless_call(trainable, fixed, values, training=mode)[0] for mode in (False, True))
 
