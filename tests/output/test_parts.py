@@ -75,11 +75,38 @@ def test_damage_is_named(tmp_path: Path) -> None:
         parts.save(0, block(0))
         file = parts.folder / "000000000-000000002.npz"
         file.write_bytes(file.read_bytes()[:100])
-        with pytest.raises(InputError, match=r"000000000-000000002.npz: is no .npz file, or a damaged one"):
+        with pytest.raises(
+            InputError, match=r"000000000-000000002.npz: is no .npz file, or a damaged one .*; remove it"
+        ):
             list(parts.blocks())
+    with pytest.raises(InputError, match=r"a damaged one .*; remove it, or draw it again with --force"):
+        Parts(tmp_path / "a.npz", FACTS)
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:  # the refusal above let go of the folder
+        assert parts.done == 0
         parts.save(0, block(0))
         (parts.folder / "run.json").write_text("{")
     with pytest.raises(InputError, match=r"run.json: is damaged"):
         Parts(tmp_path / "a.npz", FACTS)
-    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:  # the refusal above let go of the folder
+    (parts.folder / "run.json").unlink()
+    with pytest.raises(InputError, match=r"run.json: is damaged"):
+        Parts(tmp_path / "a.npz", FACTS)
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:
         assert parts.done == 0
+
+
+def test_beginning_anew_keeps_what_would_be_drawn_again(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:
+        assert parts.done == 2
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.npz.parts").mkdir()
+    thesis = tmp_path / "a.npz.parts" / "thesis.tmp"
+    thesis.write_text("years of work")
+    for seed in (0, 1):
+        with Parts(tmp_path / "a.npz", {**FACTS, "seed": seed}, anew=True) as parts:
+            parts.save(0, block(0))
+    parts.remove()
+    assert list(parts.folder.iterdir()) == [thesis]

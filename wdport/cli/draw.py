@@ -16,6 +16,7 @@ from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
 from wdport.errors import UsageError
 from wdport.version import VERSION
+from wdport.writable import require_writable
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _draw(
 ) -> None:
     from wdport.output.parts import Parts
     from wdport.output.samples import write_samples
-    from wdport.sampling import agreed, check_same, fill_parts, read_known
+    from wdport.sampling import agreed, announced, check_same, fill_parts, read_known
 
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
     known = read_known(wanted.known) if wanted.known else None
@@ -81,18 +82,21 @@ def _draw(
         return
     settled = () if wanted.batch else ("batch",)
     started = time.monotonic()
-    with Parts(target.path, {**same, "batch": batch}, settled, anew=wanted.force) as parts:
+    with announced(sampler):
+        parts = Parts(target.path, {**same, "batch": batch}, settled, anew=wanted.force)
+    with parts, _kept(parts, count):
+        with announced(sampler):
+            require_writable(target.path, force=wanted.force)  # another run may have ended since it was asked
         already, batch = agreed(sampler, parts.done, parts.facts["batch"])
-        with samples_bar(count, already) as done, _kept(parts, count):
+        with samples_bar(count, already) as done:
             fill_parts(sampler, parts, count, batch, wanted.chunk, wanted.save_every, init, done)
         seconds = time.monotonic() - started
+        shapes = {name: (count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
+        _plot(figure, parts.blocks, known)
         written = write_samples(target, count, parts.blocks)
-        first = next(parts.blocks())
-        _plot(figure, first, known)
         parts.remove()
     rate = f"{count - already} drawn in {seconds:.1f} s, {(count - already) / max(seconds, 1e-9):.3g} samples/s"
     there = f"; {already} were there already" if already else ""
-    shapes = {name: (count, *values.shape[1:]) for name, values in first.items()}
     more = [
         ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
         ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
@@ -111,10 +115,17 @@ def _variables(converted: Any) -> dict[str, Any]:
 
 
 def _hashes(wanted: Wanted) -> dict[str, str | None]:
+    from wdport.data.files import data_file
     from wdport.output.files import file_sha256
 
-    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
-    return {name: path and file_sha256(path) for name, path in files}
+    found: dict[str, str | None] = {}
+    for name, path in (("model", wanted.model), ("known", wanted.known), ("init", wanted.init)):
+        if path is not None:
+            with data_file(path) as file:
+                found[name] = file_sha256(file)
+        else:
+            found[name] = None
+    return found
 
 
 def _sampler(wanted: Wanted, converted: Any, variables: Any, devices: Any, known: Any) -> tuple[Any, Any]:
@@ -138,13 +149,21 @@ def _devices(spread: Any) -> str:
     return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
 
 
-def _plot(figure: Any, block: dict[str, Any], known: Any) -> None:
+def _plot(figure: Any, blocks: Callable[[], Iterator[dict[str, Any]]], known: Any) -> None:
+    """Draw the first samples, whatever the chunks in which they were drawn."""
     if figure is None:
         return
-    from wdport.output.figure import draw_samples
+    import numpy as np
 
-    place = "time step" if "series" in block else "coefficient"
-    draw_samples(figure, block.get("series", block["coefficients"]), known, place)
+    from wdport.output.figure import LINES, draw_samples
+
+    shown: list[Any] = []
+    for block in blocks():
+        name = "series" if "series" in block else "coefficients"
+        shown.append(block[name])
+        if sum(map(len, shown)) >= LINES:
+            break
+    draw_samples(figure, np.concatenate(shown), known, "time step" if name == "series" else "coefficient")
 
 
 def _finite(values: Any) -> int:
@@ -153,13 +172,13 @@ def _finite(values: Any) -> int:
 
 def _facts(wanted: Wanted, count: int, hashes: dict[str, str | None]) -> dict[str, Any]:
     """Everything that decides the samples but the batch, as JSON values."""
-    same = ("sampler", "steps", "eta", "seed", "resample", "dtype")
+    same = ("sampler", "steps", "eta", "seed", "resample", "dtype", "pad_widths", "shard_weights")
     return {"wdport": VERSION, "n": count, **{name: getattr(wanted, name) for name in same}, **hashes}
 
 
 @contextmanager
 def _kept(parts: Any, count: int) -> Iterator[None]:
-    """Say at an interruption what is there."""
+    """Say at an interruption what is there; leave nothing where nothing is."""
     try:
         yield
     except KeyboardInterrupt as interruption:
@@ -168,6 +187,10 @@ def _kept(parts: Any, count: int) -> Iterator[None]:
             raise
         told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
         raise type(interruption)(told) from None
+    except BaseException:
+        if not parts.done:
+            parts.remove()
+        raise
 
 
 def _text(converted: Any, sampler: Any, shapes: dict[str, tuple[int, ...]], more: list[tuple[str, Any]]) -> str:

@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.writable import require_writable
+
+LONGEST_FACT = 2000
+"""Characters; what is longer loses its middle."""
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -37,10 +40,13 @@ key_option = click.option(
 
 
 def require_reports(*files: tuple[str, str | None]) -> None:
-    """Refuse a report, (option, file), that could not be written when all is done."""
+    """Refuse a report, (option, file), that could not be written when all is done.
+
+    What is there and no file, such as ``/dev/stdout``, is written into.
+    """
     for option, file in files:
-        if file is not None:
-            require_writable(Path(file), option=option)
+        if file is not None and (not (path := Path(file)).exists() or path.is_file() or path.is_dir()):
+            require_writable(path, option=option)
 
 
 def size(count: int) -> str:
@@ -55,6 +61,6 @@ def size(count: int) -> str:
 
 def facts(pairs: list[tuple[str, Any]]) -> str:
     """Label and value per line, labels in a column; empty values are left out."""
-    shown = [(label, str(value)) for label, value in pairs if value not in ("", None)]
+    shown = [(label, printable(value, LONGEST_FACT)) for label, value in pairs if value not in ("", None)]
     width = max((len(label) for label, _ in shown), default=0)
     return "\n".join(f"  {label:<{width}}  {value}" for label, value in shown)

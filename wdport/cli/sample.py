@@ -17,7 +17,7 @@ from wdport.models.policies import POLICIES
 @click.command(name="sample")
 @click.argument("model")
 @click.option(
-    "-n", "--count", type=click.IntRange(1), help="Number of samples.  [default: 1, or as many as --init has]"
+    "-n", "--count", type=click.IntRange(1, 1 << 32), help="Number of samples.  [default: 1, or as many as --init has]"
 )
 @click.option("--sampler", default="ddpm", show_default=True, help="ddpm or ddim as in the checkpoint's own code; "
               "ddim-textbook, dpm-solver++, heun, euler.")  # fmt: skip
@@ -47,7 +47,7 @@ from wdport.models.policies import POLICIES
               "policy of the network. States, noise schedule and the way back to series are float32 with all but "
               "float64.")  # fmt: skip
 @pad_option
-@click.option("--force", is_flag=True, help="Replace an existing output, and begin an interrupted run anew.")
+@click.option("--force", is_flag=True, help="Replace an existing output or figure, and parts of another run.")
 def command(chunk: str, batch: str, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
 
@@ -64,7 +64,7 @@ def command(chunk: str, batch: str, **options: Any) -> int:
 
     converted = open_converted(wanted.model)
     target = samples_target(_output(wanted), converted.path, wanted.force)
-    figure = figure_target(Path(wanted.plot)) if wanted.plot else None
+    figure = figure_target(Path(wanted.plot), wanted.force) if wanted.plot else None
     draw(wanted, devices, join, converted, target, figure)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,18 @@ LINES = 20
 PANELS = 16
 
 
-def figure_target(path: Path) -> Target:
+def figure_target(path: Path, force: bool = False) -> Target:
     """Where a figure goes; raises an error where it cannot."""
     if path.suffix not in FORMATS:
         raise UsageError(path, "unknown figure format", f"end the name in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise MachineError(path, "drawing it needs matplotlib, which is not installed", "install wdport[figures]")
-    require_writable(path, option="--plot")
+    require_writable(path, force=force, option="--plot")
     return Target(path, path.suffix[1:])
 
 
 def draw_samples(target: Target, values: Array, known: Array | None = None, place: str = "time step") -> None:
-    """Draw the first samples of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite."""
+    """Draw the first :data:`LINES` of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite."""
     from matplotlib.figure import Figure
 
     features = min(values.shape[2], PANELS)
@@ -60,4 +61,5 @@ def draw_samples(target: Target, values: Array, known: Array | None = None, plac
     except OSError as error:
         raise machine_error(target.path, error) from error
     finally:
-        target.temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            target.temporary.unlink(missing_ok=True)

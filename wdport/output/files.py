@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -126,7 +126,8 @@ def whole_file(target: Target) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise machine_error(target.path, error) from error
     finally:
-        target.temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            target.temporary.unlink(missing_ok=True)
 
 
 def _open(target: Target, variables: Mapping[str, Shape], texts: dict[str, str], document: Mapping[str, Any]) -> Writer:

@@ -10,9 +10,8 @@ import fcntl
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,18 +26,22 @@ from wdport.output.files import machine_error
 
 Array = NDArray[Any]
 LOCK = "lock"
+RUN = "run.json"
 _NAME = re.compile(r"(\d{9,})-(\d{9,})\.npz")
+_FINISHED = re.compile(r"\d{9,}-\d{9,}\.npz|run\.json")
+_UNFINISHED = re.compile(r"\d{9,}-\d{9,}\.tmp|run\.tmp")
 
 
 class Parts:
     """The folder ``NAME.parts`` of the output ``NAME``, held by one process at a time.
 
     ``facts`` say what decides the samples; a folder with other facts is another run's. ``settled`` names the
-    facts that the first run settles by itself: they are taken over. ``anew`` forgets what is there.
+    facts that the first run settles by itself: they are taken over. ``anew`` forgets what is another run's, or
+    damaged; what this run would draw again, bit for bit, stays. Files that are none of ours stay in any case.
 
     Raises:
-        UsageError: the folder holds parts of another run. MachineError: another process holds it, or the
-        machine refuses.
+        UsageError: the folder holds parts of another run. InputError: they are damaged. MachineError: another
+        process holds it, or the machine refuses.
     """
 
     def __init__(
@@ -49,34 +52,41 @@ class Parts:
             self.folder.mkdir(exist_ok=True)
             self._lock = _locked(self.folder)
             try:
-                for leftover in [file for file in self.folder.iterdir() if file.name != LOCK]:
-                    if anew or leftover.suffix == ".tmp":
-                        leftover.unlink()
-                self.facts = self._agreed(dict(facts), settled)
+                self._clear(_UNFINISHED)
+                try:
+                    self.facts = self._agreed(dict(facts), settled)
+                except (InputError, UsageError):
+                    if not anew:
+                        raise
+                    self._clear(_FINISHED)
+                    self.facts = self._agreed(dict(facts), settled)
             except BaseException:
                 os.close(self._lock)
                 raise
 
     def _agreed(self, facts: dict[str, Any], settled: tuple[str, ...]) -> dict[str, Any]:
-        file = self.folder / "run.json"
-        if not file.exists() or not self.done:
+        file = self.folder / RUN
+        if not self.done:
             self._write(file, json.dumps(facts, indent=1).encode())
             return facts
         try:
             held = json.loads(file.read_bytes())
             facts |= {name: held[name] for name in settled}
-        except (ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             raise InputError(file, "is damaged", "remove the folder, or begin anew with --force") from None
         for name in [*facts, *held]:
             if facts.get(name) != held.get(name):
                 what = f"holds parts of another run, with {name} {held.get(name)} instead of {facts.get(name)}"
                 raise UsageError(self.folder, what, "remove the folder, or begin anew with --force")
+        for _ in self.blocks():
+            pass
         return facts
 
     @property
     def done(self) -> int:
         """Samples that are there, from the first without a gap."""
-        return self._sound()[-1][1] if self._sound() else 0
+        sound = self._sound()
+        return sound[-1][1] if sound else 0
 
     def save(self, start: int, block: Mapping[str, Array]) -> None:
         """Keep a block of samples whose first has the number ``start``."""
@@ -92,8 +102,11 @@ class Parts:
     def blocks(self) -> Iterator[dict[str, Array]]:
         """Every block, from the first; raises :class:`InputError` for a damaged one."""
         for _, _, file in self._sound():
-            with data_file(file), opened_npz(file) as archive:
-                block = {name: archive[name] for name in archive.files}
+            try:
+                with data_file(file), opened_npz(file) as archive:
+                    block = {name: archive[name] for name in archive.files}
+            except InputError as error:
+                raise InputError(file, error.what, "remove it, or draw it again with --force") from None
             yield block
 
     def _sound(self) -> list[tuple[int, int, Path]]:
@@ -107,8 +120,17 @@ class Parts:
         return sound
 
     def remove(self) -> None:
-        """The run is over and its output written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """The run is over and its output written, or it has not begun."""
+        with suppress(OSError):
+            self._clear(_UNFINISHED)
+            self._clear(_FINISHED)
+            (self.folder / LOCK).unlink()
+            self.folder.rmdir()
+
+    def _clear(self, names: re.Pattern[str]) -> None:
+        for name in os.listdir(self.folder):
+            if names.fullmatch(name):
+                (self.folder / name).unlink()
 
     def _write(self, file: Path, data: bytes) -> None:
         temporary = file.with_suffix(".tmp")

@@ -26,6 +26,9 @@ Block = Mapping[str, Array]
 Blocks = Callable[[], Iterable[Block]]
 """All blocks from the first, every time that it is called."""
 
+ROWS = 1 << 16
+"""About as many rows of a table are written at a time."""
+
 FORMATS = (".npz", ".npy", ".csv", ".parquet")
 
 
@@ -108,10 +111,25 @@ def _main(blocks: Blocks) -> Iterator[Array]:
 def _tables(blocks: Blocks) -> Iterator[tuple[list[str], list[Array]]]:
     """Column names and columns of every block: sample, place within it, and the features."""
     start, place = 0, "step" if "series" in next(iter(blocks())) else "coefficient"
-    for array in _main(blocks):
+    for array in _regrouped(_main(blocks)):
         count, length, features = array.shape
         names = ["sample", place, *(f"feature_{i}" for i in range(1, features + 1))]
         sample = np.repeat(np.arange(start, start + count, dtype=np.int64), length)
         where = np.tile(np.arange(length, dtype=np.int32), count)
         yield names, [sample, where, *np.ascontiguousarray(array.reshape(-1, features).T)]
         start += count
+
+
+def _regrouped(arrays: Iterable[Array]) -> Iterator[Array]:
+    """The same samples, always so many at a time: a file's bytes do not depend on how they were drawn."""
+    waiting: list[Array] = []
+    for array in arrays:
+        waiting.append(array)
+        size = max(1, ROWS // array.shape[1])
+        if sum(map(len, waiting)) >= size:
+            joined = np.concatenate(waiting)
+            whole = len(joined) - len(joined) % size
+            yield from (joined[begin : begin + size] for begin in range(0, whole, size))
+            waiting = [joined[whole:]] if whole < len(joined) else []
+    if waiting:
+        yield np.concatenate(waiting)

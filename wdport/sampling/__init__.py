@@ -4,6 +4,7 @@ from wdport.sampling.api import read_init as read_init
 from wdport.sampling.api import sample as sample
 from wdport.sampling.devices import spread_over as spread_over
 from wdport.sampling.job import agreed as agreed
+from wdport.sampling.job import announced as announced
 from wdport.sampling.job import check_same as check_same
 from wdport.sampling.job import fill_parts as fill_parts
 from wdport.sampling.known import read_known as read_known

@@ -6,20 +6,26 @@ Of several processes the first alone has parts; the others draw their share and 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from wdport.diffusion.schedules import Array
-from wdport.errors import UsageError
+from wdport.errors import MachineError, UsageError
 from wdport.output.parts import Parts
 from wdport.sampling.chunks import Done, chunked
 from wdport.sampling.sampler import Sampler, Samples
 
 PARTS = 32
-"""About how many there are where nothing else is asked for."""
+"""About how many there are where nothing else is asked for and they are of a size that memory does not feel."""
+
+PART_BYTES = 32 << 20
+
+HALF = 1 << 20
+"""Numbers go between processes in two halves: jax has 32 bits for each."""
 
 
 def fill_parts(
@@ -38,7 +44,7 @@ def fill_parts(
     ``parts`` is None in all processes but the first; there ``start`` is the number of samples that it has already.
     """
     start = start if parts is None else parts.done
-    chunk = chunk or auto_chunk(count, sampler.batch(min(batch, count)))
+    chunk = chunk or auto_chunk(count, sampler.batch(min(batch, count)), _bytes(sampler))
     waiting: list[Samples] = []
     for samples in chunked(sampler, count, batch, chunk, init=init, start=start, done=done):
         if parts is None:
@@ -50,10 +56,16 @@ def fill_parts(
         _save(parts, start, waiting)
 
 
-def auto_chunk(count: int, batch: int) -> int:
+def auto_chunk(count: int, batch: int, size: int) -> int:
     """Whole batches, such that there are few parts: a file that is synced for every batch of a small model costs a
-    quarter of its time."""
-    return batch * max(1, round(count / batch / PARTS))
+    quarter of its time. ``size`` is that of a sample in bytes."""
+    return batch * max(1, min(round(count / batch / PARTS), PART_BYTES // size // batch))
+
+
+def _bytes(sampler: Sampler) -> int:
+    """About what a sample takes, with its series, which is no longer than its coefficients."""
+    network = sampler.programs.network
+    return 2 * int(np.prod(network.shape)) * np.dtype(network.dtype).itemsize
 
 
 def check_same(sampler: Sampler, facts: Mapping[str, Any]) -> None:
@@ -66,11 +78,28 @@ def check_same(sampler: Sampler, facts: Mapping[str, Any]) -> None:
 
 
 def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
-    """The first process's number of samples that are there, and its batch."""
+    """The first process's number of samples that are there, and its batch.
+
+    Raises :class:`MachineError` where the first process has told that it cannot begin, see :func:`announced`.
+    """
     if sampler.spread is None:
         return done, batch
-    told = sampler.spread.gather(np.array([done, batch], np.int32))
-    return int(told[0]), int(told[1])
+    told = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
+    if told[0] < 0:
+        raise MachineError("--distributed", "the first process cannot begin", "see what it says")
+    return told[0] * HALF + told[1], told[2] * HALF + told[3]
+
+
+@contextmanager
+def announced(sampler: Sampler) -> Iterator[None]:
+    """What the first process raises before all draw, it tells the others: else they would wait for it."""
+    try:
+        yield
+    except BaseException:
+        if sampler.spread is not None:
+            with suppress(MachineError):
+                agreed(sampler, -1, 0)
+        raise
 
 
 def _save(parts: Parts, start: int, waiting: list[Samples]) -> int:

@@ -1,0 +1,163 @@
+"""Where samples go: nothing that is there is lost, nothing that was drawn is, and chunks leave no trace in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+import wdport.output.figure as figure
+import wdport.output.samples as samples
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+from wdport.output.parts import Parts
+
+FAST = ["--sampler", "ddim", "--steps", "2", "--batch", "2"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state())
+    return wdport.convert(path, values=SETTINGS).output
+
+
+def run(model: Path, *arguments: object) -> int:
+    return main(["sample", str(model), *FAST, *map(str, arguments)])
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_an_output_that_came_meanwhile_stays(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another process finished between the first look and the lock."""
+    output, make = tmp_path / "a.npz", Parts.__init__
+
+    def late(parts: Parts, *arguments: Any, **options: Any) -> None:
+        make(parts, *arguments, **options)
+        output.write_text("another's")
+
+    monkeypatch.setattr(Parts, "__init__", late)
+    assert run(model, "-n", 2, "-o", output) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert output.read_text() == "another's"
+    assert names(tmp_path) == {"a.npz"}
+
+
+def test_an_interrupted_replacement_goes_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "a.npz"
+    output.write_text("old")
+    keep = Parts.save
+
+    def interrupted(parts: Parts, start: int, block: Any) -> None:
+        keep(parts, start, block)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "save", interrupted)
+        assert run(model, "-n", 5, "--chunk", 2, "-o", output, "--force") == 130
+    assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
+    assert output.read_text() == "old"
+    assert run(model, "-n", 5, "--chunk", 2, "-o", output, "--force") == 0
+    assert "2 were there already" in capsys.readouterr().out
+    assert names(tmp_path) == {"a.npz"}
+
+
+@pytest.mark.parametrize(("stage", "module"), [("_npz", samples), ("draw_samples", figure)])
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (PermissionError(13, "closed"), 5)])
+def test_what_is_drawn_is_kept_whatever_comes_after(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stage: str,
+    module: Any,
+    error: Any,
+    code: int,
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise error if isinstance(error, type) else figure.machine_error(tmp_path / "x", error)
+
+    options = ["-n", 5, "-o", tmp_path / "a.npz", "--plot", tmp_path / "a.svg"]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, stage, fail)
+        assert run(model, *options) == code
+    assert code == 5 or "5 of 5 samples are kept" in capsys.readouterr().err
+    assert not (tmp_path / "a.npz").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "save", fail)  # nothing is drawn again
+        assert run(model, *options, "--force") == 0
+    assert names(tmp_path) == {"a.npz", "a.svg"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_chunks_leave_no_trace(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(samples, "ROWS", 3 * 24)
+    drawn: list[np.ndarray] = []
+    monkeypatch.setattr(figure, "draw_samples", lambda target, values, *_: drawn.append(values[: figure.LINES]))
+    for chunk in (1, 4, 30):
+        plot = ["--plot", tmp_path / "a.png"]
+        assert run(model, "-n", 30, "--chunk", chunk, "-o", tmp_path / f"{chunk}.{kind}", *plot) == 0
+    made = [(tmp_path / f"{chunk}.{kind}").read_bytes() for chunk in (1, 4, 30)]
+    assert made[0] == made[1] == made[2]
+    assert len(drawn[0]) == figure.LINES
+    assert np.array_equal(drawn[0], drawn[1])
+    assert np.array_equal(drawn[0], drawn[2])
+
+
+def test_a_figure_is_not_replaced_unasked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.png").write_text("precious")
+    assert run(model, "-o", tmp_path / "a.npz", "--plot", tmp_path / "a.png") == 2
+    assert "exists already; give another name with --plot, or --force" in capsys.readouterr().err
+    assert (tmp_path / "a.png").read_text() == "precious"
+
+
+def test_names_that_cannot_be_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert run(model, "-o", tmp_path / "pipe.csv", "--force") == 2
+    assert "pipe.csv: is no regular file; give another name with -o" in capsys.readouterr().err
+    assert run(model, "-o", tmp_path / f"{'a' * 230}.npz") == 2
+    assert "has a name of more than 200 bytes; give a shorter one with -o" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--init", "--known"])
+def test_an_endless_input_is_refused(
+    model: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "x.npy")
+    assert run(model, option, tmp_path / "x.npy", "-o", tmp_path / "a.npz") == 3
+    assert "x.npy: is no regular file; give a data file" in capsys.readouterr().err
+
+
+def test_parts_of_another_program_are_another_runs(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other widths sum in another order."""
+    keep = Parts.save
+
+    def interrupted(parts: Parts, start: int, block: Any) -> None:
+        keep(parts, start, block)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "save", interrupted)
+        assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 130
+    assert run(model, "-n", 5, "--pad-widths", 24, "-o", tmp_path / "a.npz") == 2
+    assert "holds parts of another run, with pad_widths 1 instead of 24" in capsys.readouterr().err
+
+
+def test_control_characters_in_a_name_do_not_reach_the_terminal(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(model, "-o", tmp_path / "a\n\x1b[31m.npz") == 0
+    shown = capsys.readouterr().out
+    assert "a\\n\\x1b[31m.npz" in shown
+    assert "\x1b" not in shown
