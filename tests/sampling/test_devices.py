@@ -21,6 +21,7 @@ from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.devices import parse_devices
 from wdport.errors import UsageError
+from wdport.output.parts import Parts
 from wdport.sampling.chunks import chunked
 from wdport.sampling.devices import Spread, spread_over
 from wdport.sampling.sampler import Sampler, Samples, plan_of
@@ -158,6 +159,18 @@ def test_processes_with_different_commands_stop(model: Path, tmp_path: Path) -> 
     assert [code for code, _, _ in said] == [2, 2], said
     assert all("the processes have different commands, models or devices; start all" in each[2] for each in said)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: Path) -> None:
+    """They would wait for it, and it for them, until jax gives up after minutes."""
+    address, path = free_address(), tmp_path / "a.npz"
+    with Parts(path, {"n": 11, "batch": 11}) as parts:
+        parts.save(0, {"coefficients": np.zeros((1, 31, 3), np.float32)})
+    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path))
+    said = ended(*(start(1, *command, "--distributed", f"{address},{i}/2") for i in (0, 1)))
+    assert [code for code, _, _ in said] == [2, 5], said
+    assert "holds parts of another run" in said[0][2]
+    assert "--distributed: the first process cannot begin; see what it says" in said[1][2]
 
 
 def test_a_batch_is_a_multiple_of_the_devices() -> None:
