@@ -60,6 +60,27 @@ def test_the_noise_itself_is_the_same_bit_for_bit() -> None:
     assert not np.array_equal(drawn[0], drawn[1])
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("jax_random_seed_offset", 5), ("jax_threefry_partitionable", False), ("jax_default_prng_impl", "rbg")],
+)
+def test_no_setting_of_jax_changes_the_noise(setting: str, value: object) -> None:
+    """A run that goes on under another setting would mix two streams."""
+    indices = np.arange(4, dtype=np.uint32)
+
+    def draw() -> np.ndarray:
+        return np.asarray(jax.jit(lambda seed: step_noise(sample_keys(seed, indices), 7, SHAPE, "float32"))(5))
+
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5, impl="threefry2x32"), 2), 7)
+    assert np.array_equal(draw()[2], jax.random.normal(key, SHAPE, np.float32))
+    before, plain = getattr(jax.config, setting), draw()
+    try:
+        jax.config.update(setting, value)
+        assert np.array_equal(draw(), plain)
+    finally:
+        jax.config.update(setting, before)
+
+
 def test_every_sample_step_and_seed_has_noise_of_its_own() -> None:
     indices = np.arange(50, dtype=np.uint32)
     drawn = np.stack([np.asarray(step_noise(sample_keys(seed, indices), step, SHAPE, "float32"))

@@ -30,8 +30,9 @@ def check_seed(seed: int) -> int:
 
 
 def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
-    """(B,) keys of the samples with these indices (uint32). The generator is named, so no setting changes it."""
-    key = jax.random.key(seed, impl="threefry2x32")
+    """(B,) keys of the samples with these indices (uint32), whatever generator and offset jax is set to."""
+    words = jnp.stack([jnp.zeros((), jnp.uint32), jnp.asarray(seed, jnp.uint32)])
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
 
 
@@ -44,7 +45,8 @@ def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: 
     def one(key: Tensor) -> Tensor:
         return jax.random.normal(jax.random.fold_in(key, step), shape, jnp.float32)
 
-    return jax.vmap(one)(keys).astype(dtype)
+    with jax.threefry_partitionable(True):  # jax's default, which a setting may change
+        return jax.vmap(one)(keys).astype(dtype)
 
 
 def lay_out(tape: Array, noisy: Array) -> Array:

@@ -6,9 +6,11 @@ fifteen coefficients. Samplers, schedules, targets and etas differ in numbers al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
+from numbers import Real
 
 import numpy as np
 
@@ -59,8 +61,12 @@ class Plan:
     @property
     def draws(self) -> Array:
         """(S,) int64, what tells the noise of the rows apart: the step, and where a step comes again, how often."""
-        earlier = [int(np.sum(self.steps[:row] == step)) for row, step in enumerate(self.steps)]
-        draws: Array = self.steps + REPEAT * np.array(earlier, np.int64)
+        seen: Counter[int] = Counter()
+        earlier = np.zeros(len(self.steps), np.int64)
+        for row, step in enumerate(self.steps.tolist()):
+            earlier[row] = seen[step]
+            seen[step] += 1
+        draws: Array = self.steps + REPEAT * earlier
         return draws
 
     def padded(self, rows: int) -> Plan:
@@ -104,7 +110,7 @@ def make_plan(
 
 
 def _check_eta(sampler: str, eta: float) -> None:
-    if not isinstance(eta, (int, float)) or not isfinite(eta) or eta < 0.0:
+    if not isinstance(eta, Real) or not isfinite(eta) or eta < 0.0:
         raise UsageError("eta", f"{eta!r} is no amount of noise", "give 0 or more")
     if eta and sampler not in WITH_ETA:
         raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
