@@ -28,6 +28,12 @@ REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
     ("there/file", {}, UsageError, "its folder does not exist; make the folder first"),
     ("linked", {"source": "source"}, UsageError, "is the input itself; give another name with -o"),
     ("there", {"force": False}, UsageError, "exists already; give another name with -o, or --force to replace it"),
+    (
+        "there",
+        {"force": False, "option": None},
+        UsageError,
+        "exists already; give another name, or force=True to replace it",
+    ),
     ("folder", {"option": "--json"}, UsageError, "is a directory; give a file name with --json"),
     ("folder", {"option": None}, UsageError, "is a directory; give a file name"),
 ]

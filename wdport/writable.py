@@ -34,7 +34,8 @@ def require_writable(path: Path, source: Path | None = None, force: bool = True,
     if source is not None and path.exists() and source.exists() and os.path.samefile(path, source):
         raise UsageError(path, "is the input itself", f"give another name{by}")
     if path.exists() and not force:
-        raise UsageError(path, "exists already", f"give another name{by}, or --force to replace it")
+        replace = "--force" if option else "force=True"
+        raise UsageError(path, "exists already", f"give another name{by}, or {replace} to replace it")
     if len(os.fsencode(path.name)) > LONGEST:
         raise UsageError(path, f"has a name of more than {LONGEST} bytes", f"give a shorter one{by}")
     if not os.access(path.parent, os.W_OK):

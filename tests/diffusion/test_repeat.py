@@ -39,7 +39,8 @@ def test_no_noise_is_drawn_twice() -> None:
 
 @pytest.mark.parametrize(("sampler", "times", "expected"), [
     ("ddim", 0, "0 is no number of times"), ("ddim", 1.5, "1.5 is no number of times"),
-    ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"), ("dpm-solver++", 2, "dpm-solver\\+\\+ cannot repeat"),
+    ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"),
+    ("dpm-solver++", 2, "dpm-solver\\+\\+ cannot repeat"),
 ])  # fmt: skip
 def test_the_impossible_is_refused(sampler: str, times: int, expected: str) -> None:
     with pytest.raises(UsageError, match=expected):

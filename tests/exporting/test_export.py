@@ -181,6 +181,9 @@ def test_a_sampler_without_noise_takes_no_tape(tmp_path: Path) -> None:
     path = wrote(tmp_path / "a.stablehlo", network, lowered, what="sampler", sampler={"name": "heun", "slots": 0})
     found, init = loader.load(path), np.ones((2, *SHAPE))
     close(np.asarray(found.start_from(init)[0]), Sampler(Programs(network), plan).run(np.arange(2), init).coefficients)
+    for seed in (1.5, -1, 2**32):
+        with pytest.raises(ValueError, match=f"{seed} is no seed: give a whole number from 0 to 2"):
+            found(seed, [0])
     with pytest.raises(ValueError, match="this sampler takes no slots of noise"):
         found.start_from(init, init[None])
 

@@ -130,6 +130,9 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 31, 3)"),
     "init of another count": (lambda m: wdport.sample(m, 3, init=ZEROS), "n: n is for 3, init is for 2"),
     "init with NaN": (lambda m: wdport.sample(m, init=ZEROS * np.nan), "init: has values that are no finite numbers"),
+    "init beyond float32": (lambda m: wdport.sample(m, init=ZEROS + 1e200), "init: has values up to 1e+200"),
+    "too many": (lambda m: wdport.sample(m, 2**32 + 1), "n: 4294967297 is more than seeds can tell apart"),
+    "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: '1' is no amount of noise"),
     "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are no finite numbers"),
     "a short tape": (
         lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 31, 3); give (10, n, 31, 3)"),

@@ -103,9 +103,13 @@ def test_nothing_known_changes_nothing() -> None:
 @pytest.mark.parametrize(("known", "changes", "expected"), [
     (np.zeros((LENGTH, 1)), {}, "has shape (24, 1); give (24, 2): time steps, features"),
     (np.full((LENGTH, FEATURES), np.inf), {}, "has infinite values; give NaN for what is not known"),
+    (gap() * 0.0 + 1e30, {}, "known: has a value 2e+30 standard deviations from the mean; give it in the units"),
+    ([[1.0], [1.0, 2.0]], {}, "known: is no array; give time steps by features"),
+    (gap() * 1j, {}, "known: holds complex128, not real numbers"),
+    (gap().astype(str), {}, "known: holds <U32, not real numbers"),
     (gap(), {"wavelet": None}, "the model does not know its wavelet"),
 ])  # fmt: skip
-def test_the_impossible_is_refused(known: np.ndarray, changes: dict[str, Any], expected: str) -> None:
+def test_the_impossible_is_refused(known: Any, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(UsageError) as raised:
         with_known(network("noise"), config(**changes), known)
     assert expected in str(raised.value)
@@ -129,6 +133,23 @@ def test_known_values_from_files(tmp_path: Path) -> None:
     )
     for name in ("a.npy", "a.csv", "dated.csv"):
         np.testing.assert_array_equal(read_known(tmp_path / name), known)
+    # as pandas writes them: gaps are empty, even a whole column of them
+    known[:, 1] = np.nan
+    rows = [",".join("" if np.isnan(x) else repr(float(x)) for x in row) for row in known]
+    (tmp_path / "gaps.csv").write_text(
+        "\n".join(["date,a,b", *(f"2020-01-{i + 1:02},{x}" for i, x in enumerate(rows))])
+    )
+    np.testing.assert_array_equal(read_known(tmp_path / "gaps.csv"), known)
+    (tmp_path / "na.txt").write_text("1.0 NA\n2.0 3.0\n")
+    np.testing.assert_array_equal(read_known(tmp_path / "na.txt"), [[1.0, np.nan], [2.0, 3.0]])
+    (tmp_path / "text.csv").write_text("a,b\n1.0,2.0\n1.0,x\n")
+    with pytest.raises(
+        InputError, match=r"line 3: column 'b' holds 'x'.*; give time steps by features, NaN or nothing"
+    ):
+        read_known(tmp_path / "text.csv")
+    np.savez(tmp_path / "two.npz", a=known, b=known)
+    with pytest.raises(InputError, match=r"; give time steps by features"):
+        read_known(tmp_path / "two.npz")
     with pytest.raises(InputError, match="no such file"):
         read_known(tmp_path / "b.npy")
     (tmp_path / "a.bin").write_bytes(b"1")

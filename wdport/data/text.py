@@ -23,8 +23,11 @@ _MISSING: Final = {"", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none"}
 """What stands for a missing number, in lower case: never the name of a column beside numbers."""
 
 
-def read_text(path: Path, key: str | None) -> Table:
-    """The table in a text file; the first line may be a header, with or without ``#`` before it."""
+def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
+    """The table in a text file; the first line may be a header, with or without ``#`` before it.
+
+    With ``gaps``, an empty cell or what else stands for a missing number is NaN, and so may be a whole column.
+    """
     del key
     lines = lines_of(path.read_bytes())
     first = next((number for number, line in enumerate(lines) if line.strip(" ")), len(lines))
@@ -41,6 +44,7 @@ def read_text(path: Path, key: str | None) -> Table:
     rows = Rows(table.lines[1:], table.numbers[1:], table.delimiter) if header else table
     if not rows.lines:
         raise Fault("has no rows below its header", "give a file with rows of numbers")
+    rows = _with_gaps(rows) if gaps else rows
     titles = [cell.strip(' \t"') for cell in top] if header else [""] * len(top)
     names = tuple(title or f"column_{number}" for number, title in enumerate(titles, 1))
     index = header and len(titles) > 1 and not titles[0] and any(titles)
@@ -49,6 +53,12 @@ def read_text(path: Path, key: str | None) -> Table:
         if not kept and _DECIMAL_COMMA.fullmatch(cell.strip()):
             raise Fault(f"column {name!r} holds {cell.strip()!r}", "write decimals with a point", rows.place(0))
     return Table(names, numeric, partial(rows.load, names), rows.place)
+
+
+def _with_gaps(rows: Rows) -> Rows:
+    lines = ["\t".join("nan" if cell.strip().lower() in _MISSING else cell.replace("\t", " ") for cell in rows.cells(i))
+             for i in range(len(rows.lines))]  # fmt: skip
+    return Rows(lines, rows.numbers, "\t")
 
 
 def _delimiter(lines: Sequence[str]) -> str | None:

@@ -26,9 +26,8 @@ def repeated(plan: Plan, schedule: NoiseSchedule, times: int) -> Plan:
     if times == 1:
         return plan
     if np.any(plan.coefficients[:, 1:]):
-        raise UsageError(
-            "resample", f"{plan.sampler} cannot repeat single steps", "take ddpm or ddim, or resample once"
-        )
+        what = f"{plan.sampler} cannot repeat single steps"
+        raise UsageError("resample", what, "take ddpm or ddim, or resample once")
     alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
     back = plan.coefficients.copy()
     before = np.append(alpha_bar[plan.steps[1:]], 1.0)

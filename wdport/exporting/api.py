@@ -66,7 +66,7 @@ def export(
         UsageError: an argument is impossible, or the file exists. MachineError: the machine refuses, or flatbuffers
         is not installed.
     """
-    target = export_target(Path(path), force=force)
+    target = export_target(Path(path), force=force, option=None)
     lowering = Lowering(
         checked_platforms(platforms), _checked_batch(batch), _one_of("precision", precision, PRECISIONS)
     )

@@ -79,8 +79,10 @@ class Sampler(Artefact):
         numbers = np.asarray(indices)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
             raise ValueError(f"indices are not whole numbers ({self.facts['batch'] or 'b'},)")
-        if not 0 <= seed < 2**32 or numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
-            raise ValueError("seed and indices must be from 0 to 2^32 - 1, and at least one index given")
+        if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+            raise ValueError(f"{seed!r} is no seed: give a whole number from 0 to 2^32 - 1")
+        if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
+            raise ValueError("indices must be from 0 to 2^32 - 1, and at least one given")
         with _bits(self.facts):
             return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32)))
 
@@ -113,7 +115,9 @@ def load(path: str | PathLike[str], device: Any = None) -> Any:
                 weights = _weights(archive, facts["weights"], device)
             kind = {"denoiser": Denoiser, "sampler": Sampler}[facts["what"]]
             return kind(facts, programs, weights)
-    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ArtefactError(f"{file}: cannot be read ({error.strerror or error})") from error
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
         raise ArtefactError(f"{file}: is no model that wdport exported, or is damaged ({error})") from error
 
 

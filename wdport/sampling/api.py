@@ -14,9 +14,12 @@ from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.sampling.chunks import chunked
 from wdport.sampling.devices import spread_over
-from wdport.sampling.known import resampling, with_known
+from wdport.sampling.known import FURTHEST, resampling, with_known
 from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.sampler import Sampler, Samples, plan_of
+
+MOST = 1 << 32
+"""Samples of one seed: their numbers have 32 bits."""
 
 
 def sample(
@@ -82,7 +85,10 @@ def sample(
 
 
 def read_init(path: str | PathLike[str], shape: tuple[int, int]) -> Array:
-    """x_T (n, C, F) from a ``.npy`` file; raises :class:`InputError` for any other file."""
+    """x_T (n, C, F) from a ``.npy`` file.
+
+    Raises :class:`InputError` for any other file, :class:`UsageError` for an array that is no such x_T.
+    """
     with data_file(path) as file, file.open("rb") as opened, understood(".npy"):
         array = np.lib.format.read_array(opened, allow_pickle=False)
     return checked_array(str(path), array, ("n", *shape))
@@ -97,6 +103,8 @@ def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) ->
         raise UsageError(name, f"has shape {array.shape}", f"give ({wanted}) for this model and sampler")
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise UsageError(name, "has values that are no finite numbers", "give finite real numbers")
+    if (largest := float(np.abs(array).max(initial=0))) > FURTHEST:
+        raise UsageError(name, f"has values up to {largest:.3g}", "give standard normal noise, or what is like it")
     return array
 
 
@@ -108,7 +116,10 @@ def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} is for {count}" for name, count in counts.items())
         raise UsageError("n", said, "give the same number of samples everywhere")
-    return next(iter(counts.values()), 1)
+    count = next(iter(counts.values()), 1)
+    if count > MOST:
+        raise UsageError("n", f"{count} is more than seeds can tell apart", f"give at most {MOST}, and another seed")
+    return count
 
 
 def _check_number(name: str, value: Any) -> None:

@@ -9,8 +9,11 @@ times; its spread was 3.1, 2.5 and 1.7 times the true one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,6 +23,7 @@ from numpy.typing import ArrayLike
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import read_npy, read_npz
 from wdport.data.files import data_file
+from wdport.data.table import Table
 from wdport.data.text import read_text
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.through import through_denoised
@@ -31,17 +35,33 @@ Tensor = Any
 RESAMPLE = 5
 """How often every step is taken where nobody says."""
 
-_READERS = {".csv": read_text, ".txt": read_text, ".npy": read_npy, ".npz": read_npz}
+FURTHEST = 1e6
+"""Standard deviations from the mean: what is further away is no data, and float32 could not square much more."""
+
+_TEXT = partial(read_text, gaps=True)
+_READERS: dict[str, Callable[[Path, str | None], Table]] = {
+    ".csv": _TEXT,
+    ".txt": _TEXT,
+    ".npy": read_npy,
+    ".npz": read_npz,
+}
 
 
 def read_known(path: str | PathLike[str]) -> Array:
-    """A series (N, F) from a file, NaN where it is not known; raises :class:`InputError`."""
+    """A series (N, F) from a file, NaN where it is not known; in text nothing, or NA, stands for NaN too.
+
+    Columns of text without a number, such as dates, are left out. Raises :class:`InputError`.
+    """
     with data_file(path) as file:
         suffix = file.suffix.lower()
         if suffix not in _READERS:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
-        table = _READERS[suffix](file, None)
-        return table.load([i for i, numeric in enumerate(table.numeric) if numeric])
+        try:
+            table = _READERS[suffix](file, None)
+            return table.load([i for i, numeric in enumerate(table.numeric) if numeric])
+        except Fault as fault:
+            fix = "give time steps by features, NaN or nothing where a value is not known"
+            raise Fault(fault.what, fix, fault.part) from None
 
 
 def resampling(times: int | None, known: bool) -> int:
@@ -67,6 +87,9 @@ def with_known(network: Network, config: Any, known: ArrayLike) -> Network:
     mean, std = (np.asarray(part) if part else default for part, default in
                  ((config.norm_mean, 0.0), (config.norm_std, 1.0)))  # fmt: skip
     standard = np.where(mask, (values - mean) / std, 0.0)
+    if np.abs(standard).max() > FURTHEST:
+        what = f"has a value {np.abs(standard).max():.3g} standard deviations from the mean"
+        raise UsageError("known", what, "give it in the units of the series that the model gives")
     transform = WaveletTransform(
         config.seq_len, config.wavelet, config.boundary_mode or "symmetric", len(config.level_lengths) - 1
     )
@@ -104,7 +127,13 @@ def _checked(known: ArrayLike, config: Any) -> Array:
     if config.wavelet is None or config.seq_len is None:
         fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
         raise UsageError("known", "the model does not know its wavelet", fix)
-    values = np.asarray(known, np.float64)
+    try:
+        given = np.asarray(known)
+    except ValueError:  # lists of different lengths
+        raise UsageError("known", "is no array", "give time steps by features") from None
+    if given.dtype.kind not in "iuf":
+        raise UsageError("known", f"holds {given.dtype}, not real numbers", "give floats, NaN for unknown")
+    values = given.astype(np.float64)
     shape = (config.seq_len, config.features)
     if values.shape != shape:
         raise UsageError("known", f"has shape {values.shape}", f"give {shape}: time steps, features; NaN for unknown")
