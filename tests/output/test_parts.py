@@ -94,6 +94,19 @@ def test_damage_is_named(tmp_path: Path) -> None:
         assert parts.done == 0
 
 
+def test_what_comes_after_a_gap_is_still_another_runs(tmp_path: Path) -> None:
+    """The first part was damaged and removed: with another seed, what is left must not be gone on from."""
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        for start in (0, 2):
+            parts.save(start, block(start))
+        (parts.folder / "000000000-000000002.npz").unlink()
+    with pytest.raises(UsageError, match="with seed 0 instead of 1"):
+        Parts(tmp_path / "a.npz", {**FACTS, "seed": 1})
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+        assert parts.done == 4
+
+
 def test_beginning_anew_keeps_what_would_be_drawn_again(tmp_path: Path) -> None:
     with Parts(tmp_path / "a.npz", FACTS) as parts:
         parts.save(0, block(0))

@@ -115,17 +115,17 @@ def _variables(converted: Any) -> dict[str, Any]:
 
 
 def _hashes(wanted: Wanted) -> dict[str, str | None]:
+    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
+    return {name: path and _hash(path) for name, path in files}
+
+
+def _hash(path: str) -> str:
+    """Of a regular file: another may have no end."""
     from wdport.data.files import data_file
     from wdport.output.files import file_sha256
 
-    found: dict[str, str | None] = {}
-    for name, path in (("model", wanted.model), ("known", wanted.known), ("init", wanted.init)):
-        if path is not None:
-            with data_file(path) as file:
-                found[name] = file_sha256(file)
-        else:
-            found[name] = None
-    return found
+    with data_file(path) as file:
+        return file_sha256(file)
 
 
 def _sampler(wanted: Wanted, converted: Any, variables: Any, devices: Any, known: Any) -> tuple[Any, Any]:

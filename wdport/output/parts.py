@@ -66,7 +66,7 @@ class Parts:
 
     def _agreed(self, facts: dict[str, Any], settled: tuple[str, ...]) -> dict[str, Any]:
         file = self.folder / RUN
-        if not self.done:
+        if not any(map(_NAME.fullmatch, os.listdir(self.folder))):
             self._write(file, json.dumps(facts, indent=1).encode())
             return facts
         try:
