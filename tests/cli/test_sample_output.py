@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(model: Path, *arguments: object) -> int:
     return main(["sample", str(model), *FAST, *map(str, arguments)])
+
+
+@contextmanager
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As soon as the first part is saved."""
+    keep = Parts.save
+
+    def save(parts: Parts, start: int, block: Any) -> None:
+        keep(parts, start, block)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "save", save)
+        yield
 
 
 def names(folder: Path) -> set[str]:
@@ -55,14 +71,7 @@ def test_an_interrupted_replacement_goes_on(
 ) -> None:
     output = tmp_path / "a.npz"
     output.write_text("old")
-    keep = Parts.save
-
-    def interrupted(parts: Parts, start: int, block: Any) -> None:
-        keep(parts, start, block)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "save", interrupted)
+    with interrupted(monkeypatch):
         assert run(model, "-n", 5, "--chunk", 2, "-o", output, "--force") == 130
     assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
     assert output.read_text() == "old"
@@ -141,14 +150,7 @@ def test_parts_of_another_program_are_another_runs(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Other widths sum in another order."""
-    keep = Parts.save
-
-    def interrupted(parts: Parts, start: int, block: Any) -> None:
-        keep(parts, start, block)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "save", interrupted)
+    with interrupted(monkeypatch):
         assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 130
     assert run(model, "-n", 5, "--pad-widths", 24, "-o", tmp_path / "a.npz") == 2
     assert "holds parts of another run, with pad_widths 1 instead of 24" in capsys.readouterr().err
