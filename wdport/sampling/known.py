@@ -36,7 +36,7 @@ RESAMPLE = 5
 """How often every step is taken where nobody says."""
 
 FURTHEST = 1e6
-"""Standard deviations from the mean: what is further away is no data, and float32 could not square much more."""
+"""Standard deviations from the mean: what is further away is no data, and float32 cannot square what is beyond 1e19."""
 
 _TEXT = partial(read_text, gaps=True)
 _READERS: dict[str, Callable[[Path, str | None], Table]] = {
