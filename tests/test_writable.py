@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from wdport.cli.main import main
+from wdport.cli.options import require_reports
 from wdport.errors import MachineError, UsageError, WdportError
 from wdport.writable import require_writable
 
@@ -59,7 +60,13 @@ def test_what_may_be_written(folder: Path) -> None:
     require_writable(folder / "new", folder / "source", force=False)
     require_writable(folder / "there", folder / "source")
     require_writable(folder / "new", folder / "missing")
-    require_writable(Path("/dev/stdout"))
+    assert {path.name for path in folder.iterdir()} == {"there", "source", "linked", "folder"}
+
+
+def test_a_report_may_go_into_what_is_no_file() -> None:
+    require_reports(("--json", "/dev/null"), ("--html", None))
+    with pytest.raises(UsageError, match="/dev/null: is no regular file; give another name with -o"):
+        require_writable(Path("/dev/null"))
 
 
 @pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--markdown"])

@@ -111,7 +111,7 @@ def test_what_is_drawn_is_kept_whatever_comes_after(
 def test_chunks_leave_no_trace(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(samples, "ROWS", 3 * 24)
     drawn: list[np.ndarray] = []
-    monkeypatch.setattr(figure, "draw_samples", lambda target, values, *_: drawn.append(values[: figure.LINES]))
+    monkeypatch.setattr(figure, "draw_samples", lambda target, values, *_: drawn.append(values))
     for chunk in (1, 4, 30):
         plot = ["--plot", tmp_path / "a.png"]
         assert run(model, "-n", 30, "--chunk", chunk, "-o", tmp_path / f"{chunk}.{kind}", *plot) == 0

@@ -79,7 +79,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
             InputError, match=r"000000000-000000002.npz: is no .npz file, or a damaged one .*; remove it"
         ):
             list(parts.blocks())
-    with pytest.raises(InputError, match=r"a damaged one .*; remove it, or draw it again with --force"):
+    with pytest.raises(InputError, match=r"a damaged one .*; remove it, or begin anew with --force"):
         Parts(tmp_path / "a.npz", FACTS)
     with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:  # the refusal above let go of the folder
         assert parts.done == 0

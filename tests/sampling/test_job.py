@@ -44,7 +44,7 @@ def test_parts_are_saved_every_so_many_chunks(sampler: Sampler, tmp_path: Path) 
 def test_parts_are_few_and_whole_batches() -> None:
     counts = (1, 64, 2000, 10_000, 1_000_000)
     assert [auto_chunk(count, 64, 8) for count in counts] == [64, 64, 64, 320, 31_232]
-    assert [auto_chunk(count, 64, 1 << 15) for count in counts] == [64, 64, 64, 320, 1024], "32 MiB at most"
+    assert [auto_chunk(count, 64, 1 << 15) for count in counts] == [64, 64, 64, 256, 256], "8 MiB at most"
     assert auto_chunk(1_000_000, 64, 1 << 30) == 64
 
 

@@ -92,7 +92,7 @@ def _draw(
             fill_parts(sampler, parts, count, batch, wanted.chunk, wanted.save_every, init, done)
         seconds = time.monotonic() - started
         shapes = {name: (count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
-        _plot(figure, parts.blocks, known)
+        _plot(figure, parts.blocks, known, "time step" if "series" in shapes else "coefficient")
         written = write_samples(target, count, parts.blocks)
         parts.remove()
     rate = f"{count - already} drawn in {seconds:.1f} s, {(count - already) / max(seconds, 1e-9):.3g} samples/s"
@@ -149,21 +149,13 @@ def _devices(spread: Any) -> str:
     return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
 
 
-def _plot(figure: Any, blocks: Callable[[], Iterator[dict[str, Any]]], known: Any) -> None:
-    """Draw the first samples, whatever the chunks in which they were drawn."""
+def _plot(figure: Any, blocks: Callable[[], Iterator[dict[str, Any]]], known: Any, place: str) -> None:
     if figure is None:
         return
-    import numpy as np
-
     from wdport.output.figure import LINES, draw_samples
+    from wdport.output.samples import first_samples
 
-    shown: list[Any] = []
-    for block in blocks():
-        name = "series" if "series" in block else "coefficients"
-        shown.append(block[name])
-        if sum(map(len, shown)) >= LINES:
-            break
-    draw_samples(figure, np.concatenate(shown), known, "time step" if name == "series" else "coefficient")
+    draw_samples(figure, first_samples(blocks, LINES), known, place)
 
 
 def _finite(values: Any) -> int:

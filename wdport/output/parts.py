@@ -106,7 +106,7 @@ class Parts:
                 with data_file(file), opened_npz(file) as archive:
                     block = {name: archive[name] for name in archive.files}
             except InputError as error:
-                raise InputError(file, error.what, "remove it, or draw it again with --force") from None
+                raise InputError(file, error.what, "remove it, or begin anew with --force") from None
             yield block
 
     def _sound(self) -> list[tuple[int, int, Path]]:

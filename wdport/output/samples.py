@@ -55,6 +55,16 @@ def write_samples(target: Target, count: int, blocks: Blocks) -> int:
     return target.path.stat().st_size
 
 
+def first_samples(blocks: Blocks, count: int) -> Array:
+    """The first ``count`` series, or coefficients where there are none; all if there are fewer."""
+    found: list[Array] = []
+    for array in _main(blocks):
+        found.append(array)
+        if sum(map(len, found)) >= count:
+            break
+    return np.concatenate(found)[:count]
+
+
 def _npz(file: IO[bytes], count: int, blocks: Blocks) -> None:
     names = list(next(iter(blocks())))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

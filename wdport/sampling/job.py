@@ -22,7 +22,7 @@ from wdport.sampling.sampler import Sampler, Samples
 PARTS = 32
 """About how many there are where nothing else is asked for and they are of a size that memory does not feel."""
 
-PART_BYTES = 32 << 20
+PART_BYTES = 8 << 20
 
 HALF = 1 << 20
 """Numbers go between processes in two halves: jax has 32 bits for each."""
