@@ -155,7 +155,7 @@ class Net(nn.Module):
 
     def __init__(
         self, lengths: tuple[int, ...], features: int, width: int, heads: int, depth: int, time: int,
-        qk: bool = False, cosine: bool = False,
+        qk: bool = False, cosine: bool = False, cross: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.lengths = list(lengths)
@@ -169,14 +169,46 @@ class Net(nn.Module):
             for i, (length, w) in enumerate(zip(lengths, widths, strict=True))
         )
         self.time_embedding = Time(time)
-        self.cross_level_attention = CrossLevel(widths, heads, time, qk)
+        self.cross_level_attention = CrossLevel(widths, heads, time, qk) if cross else None
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         embedded = self.time_embedding(t)
         parts = torch.split(x, self.lengths, dim=1)
         tokens = [group(part, embedded) for group, part in zip(self.level_transformers, parts, strict=True)]
-        tokens = self.cross_level_attention(tokens, embedded)
+        if self.cross_level_attention is not None:
+            tokens = self.cross_level_attention(tokens, embedded)
         return torch.cat([g.output_proj(h) for g, h in zip(self.level_transformers, tokens, strict=True)], dim=1)  # type: ignore[operator]
+
+
+class PublicGroup(Group):
+    """A group whose parts the network calls by methods; called as a module it projects, too."""
+
+    def embed(self, x: Tensor, t: Tensor) -> Tensor:
+        return super().forward(x, t)
+
+    def project(self, h: Tensor) -> Tensor:
+        return self.output_proj(h)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        return self.project(self.embed(x, t))
+
+
+class PublicNet(Net):
+    """The network with the public code's calls: of a group's methods with a cross-level block, of groups without."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for group in self.level_transformers:
+            group.__class__ = PublicGroup
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        embedded = self.time_embedding(t)
+        pairs = list(zip(self.level_transformers, torch.split(x, self.lengths, dim=1), strict=True))
+        if self.cross_level_attention is None:
+            return torch.cat([group(part, embedded) for group, part in pairs], dim=1)
+        tokens = self.cross_level_attention([group.embed(part, embedded) for group, part in pairs], embedded)  # type: ignore[operator]
+        made = [group.project(h) for (group, _), h in zip(pairs, tokens, strict=True)]  # type: ignore[operator]
+        return torch.cat(made, dim=1)
 
 
 def exponential_betas() -> Tensor:
@@ -199,6 +231,24 @@ def attention(width: int, heads: int, qk_norm: bool) -> nn.Module:
 def small() -> Net:
     """The network of `tests.make.SMALL`."""
     return Net((5, 5, 8, 13), 3, 16, 2, 1, 8)
+
+
+def public(heads: int = 2) -> Net:
+    """The same with the public code's calls."""
+    return PublicNet((5, 5, 8, 13), 3, 16, heads, 1, 8)
+
+
+def public_no_cross() -> Net:
+    return PublicNet((5, 5, 8, 13), 3, 16, 2, 1, 8, cross=False)
+
+
+def public_qk_norm() -> Net:
+    return PublicNet((5, 5, 8, 13), 3, 16, 2, 1, 8, qk=True)
+
+
+def public_more_heads() -> Net:
+    """Twice as many heads: the same tensors."""
+    return public(4)
 
 
 def other() -> Net:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SCHEMA = 1
+SCHEMA = 2
 BIAS_SEED = 7
 RECOMPOSED = 1e-12
 """How far attention put together here may be from the module's own, relative, in float64."""
@@ -60,10 +60,12 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of one layer: its inputs (arrays, or lists of arrays) and its outputs."""
+    """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, and the innermost watched layer
+    whose code made the call ("" is the network)."""
 
     inputs: tuple[Any, ...]
     outputs: tuple[Array, ...]
+    caller: str = ""
 
 
 Calls = Mapping[str, Call]
@@ -72,7 +74,7 @@ Calls = Mapping[str, Call]
 def cast(value: Any, dtype: Any) -> Any:
     """Floating arrays in lists, tuples and calls to ``dtype``."""
     if isinstance(value, Call):
-        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype))
+        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype), value.caller)
     if isinstance(value, (list, tuple)):
         return type(value)(cast(item, dtype) for item in value)
     array = np.asarray(value)
@@ -251,7 +253,7 @@ def record(
     """
     calls: dict[str, Call] = {}
 
-    def keep(name: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+    def keep(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
         inputs = _inputs(part, *given)
         output = compute(*given)
         steps = [step for step in ATTENTION if names is None or f"{name}.{step}" in names]
@@ -259,7 +261,7 @@ def record(
             found, made = _attention(name, part, given, {}, note)
             _check_attention(name, made, output)
             calls.update({f"{name}.{step}": found[f"{name}.{step}"] for step in steps if found})
-        calls[name] = Call(inputs, _outputs(part, output))
+        calls[name] = Call(inputs, _outputs(part, output), caller)
         return output
 
     parts = {name: part for name, part in module.named_modules() if name and (names is None or name in names)}
@@ -280,7 +282,7 @@ def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Arra
     """
     calls: dict[str, Call] = {}
 
-    def answer(name: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+    def answer(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
         inputs, own = _inputs(part, *given), answers.get(name)
         if own is not None:
             given = _fed(part, given, own)
@@ -291,7 +293,7 @@ def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Arra
             output = _replaced(part, output, [made])
         if own is None:
             return output
-        calls[name] = Call(inputs, _outputs(part, output))
+        calls[name] = Call(inputs, _outputs(part, output), caller)
         return _replaced(part, output, [_tensor(value) for value in own.outputs])
 
     owners = {name.rpartition(".")[0] for name in answers}
@@ -325,8 +327,9 @@ def highest_precision() -> Iterator[str]:
 
 @contextmanager
 def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterator[Collection[str]]:
-    """Calls of these modules go to ``handle(name, module, compute, (args, kwargs))``, where ``compute(args, kwargs)``
-    is the module's own. Yields the names that are called again; only the first call is handled.
+    """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``caller`` is the
+    innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names that are called
+    again; only the first call is handled.
 
     Not by hooks: before torch 2 they do not see arguments that are given by name.
     """
@@ -334,6 +337,7 @@ def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterato
 
     wanted = {id(part): name for name, part in parts.items()}
     seen: dict[str, bool] = {}
+    inside = [""]
     call = nn.Module.__call__
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -343,7 +347,11 @@ def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterato
                 seen[name] = True
             return call(self, *args, **kwargs)
         seen[name] = False
-        return handle(name, self, lambda given, named: call(self, *given, **named), (args, kwargs))
+        inside.append(name)
+        try:
+            return handle(name, inside[-2], self, lambda given, named: call(self, *given, **named), (args, kwargs))
+        finally:
+            inside.pop()
 
     again: list[str] = []
     with patch.object(nn.Module, "__call__", watched):
@@ -449,7 +457,7 @@ def _attention(
     def project(step: str, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         answer = answers.get(f"{name}.{step}")
         made = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
-        calls[f"{name}.{step}"] = Call((_array(tokens),), (_array(made),))
+        calls[f"{name}.{step}"] = Call((_array(tokens),), (_array(made),), name)
         return made if answer is None else _tensor(answer.outputs[0])
 
     weights = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
@@ -861,7 +869,7 @@ def _described(seen: Observation, case: Case, put: Callable[[Any], str]) -> dict
         return [refer(item) for item in value] if isinstance(value, (list, tuple)) else put(value)
 
     def listed(calls: Calls) -> dict[str, Any]:
-        return {name: [refer(call.inputs), refer(call.outputs)] for name, call in calls.items()}
+        return {name: [refer(call.inputs), refer(call.outputs), call.caller] for name, call in calls.items()}
 
     made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "output": put(seen.output)}
     made["calls"], made["single"] = listed(seen.calls), None

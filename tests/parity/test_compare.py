@@ -51,3 +51,11 @@ def test_faults_are_located_by_the_bounds_given() -> None:
     fed = TapResult("b", "b", None, inputs=1e-6)
     assert locate([fed], logic=1e-5) == ()
     assert locate([fed])[0].feeds == "b"
+
+
+def test_a_layer_fed_wrongly_is_the_fault_of_its_caller() -> None:
+    """Whatever the paths say: the network may call a layer that belongs to a group."""
+    group, fed = TapResult("g", "G", None), TapResult("g.out", "G/out", None, inputs=1e-6)
+    assert [(fault.candidate, fault.feeds) for fault in locate([group, fed])] == [("", "g.out")]
+    fed.caller = "g"
+    assert [(fault.candidate, fault.feeds) for fault in locate([group, fed])] == [("G", "g.out")]

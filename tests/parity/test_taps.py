@@ -12,7 +12,7 @@ from wdport.mapping.table import parse_table
 from wdport.models.waveletdiff.family import FAMILY
 from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.parity.keras_probe import layers_by_path
-from wdport.parity.taps import align
+from wdport.parity.taps import Tap, align, left_out
 from wdport.recorder import module_names
 
 TEXT = Path("mappings/waveletdiff.yaml").read_text()
@@ -63,3 +63,31 @@ def test_no_taps_is_incomplete() -> None:
     head = "format: 1\nfamily: waveletdiff\nvariant: x\nsignature: a\nsections:\n"
     with pytest.raises(IncompleteError, match="no taps"):
         aligned(head + "  - tensors:\n      - {torch: a, keras: b, rule: identity}\n")
+
+
+OPTIONAL = [Tap("a", "A", None, optional=True), Tap("a.b", "A/b", None), Tap("a.c", "A/c", None), Tap("d", "d", None)]
+OURS = {"A": "", "A/b": "A", "A/c": "", "d": ""}
+"""The port calls A, b inside it, and c beside it."""
+
+
+def test_an_optional_tap_is_kept_where_both_sides_run_the_same_layers_inside_it() -> None:
+    assert left_out(OPTIONAL, {"a": "", "x": "a", "a.b": "x", "a.c": "", "d": ""}, OURS) == {}
+
+
+def test_an_optional_tap_is_left_out_with_the_reason() -> None:
+    uncalled = left_out(OPTIONAL, {"a.b": "", "a.c": "", "d": ""}, OURS)
+    assert uncalled == {OPTIONAL[0]: "the reference does not call it"}
+    longer = left_out(OPTIONAL, {"a": "", "a.b": "a", "a.c": "a", "d": ""}, OURS)
+    assert longer == {OPTIONAL[0]: "the reference runs c inside it"}
+    shorter = left_out(OPTIONAL, {"a": "", "a.b": "", "a.c": "", "d": ""}, OURS)
+    assert shorter == {OPTIONAL[0]: "the port runs b inside it"}
+
+
+def test_a_tap_that_must_be_compared_is_never_left_out() -> None:
+    required = [Tap("a", "A", None), *OPTIONAL[1:]]
+    assert left_out(required, {"a.b": "", "a.c": "", "d": ""}, OURS) == {}
+
+
+def test_a_layer_left_out_with_nothing_inside_it_is_incomplete() -> None:
+    with pytest.raises(IncompleteError, match="no tap is inside it"):
+        left_out([OPTIONAL[0], OPTIONAL[3]], {"d": ""}, OURS)

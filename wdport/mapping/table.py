@@ -43,13 +43,18 @@ class Row:
 
 @dataclass(frozen=True)
 class TapRow:
-    """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token."""
+    """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token.
+
+    An ``optional`` tap is left out, and reported, where the reference does not call the module, or calls other
+    layers inside it; the layers inside it are compared instead.
+    """
 
     line: int
     torch: NamePattern
     keras: NamePattern
     when: str | None = None
     shift: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def _parse_row(node: Node, where: str, section: _Section) -> Row:
     keras = fields.patterns("keras", section.keras, "/")
     rule_name, drop = fields.optional_text("rule"), fields.optional_text("drop")
     check = fields.pattern("check") if fields.has("check") else None
-    optional = fields.take("optional", default=False)
+    optional = fields.flag("optional")
     fields.finish()
     rule = find_rule(rule_name) if rule_name else None
     if rule_name and rule is None:
@@ -127,8 +132,6 @@ def _parse_row(node: Node, where: str, section: _Section) -> Row:
         raise fields.fault("a row must say one thing", "give keras and rule, or check, or drop with a reason")
     if rule and (len(keras) > 1) != bool(rule.target.stacked):
         raise fields.fault(f"rule {rule.name} does not make {len(keras)} tensors", "list its targets under keras")
-    if not isinstance(optional, bool):
-        raise fields.fault("optional is not true or false", "write `optional: true`")
     for other in (*keras, *((check,) if check else ())):
         if set(other.indices) != set(torch.indices):
             raise fields.fault(f"{other.text} and {torch.text} have different indices", "use the same on both")
@@ -141,7 +144,7 @@ def _parse_tap(node: Node, where: str, section: _Section) -> TapRow:
     up_to = fields.optional_text("up_to")
     if up_to not in (None, "shift"):
         raise fields.fault(f"up_to is {up_to!r}", "write `up_to: shift`, or leave it out")
-    tap = TapRow(node.line, torch, keras, section.when, up_to is not None)
+    tap = TapRow(node.line, torch, keras, section.when, up_to is not None, fields.flag("optional"))
     fields.finish()
     if set(tap.torch.indices) != set(tap.keras.indices):
         raise fields.fault(f"{tap.torch.text} and {tap.keras.text} have different indices", "use the same on both")
@@ -175,6 +178,12 @@ class _Fields:
         value = self.take(field)
         if not isinstance(value, str) or not value.strip():
             raise self.fault(f"{field} is {'missing' if value is None else 'not text'}", "give a text", line)
+        return value
+
+    def flag(self, field: str) -> bool:
+        value = self.take(field, default=False)
+        if not isinstance(value, bool):
+            raise self.fault(f"{field} is not true or false", f"write `{field}: true`")
         return value
 
     def list(self, field: str) -> list[Node]:

@@ -51,7 +51,7 @@ def causes(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evid
     bugs of its family.
     """
     port, layers = evidence.port, layers_by_path(probe.model)
-    concerned = [path for path in port if _belongs(path, fault, probe.layers)]
+    concerned = [path for path, call in port.items() if path == fault.candidate or _fed_by(path, call, fault)]
     found = []
     for mutant in mutants:
         if mutant.equivalent or mutant.gate not in LOGIC_GATES:
@@ -84,9 +84,9 @@ def _explains(mutant: Mutant, place: str, site: str) -> bool:
     return place == site or (mutant.shares and (not place or site.startswith(f"{place}/")))
 
 
-def _belongs(path: str, fault: Fault, taps: Collection[str]) -> bool:
-    """Whether a layer's call shows the fault: the faulty layer's own, and those of the layers that it feeds."""
-    return path == fault.candidate or (bool(path) and tapped(path.rpartition("/")[0], taps) == fault.candidate)
+def _fed_by(path: str, call: Call, fault: Fault) -> bool:
+    """Whether a layer is one of those that the faulty layer feeds, so that its call shows the fault."""
+    return bool(path) and call.caller == fault.candidate
 
 
 def _same(made: Call | None, seen: Call) -> bool:

@@ -36,8 +36,18 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
     passed = not findings and compared == expected
-    told = (*findings, *runner.sides.reference.notes)
+    told = (*findings, *_left_out(runner), *runner.sides.reference.notes)
     return Gate("0", "preflight", passed, compared, expected, findings=told)
+
+
+def _left_out(runner: Runner) -> list[str]:
+    """The layers that are compared by their parts alone, a sentence for each reason."""
+    notes = []
+    for why in dict.fromkeys(runner.left_out.values()):
+        names = [tap.reference for tap, each in runner.left_out.items() if each == why]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        notes.append(f"compared by parts alone: {names[0]}{more} ({why})")
+    return notes
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:

@@ -36,13 +36,15 @@ def layers_by_path(model: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterator[None]:
+def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterator[dict[str, str]]:
     """Calls of these layers go to ``handle(path, compute, args)``, where ``compute(*args)`` is the layer's own.
 
-    Works eager and while a function is traced by `jax.jit`. Each layer may be called once.
+    Works eager and while a function is traced by `jax.jit`. Each layer may be called once. Yields, by path, the
+    innermost of the layers around each call; "" is the model.
     """
     wanted = {id(layer): path for path, layer in layers.items()}
-    seen: set[str] = set()
+    callers: dict[str, str] = {}
+    inside = [""]
     repeated: list[str] = []
     call = keras.layers.Layer.__call__
 
@@ -50,14 +52,18 @@ def intercepted(layers: Mapping[str, Any], handle: Callable[..., Any]) -> Iterat
         path = wanted.get(id(self))
         if path is None:
             return call(self, *args, **kwargs)
-        if path in seen:
+        if path in callers:
             repeated.append(path)
             return call(self, *args, **kwargs)
-        seen.add(path)
-        return handle(path, lambda *given: call(self, *given, **kwargs), args)
+        callers[path] = inside[-1]
+        inside.append(path)
+        try:
+            return handle(path, lambda *given: call(self, *given, **kwargs), args)
+        finally:
+            inside.pop()
 
     with patch.object(keras.layers.Layer, "__call__", intercept):
-        yield
+        yield callers
     if repeated:  # not raised above: Keras puts errors of a call together anew
         raise IncompleteError(repeated[0], "the layer is called twice in one pass", "tap the layers around it")
 
@@ -71,6 +77,7 @@ class Probe:
     def __init__(self, model: Any, paths: Collection[str], eager: bool = False) -> None:
         layers = layers_by_path(model)
         self.model = model
+        self._callers: dict[str, str] = {}
         self.layers = {path: layers[path] for path in paths}
         self._whole = self._call if eager else Program(self._call)
         self._record = self._traced_record if eager else Program(self._traced_record, FAST_COMPILE)
@@ -83,7 +90,15 @@ class Probe:
     def record(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, Call]]:
         """Run the model: its output, and the call of every layer that ran."""
         output, found = self._record(*self._weights(), inputs)
-        return np.asarray(output), _calls(found)
+        return np.asarray(output), self._calls(found)
+
+    def callers(self, inputs: tuple[Array, ...]) -> Mapping[str, str]:
+        """By path, the innermost probed layer around each layer's call; "" is the model. Runs nothing, if compiled."""
+        if isinstance(self._record, Program):
+            self._record.trace(*self._weights(), inputs)
+        elif not self._callers:
+            self.record(inputs)
+        return self._callers
 
     def isolate(self, inputs: tuple[Array, ...], answers: Calls) -> tuple[Array, dict[str, Call]]:
         """Run the model with the layers of ``answers`` answered for: see :mod:`wdport.parity.calls`.
@@ -93,7 +108,7 @@ class Probe:
         """
         plain = {path: (call.inputs, call.outputs) for path, call in answers.items()}
         output, found = self._isolate(*self._weights(), inputs, plain)
-        return np.asarray(output), _calls(found)
+        return np.asarray(output), self._calls(found)
 
     def isolate_layer(self, path: str, call: Call, answers: Calls) -> dict[str, Call]:
         """One layer, eagerly, with it and the layers below it answered for; ``call`` is any call of it,
@@ -105,7 +120,13 @@ class Probe:
         mode = {"training": False} if layer._call_has_training_arg else {}
         with intercepted(inside, _answering(plain, found)):
             layer(*call.inputs, **mode)
-        return _calls(found)
+        return self._calls(found)
+
+    def _calls(self, found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:
+        return {
+            path: Call(tuple(_nested(given)), tuple(map(np.asarray, leaves(made))), self._callers.get(path, ""))
+            for path, (given, made) in found.items()
+        }
 
     def _weights(self) -> tuple[list[Any], list[Any]]:
         return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
@@ -123,16 +144,20 @@ class Probe:
             found[path] = (args, output)
             return output
 
-        with intercepted(self.layers, keep):
-            return self._call(trainable, fixed, inputs), found
+        with intercepted(self.layers, keep) as callers:
+            output = self._call(trainable, fixed, inputs)
+        self._callers.update(callers)
+        return output, found
 
     def _traced_isolate(
         self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...], answers: dict[str, Any]
     ) -> Any:
         found: dict[str, Any] = {}
         inside = {path: layer for path, layer in self.layers.items() if path in answers}
-        with intercepted(inside, _answering(answers, found)):
-            return self._call(trainable, fixed, inputs), found
+        with intercepted(inside, _answering(answers, found)) as callers:
+            output = self._call(trainable, fixed, inputs)
+        self._callers.update(callers)
+        return output, found
 
 
 def _answering(answers: Mapping[str, Any], found: dict[str, Any]) -> Callable[..., Any]:
@@ -162,12 +187,6 @@ def _fed(given: Any, args: tuple[Any, ...]) -> Any:
             len(leaves(a)) == len(leaves(b)) for a, b in zip(given, args, strict=True)
         )
         return tuple(given) if alike else None
-
-
-def _calls(found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:
-    return {
-        path: Call(tuple(_nested(given)), tuple(map(np.asarray, leaves(made)))) for path, (given, made) in found.items()
-    }
 
 
 def _nested(value: Any) -> Any:

@@ -21,6 +21,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any] | None = None) -> None:
         self._jitted = jax.jit(function, compiler_options=options)
+        self._lowered: dict[Any, Any] = {}
         self._compiled: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -28,11 +29,21 @@ class Program:
 
     def compiled(self, *arguments: Any) -> Any:
         """The program for arguments like these."""
-        flat, tree = jax.tree.flatten(arguments)
-        key = (tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat))
+        key = _key(arguments)
         found = self._compiled.get(key)
         if found is None:
-            with TRACING:
-                lowered = self._jitted.lower(*arguments)
-            found = self._compiled[key] = lowered.compile()
+            self.trace(*arguments)
+            found = self._compiled[key] = self._lowered.pop(key).compile()
         return found
+
+    def trace(self, *arguments: Any) -> None:
+        """Run the Python code for arguments like these, unless that was done; compiling can wait."""
+        key = _key(arguments)
+        if key not in self._compiled and key not in self._lowered:
+            with TRACING:
+                self._lowered[key] = self._jitted.lower(*arguments)
+
+
+def _key(arguments: tuple[Any, ...]) -> Any:
+    flat, tree = jax.tree.flatten(arguments)
+    return tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat)

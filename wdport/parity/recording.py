@@ -59,7 +59,10 @@ class Recording:
                 return self._arrays(reference, known)
 
             def calls(listed: Mapping[str, Any]) -> dict[str, Call]:
-                return {name: Call(tuple(get(given)), tuple(get(made))) for name, (given, made) in listed.items()}
+                return {
+                    name: Call(tuple(get(given)), tuple(get(made)), str(caller))
+                    for name, (given, made, caller) in listed.items()
+                }
 
             seen = Observation(tuple(get(told["inputs"])), get(told["output"]), calls(told["calls"]))
             if told["single"] is None:

@@ -25,7 +25,7 @@ from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
 from wdport.parity.programs import TRACING
 from wdport.parity.sides import DTYPES, Sides
-from wdport.parity.taps import align
+from wdport.parity.taps import Tap, align, left_out, nearest
 from wdport.parity.verdict import LevelResult, Overlay, TapResult
 from wdport.prepare import Prepared
 from wdport.recorder import Observation, Single
@@ -63,6 +63,7 @@ class Runner:
         self.aligned = align(prepared.table, names, layers_by_path(sides.candidates["float64"]), features)
         paths = [tap.candidate for tap in self.aligned]
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
+        self.left_out: dict[Tap, str] = {}
         self.taps: dict[str, TapResult] = {}
         self.whole_errors = ErrorPair()
         self.errors: dict[str, ErrorPair] = {}
@@ -83,7 +84,10 @@ class Runner:
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
         with ThreadPoolExecutor(2) as pool:
-            for started in [self._start(pool, seen) for seen in [self._observe(case) for case in cases]]:
+            observed = [self._observe(case) for case in cases]
+            if not self.taps and observed:
+                self._settle(observed[0])
+            for started in [self._start(pool, seen) for seen in observed]:
                 self._logic(started)
                 if started.seen.single is not None:
                     self._numerics(started, started.seen.single)
@@ -107,14 +111,23 @@ class Runner:
                 models.pop("float32", None)
 
     def _observe(self, case: Case) -> Observation:
-        """The reference's side of one case; the first one tells the order of the taps."""
-        seen = self.sides.reference.observe(case, [tap.reference for tap in self.aligned])
-        if not self.taps:
-            order = {name: position for position, name in enumerate(seen.calls)}
-            self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
-            self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level) for tap in self.aligned}
+        """The reference's side of one case."""
+        seen = self.sides.reference.observe(case, [tap.reference for tap in (*self.aligned, *self.left_out)])
         self.findings += [text for text in self.sides.reference.findings if text not in self.findings]
         return seen
+
+    def _settle(self, seen: Observation) -> None:
+        """Which taps are compared, their order and who calls them, from the calls that both sides make."""
+        theirs = {name: call.caller for name, call in seen.calls.items()}
+        ours = self._port("float64", "callers", seen.inputs)
+        self.left_out = left_out(self.aligned, theirs, ours)
+        order = {name: position for position, name in enumerate(seen.calls)}
+        self.aligned = [tap for tap in self.aligned if tap not in self.left_out]
+        self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
+        known = {tap.candidate: tap.reference for tap in self.aligned}
+        callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.aligned]
+        self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level, caller=caller)
+                     for tap, caller in zip(self.aligned, callers, strict=True)}  # fmt: skip
 
     def _start(self, pool: ThreadPoolExecutor, seen: Observation) -> _Started:
         """Set everything of Keras's for one case on its way."""

@@ -6,7 +6,7 @@ row must find its layers on both sides, and every layer is used once.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from wdport.errors import IncompleteError
@@ -22,13 +22,14 @@ class Tap:
 
     ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
-    does not see.
+    does not see. ``optional`` ones may be :func:`left_out`.
     """
 
     reference: str
     candidate: str
     level: int | None
     shift: bool = False
+    optional: bool = False
 
 
 def align(table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str]) -> list[Tap]:
@@ -40,7 +41,7 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
         for row in rows:
             indices = row.torch.match(module)
             if indices is not None:
-                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift))
+                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift, row.optional))
                 matched.add(row.line)
     fix = "correct the taps of the mapping table"
     for row in rows:
@@ -57,3 +58,50 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
     return taps
+
+
+Callers = Mapping[str, str]
+"""The innermost layer around the call of every layer that ran, by path; "" is the network."""
+
+
+def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
+    """Optional taps that cannot be compared, each with the reason: the reference does not call the module, or the two
+    run different layers inside it.
+
+    Raises :class:`IncompleteError` where no tap inside such a module remains: nothing would be compared then.
+    """
+    by_reference = {tap.reference: tap for tap in taps}
+    by_candidate = {tap.candidate: tap for tap in taps}
+    theirs, ours = _inside(by_reference, reference), _inside(by_candidate, candidate)
+    found: dict[Tap, str] = {}
+    for tap in (tap for tap in taps if tap.optional):
+        if tap.reference not in reference:
+            found[tap] = "the reference does not call it"
+        elif differing := theirs[tap] ^ ours[tap]:
+            other = min(differing, key=lambda each: each.reference)
+            side = "the reference" if other in theirs[tap] else "the port"
+            found[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"
+    for tap in found:
+        if not any(each.reference.startswith(f"{tap.reference}.") for each in taps if each not in found):
+            fix = "add taps of the layers inside it"
+            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no tap is inside it", fix)
+    return found
+
+
+def nearest(path: str, callers: Callers, known: Collection[str]) -> str:
+    """The innermost layer of ``known`` around the call of ``path``; "" if there is none."""
+    path = callers.get(path, "")
+    while path and path not in known:
+        path = callers.get(path, "")
+    return path
+
+
+def _inside(taps: Mapping[str, Tap], callers: Callers) -> dict[Tap, set[Tap]]:
+    """By tap, those whose calls were made inside its own."""
+    found: dict[Tap, set[Tap]] = {tap: set() for tap in taps.values()}
+    for path, tap in taps.items():
+        outer = nearest(path, callers, taps) if path in callers else ""
+        while outer:
+            found[taps[outer]].add(tap)
+            outer = nearest(outer, callers, taps)
+    return found

@@ -40,6 +40,7 @@ class TapResult:
     errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
     ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run;
     ``bfloat16`` the error under a bfloat16 policy as a multiple of the reference's own, ``None`` likewise.
+    ``caller`` is the tap in whose code the port calls the layer, "" the network.
     """
 
     reference: str
@@ -55,6 +56,7 @@ class TapResult:
     share32: tuple[float, float] = (0.0, 0.0)
     gradient: float | None = None
     bfloat16: float | None = None
+    caller: str = ""
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
@@ -174,7 +176,7 @@ class Verdict:
     def faults(self) -> tuple[Fault, ...]:
         """Every place that is off by itself, in the order of the computation: each is one probable bug.
 
-        A layer that is fed wrongly is the fault of the innermost tapped layer around it.
+        A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
         """
         return locate(self.taps)
 
@@ -188,28 +190,20 @@ class Verdict:
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:
     """Every place that is off by itself, by these bounds, in the order of ``taps``: each is one probable bug.
 
-    A layer that is fed wrongly is the fault of the innermost tapped layer around it.
+    A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
     """
     taps = tuple(taps)
     known = {tap.reference: tap for tap in taps}
     found: dict[tuple[str, bool], Fault] = {}
     for tap in taps:
         if not tap.fed(logic, numerics):
-            parents = _parents(tap.reference)
-            site = next((name for name in parents if name in known), "")
-            candidate = known[site].candidate if site else ""
-            fault = Fault(site, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
-            found.setdefault((site, True), fault)
+            candidate = known[tap.caller].candidate if tap.caller else ""
+            fault = Fault(tap.caller, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
+            found.setdefault((tap.caller, True), fault)
         if not tap.sound(logic, numerics):
             ratio = max(tap.rms_ratio, tap.max_ratio)
             found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
     return tuple(found.values())
-
-
-def _parents(path: str) -> list[str]:
-    """``a.b.c`` to ``a.b`` and ``a``."""
-    parts = path.split(".")
-    return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
 
 
 def plain(value: Any) -> Any:

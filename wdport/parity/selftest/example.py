@@ -119,7 +119,8 @@ class Example:
             if errors is None:
                 missing.append(tap.candidate)
                 continue
-            results.append(TapResult(tap.reference, tap.candidate, tap.level, isolated=errors[1], inputs=errors[0]))
+            results.append(TapResult(tap.reference, tap.candidate, tap.level, isolated=errors[1], inputs=errors[0],
+                                     caller=self._caller(calls[tap.candidate])))  # fmt: skip
         error = relative_l2(output, truth.output) if output.shape == truth.output.shape else inf
         results.append(TapResult(OUTPUT, "", None, isolated=error))
         return Seen(tuple(results), tuple(missing), Evidence(truth.inputs, port, answers))
@@ -151,7 +152,7 @@ class Example:
             rms, largest = _ratios(*(comparable(tap, call.outputs) for call in sides))
             fed = max(_ratios(*(call.inputs for call in sides)))
             results.append(TapResult(tap.reference, tap.candidate, tap.level, rms_ratio=rms, max_ratio=largest,
-                                     inputs_ratio=fed))  # fmt: skip
+                                     inputs_ratio=fed, caller=self._caller(calls[tap.candidate])))  # fmt: skip
         return Seen(tuple(results), tuple(missing))
 
     def outputs(self, ones: bool = False, how: How = EAGER) -> tuple[Array, Array]:
@@ -179,6 +180,10 @@ class Example:
             taps = {tap.reference for tap in self.taps}
             self._seen[self.case] = self.weights.reference.observe(self.case, taps)
         return self._seen[self.case]
+
+    def _caller(self, call: Call) -> str:
+        """The reference's name of the layer in whose code the port made a call; "" is the network."""
+        return next((tap.reference for tap in self.taps if tap.candidate == call.caller), "")
 
     def _by_candidate(self, calls: Calls) -> Calls:
         return {tap.candidate: calls[tap.reference] for tap in self.taps if tap.reference in calls}

@@ -1,0 +1,41 @@
+"""References that call their modules as the public network does: groups by methods, or including their projection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wdport
+from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.parity.verdict import Verdict
+from wdport.parity.verify import verify_recording
+from wdport.recorder import record_file
+
+UNCALLED = "compared by parts alone: level_transformers.0 and 3 more (the reference does not call it)"
+LONGER = "compared by parts alone: level_transformers.0 and 3 more (the reference runs output_proj inside it)"
+CASES: dict[str, tuple[Any, str, str]] = {
+    "cross-level": (SMALL, "public", UNCALLED),
+    "no cross-level": (NO_CROSS, "public_no_cross", LONGER),
+    "qk norm": (QK_NORM, "public_qk_norm", UNCALLED),
+}
+
+
+def verdicts(folder: Path, config: Any, factory: str) -> tuple[Verdict, Verdict]:
+    """Live, and against a recording."""
+    path = save(folder / "a.ckpt", make_state(config))
+    converted, target = wdport.convert(path, values=SETTINGS).output, f"tests.user_model:{factory}"
+    record_file(target, str(path), str(folder / "run.npz"))
+    return wdport.verify(path, converted, reference=target), verify_recording(converted, folder / "run.npz")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_they_pass(tmp_path: Path, case: str) -> None:
+    config, factory, note = CASES[case]
+    for verdict in verdicts(tmp_path, config, factory):
+        assert verdict.exit_code == 0
+        assert note in verdict.gates[0].findings
+        names = {tap.reference for tap in verdict.taps}
+        assert "level_transformers.0" not in names
+        assert {"level_transformers.0.pos_encoding", "level_transformers.0.output_proj"} <= names
