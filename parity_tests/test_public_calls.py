@@ -39,3 +39,11 @@ def test_they_pass(tmp_path: Path, case: str) -> None:
         names = {tap.reference for tap in verdict.taps}
         assert "level_transformers.0" not in names
         assert {"level_transformers.0.pos_encoding", "level_transformers.0.output_proj"} <= names
+
+
+def test_another_number_of_heads_is_named(tmp_path: Path) -> None:
+    """The same tensors with four heads in place of two: no file tells, the user's own code does."""
+    for verdict in verdicts(tmp_path, SMALL, "public_more_heads"):
+        assert verdict.exit_code == 1
+        assert {fault.candidate.rpartition("/")[2].rstrip("_0123") for fault in verdict.faults} == {"attention"}
+        assert set(verdict.causes.values()) == {("num_heads 2 where the reference has 4",)}

@@ -38,6 +38,7 @@ VERDICTS = {
     "false alarm": (result(KILLED, variants=(CORRECT, replace(CORRECT, alarms=("A at a",)))), 1),
     "four causes of five": (result(*[KILLED] * 4, replace(KILLED, causes=())), 0),
     "three causes of four": (result(*[KILLED] * 3, replace(KILLED, causes=())), 1),
+    "a wrong cause": (result(*[KILLED] * 9, replace(KILLED, causes=("another",))), 1),
     "no cause sought": (result(replace(KILLED, sought=False)), 1),
 }
 
@@ -59,7 +60,7 @@ def test_the_text_names_what_went_wrong() -> None:
     assert "FALSE ALARM  jit: B at x" in text
     assert text.splitlines()[-1].startswith(
         "FAIL  1 of 2 faults killed, 1 by the right gate at the right place; 1 of 1 equivalents let pass; "
-        "cause named for 1 of 1 (100%); 1 false alarms in 2 correct variants"
+        "cause right for 1 of 1 (100%), wrong for 0; 1 false alarms in 2 correct variants"
     )
 
 
@@ -67,7 +68,8 @@ def test_json_is_plain_and_whole() -> None:
     document = json.loads(json.dumps(result(KILLED, SURVIVOR).to_json(), allow_nan=False))
     facts = {key: value for key, value in document.items() if key not in ("details", "rules")}
     assert facts == {"schema": 1, "passed": True, "exit_code": 0, "faults": 1, "killed": 1, "right": 1,
-                     "causes_sought": 1, "causes_right": 1, "variants": 1, "false_alarms": 0}  # fmt: skip
+                     "causes_sought": 1, "causes_right": 1, "causes_wrong": 0, "variants": 1,
+                     "false_alarms": 0}  # fmt: skip
     first, second = document["details"]["groups"][0]["kills"]
     assert first["sites"] == ["a/norm"]
     assert second["margin"] == "-inf"
@@ -86,7 +88,7 @@ def test_rules_count_faults_and_correct_ports() -> None:
 
 def test_markdown_has_every_row() -> None:
     text = render_markdown(result(KILLED, replace(SURVIVOR, equivalent="a | b")))
-    assert "| ok | A | 5.0 | B 1.3e+02 | a/norm | epsilon 1e-6 | named |" in text
+    assert "| ok | A | 5.0 | B 1.3e+02 | a/norm | epsilon 1e-6 | right |" in text
     assert "a \\| b" in text
     assert "| small | eager | 1.0e-15 | 1.5 | none |" in text
 

@@ -28,7 +28,7 @@ class Mutant:
     ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says
     why it changes nothing, where it does not; ``gate`` is the one that ought to kill it: A, 0 if layers no longer
     run, A' or B if float64 does not show it. ``shares`` allows the fault to be seen at every layer below its site.
-    ``quick`` ones go into the short self-test.
+    ``quick`` ones go into the short self-test. ``facts`` are words of a right diagnosis that does not name the bug.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Mutant:
     equivalent: str = ""
     shares: bool = False
     quick: bool = False
+    facts: str = ""
 
     def places(self, layers: Mapping[str, Any]) -> list[str]:
         """The paths of ``layers`` where it can be."""

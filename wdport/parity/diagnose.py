@@ -1,13 +1,15 @@
-"""Probable causes: a faulty layer's own calls in, the known bugs that make a correct port compute just that out.
+"""Probable causes: what a faulty layer was fed and made, beside the reference, to what sets the two apart.
 
-A correct port with the checkpoint's weights is given one known bug at a time, at the faulty place alone, and
-fed what the faulty layer was fed. Where the two agree to the logic bound, that bug is the probable cause.
+The port is built again with the checkpoint's weights. If it then computes something else at that place, the file's
+weights have the fault, and the known bug that makes the new port compute just what was seen is named. If it computes
+the same, its code has the fault, which no bug put into faulty code explains. Then the values are asked (see
+:mod:`wdport.parity.recognize` and :mod:`wdport.parity.relations`): what they say holds to the logic bound.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +22,13 @@ from wdport.models.mutants import Mutant
 from wdport.parity.bounds import LOGIC
 from wdport.parity.calls import Call, Calls, leaves
 from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import relative_l2
+from wdport.parity.measure import like, relative_l2
+from wdport.parity.recognize import attention_difference, difference
+from wdport.parity.relations import added_relations, relations, same
 from wdport.parity.verdict import Fault
+
+MOST_PARTS = 6
+"""Layers inside a faulty one among which its queries, keys and values are looked for."""
 
 LOGIC_GATES = ("0", "A")
 """The gates whose faults float64 shows: only those can be what a float64 run shows."""
@@ -44,14 +51,80 @@ class Evidence:
     answers: Calls
 
 
-def causes(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence) -> list[str]:
-    """Names of the mutants that explain ``fault``.
+def causes(
+    probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence, names: Mapping[str, str]
+) -> list[str]:
+    """What explains ``fault``, if anything does.
 
-    ``probe`` is an eager probe of a correct port, float64, with the checkpoint's weights; ``mutants`` are known
-    bugs of its family.
+    ``probe`` is an eager probe of the port built anew, float64, with the checkpoint's weights; ``mutants`` are known
+    bugs of its family; ``names`` are the reference's names by the candidate's paths.
     """
+    return known_bugs(probe, mutants, fault, evidence) or told_by_values(fault, evidence, names)
+
+
+def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> list[str]:
+    """What the values at the faulty place say by themselves; needs no model."""
+    wrong, right, subject = _faulty_array(fault, evidence, names)
+    if wrong is None or right is None:
+        return []
+    called = [path for path, call in evidence.port.items() if path and call.caller == fault.candidate]
+    answers = [evidence.answers[path] for path in called if path in evidence.answers]
+    parts = [np.asarray(leaves(list(call.outputs))[0]) for call in answers if call.outputs]
+    inputs = [] if not fault.candidate else leaves(list(evidence.answers[fault.candidate].inputs))
+    given = [*inputs, *parts] if fault.feeds else inputs
+    found = next((text for each in given if (text := difference(np.asarray(each), right, wrong))), [])
+    if not found and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
+        found = attention_difference(parts, right, wrong)
+    if not found:
+        found = [f"{subject} {text}" for text in relations(wrong, right, _known(evidence, names, fault, right))]
+    own = {"its input": np.asarray(inputs[0])} if inputs else {}
+    return found or [f"it {text}" for text in added_relations(wrong, right, own)]
+
+
+def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> tuple[Array | None, Array | None, str]:
+    """The first array that is off, the right one, and a few words for it; nothing where shapes differ."""
+    path = next((path for path, name in names.items() if name == fault.feeds), "") if fault.feeds else fault.candidate
+    if path not in evidence.port or path not in evidence.answers:
+        return None, None, ""
+    sides = (evidence.port[path], evidence.answers[path])
+    ours, theirs = (leaves(list(call.inputs if fault.feeds else call.outputs)) for call in sides)
+    for c, r in zip(ours, theirs, strict=False):
+        try:
+            wrong, right = like(np.asarray(c), np.asarray(r)), np.asarray(r)
+        except ValueError:
+            return None, None, ""
+        if not same(wrong, right):
+            return wrong, right, f"what {fault.feeds} is fed" if fault.feeds else "its output"
+    return None, None, ""
+
+
+def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array) -> dict[str, Array]:
+    """Everything of this size that the reference made or was fed, in its shape, by a few words for it; what is nearest
+    to the fault first."""
+    found: dict[str, Array] = {}
+    near = {path for path, call in evidence.port.items() if call.caller == fault.candidate} | {fault.candidate}
+    ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
+    for what in ("output", "input"):
+        for path, call in ordered:
+            for leaf in leaves(list(call.outputs if what == "output" else call.inputs)):
+                array = np.asarray(leaf)
+                if array.size == right.size and array.shape[:1] == right.shape[:1]:
+                    found.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
+    return found
+
+
+def known_bugs(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence) -> list[str]:
+    """Names of the mutants that explain ``fault``, if the port built anew does not have it."""
     port, layers = evidence.port, layers_by_path(probe.model)
     concerned = [path for path, call in port.items() if path == fault.candidate or _fed_by(path, call, fault)]
+
+    def reproduced() -> bool:
+        made = _run(probe, fault.candidate, evidence)
+        return made is not None and bool(concerned) and all(_same(made.get(path), port[path]) for path in concerned)
+
+    with jax.enable_x64(True):
+        if reproduced():
+            return []
     found = []
     for mutant in mutants:
         if mutant.equivalent or mutant.gate not in LOGIC_GATES:
@@ -62,10 +135,9 @@ def causes(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evid
             layer = layers[place] if place else probe.model
             with jax.enable_x64(True), mutant.change(layer, probe.model), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="You are using a softmax over axis")
-                made = _run(probe, fault.candidate, evidence)
-            if made is not None and concerned and all(_same(made.get(path), port[path]) for path in concerned):
-                found.append(mutant.name)
-                break
+                if reproduced():
+                    found.append(mutant.name)
+                    break
     return found
 
 

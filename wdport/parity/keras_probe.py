@@ -118,8 +118,9 @@ class Probe:
         plain = {name: (answer.inputs, answer.outputs) for name, answer in answers.items() if name in inside}
         layer = self.layers[path]
         mode = {"training": False} if layer._call_has_training_arg else {}
-        with intercepted(inside, _answering(plain, found)):
+        with intercepted(inside, _answering(plain, found)) as callers:
             layer(*call.inputs, **mode)
+        self._callers.update({name: caller for name, caller in callers.items() if name != path})
         return self._calls(found)
 
     def _calls(self, found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:

@@ -169,7 +169,8 @@ def _verify(
     if runner.evidence is not None and seen is not None:
         say("looking for probable causes")
         faults = locate(taps)
-        found = _causes(prepared, runner.evidence, seen, faults, [tap.candidate for tap in runner.aligned])
+        names = {tap.candidate: tap.reference for tap in runner.aligned}
+        found = _causes(prepared, runner.evidence, seen, faults, names)
         if repro is not None and faults:
             write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], runner.evidence)
     return Verdict(
@@ -192,12 +193,12 @@ def _verify(
 
 
 def _causes(
-    prepared: Prepared, evidence: Evidence, weights: Weights, faults: Sequence[Fault], paths: list[str]
+    prepared: Prepared, evidence: Evidence, weights: Weights, faults: Sequence[Fault], names: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Probable causes of the first faults, by the faulty layer's path."""
-    probe = Probe(correct_port(prepared, weights), paths, eager=True)
+    probe = Probe(correct_port(prepared, weights), names, eager=True)
     known = prepared.family.mutants(prepared.config)
-    return {fault.candidate: tuple(causes(probe, known, fault, evidence)) for fault in faults[:MAX_CAUSES]}
+    return {fault.candidate: tuple(causes(probe, known, fault, evidence, names)) for fault in faults[:MAX_CAUSES]}
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class Example:
         order = {name: at for at, name in enumerate(self._observed().calls)}
         self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
         self.paths = [tap.candidate for tap in self.taps]
+        self.names = {tap.candidate: tap.reference for tap in self.taps}
 
     def port(self, dtype: str = "float64") -> Any:
         """The Keras model, with the weights of the case in use."""
@@ -123,7 +124,8 @@ class Example:
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
         error = relative_l2(output, truth.output) if output.shape == truth.output.shape else inf
         results.append(TapResult(OUTPUT, "", None, isolated=error))
-        return Seen(tuple(results), tuple(missing), Evidence(truth.inputs, port, answers))
+        whole = {**answers, "": Call((), (truth.output,))}
+        return Seen(tuple(results), tuple(missing), Evidence(truth.inputs, port, whole))
 
     def numerics(self, how: How = EAGER, only: str = "") -> Seen:
         """The float32 port, every layer answered for: errors per tap as multiples of the reference's own.
@@ -183,7 +185,7 @@ class Example:
 
     def _caller(self, call: Call) -> str:
         """The reference's name of the layer in whose code the port made a call; "" is the network."""
-        return next((tap.reference for tap in self.taps if tap.candidate == call.caller), "")
+        return self.names.get(call.caller, "")
 
     def _by_candidate(self, calls: Calls) -> Calls:
         return {tap.candidate: calls[tap.reference] for tap in self.taps if tap.reference in calls}

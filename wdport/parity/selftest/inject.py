@@ -10,6 +10,7 @@ from math import inf, log10
 from typing import Any
 
 import jax
+import numpy as np
 
 from wdport.errors import IncompleteError, InternalError
 from wdport.models.mutants import Mutant
@@ -61,8 +62,9 @@ def run_mutants(
         place = places[len(places) // 2]
         kill, found = inject(example, mutant, place, limits, brief)
         if diagnose and found.seen and found.seen.evidence and found.faults:
-            names = causes(example.probe(), known, found.faults[0], found.seen.evidence)
-            kill = replace(kill, causes=tuple(names), sought=found.gate == "A")
+            with _rebuilt(example, mutant, place):
+                names = causes(example.probe(), known, found.faults[0], found.seen.evidence, example.names)
+            kill = replace(kill, causes=tuple(names), facts=mutant.facts, sought=found.gate == "A")
         yield _single(example, kill, mutant, place, limits) if single else kill
 
 
@@ -81,6 +83,18 @@ def broken(example: Example, mutant: Mutant, place: str, dtype: str) -> Iterator
     with jax.enable_x64(dtype == "float64"), mutant.change(layer, model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="You are using a softmax over axis")
         yield
+
+
+@contextmanager
+def _rebuilt(example: Example, mutant: Mutant, place: str) -> Iterator[None]:
+    """The port as `verify` would build it anew from the checkpoint: right weights, and the same faulty code."""
+    before = [np.asarray(variable.value) for variable in example.port().weights]
+    with broken(example, mutant, place, "float64"):
+        after = [np.asarray(variable.value) for variable in example.port().weights]
+        if all(map(np.array_equal, before, after)):
+            yield
+            return
+    yield
 
 
 def judge(example: Example, inside: Inside, held: Bounds, only: str = "") -> Found:

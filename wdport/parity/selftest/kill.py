@@ -11,7 +11,8 @@ class Kill:
 
     ``gate`` is the first that killed it, "" if none did; ``sites`` are the places found faulty, ``site`` the one that
     was, ``exact`` whether they agree; ``margin`` is the largest error over its bound, in decades; ``inputs`` the case
-    that showed it. ``causes`` is what the diagnosis names, where it was ``sought``. ``equivalent`` says why the fault
+    that showed it. ``causes`` is what the diagnosis says, where it was ``sought``, and ``facts`` are what a right one
+    says if it does not name the fault. ``equivalent`` says why the fault
     does not change what the network computes, where that is known: it must then survive. ``ratio`` is the largest
     isolated float32 error as a multiple of the reference's, ``single`` the gate that kills it in float32 alone ("" if
     none does), ``rejected`` the fixed tolerances that reject its output; ``None`` where that was not measured.
@@ -29,6 +30,7 @@ class Kill:
     equivalent: str = ""
     inputs: str = ""
     sought: bool = False
+    facts: str = ""
     ratio: float | None = None
     single: str | None = None
     rejected: tuple[str, ...] | None = None
@@ -48,7 +50,12 @@ class Kill:
     @property
     def diagnosed(self) -> bool:
         """Whether the probable cause is the fault."""
-        return self.mutant in self.causes
+        return self.mutant in self.causes or (bool(self.facts) and any(self.facts in cause for cause in self.causes))
+
+    @property
+    def misdiagnosed(self) -> bool:
+        """Whether causes are named, all of them wrong."""
+        return bool(self.causes) and not self.diagnosed
 
 
 @dataclass(frozen=True)

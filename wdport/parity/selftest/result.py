@@ -12,7 +12,7 @@ from wdport.parity.verdict import plain
 SCHEMA: Final = 1
 
 CAUSES_RIGHT: Final = 0.8
-"""Share of the logic faults whose probable cause must be named."""
+"""Share of the logic faults whose cause must be found; none may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class SelftestResult:
         return tuple(kill for kill in self.faults if kill.sought)
 
     @property
+    def misdiagnosed(self) -> tuple[Kill, ...]:
+        """Faults whose causes are named, all of them wrong."""
+        return tuple(kill for kill in self.sought if kill.misdiagnosed)
+
+    @property
     def false_alarms(self) -> tuple[Variant, ...]:
         """Correct variants that fail a gate."""
         return tuple(variant for variant in self.variants if variant.alarms)
@@ -81,7 +86,7 @@ class SelftestResult:
             return 6
         named = sum(kill.diagnosed for kill in self.sought)
         enough = self.quick or (bool(self.sought) and named >= CAUSES_RIGHT * len(self.sought))
-        return 0 if enough and not self.wrong and not self.false_alarms else 1
+        return 0 if enough and not (self.wrong or self.misdiagnosed or self.false_alarms) else 1
 
     @property
     def rules(self) -> tuple[RuleCount, ...]:
@@ -116,6 +121,7 @@ class SelftestResult:
             "right": sum(kill.right for kill in self.faults),
             "causes_sought": len(self.sought),
             "causes_right": sum(kill.diagnosed for kill in self.sought),
+            "causes_wrong": len(self.misdiagnosed),
             "variants": len(self.variants),
             "false_alarms": len(self.false_alarms),
             "rules": [asdict(rule) for rule in self.rules],

@@ -37,7 +37,8 @@ def summary(result: SelftestResult) -> str:
         parts.append(f"{sum(kill.right for kill in same)} of {len(same)} equivalents let pass")
     if result.sought:
         named = sum(kill.diagnosed for kill in result.sought)
-        parts.append(f"cause named for {named} of {len(result.sought)} ({named / len(result.sought):.0%})")
+        share = f"{named} of {len(result.sought)} ({named / len(result.sought):.0%})"
+        parts.append(f"cause right for {share}, wrong for {len(result.misdiagnosed)}")
     if result.variants:
         parts.append(f"{len(result.false_alarms)} false alarms in {len(result.variants)} correct variants")
     return f"{word}  {'; '.join(parts)}; {result.seconds:.0f} s"
@@ -59,7 +60,7 @@ def kill_rows(group: GroupResult) -> Rows:
 
 
 def _row(kill: Kill, where: str) -> tuple[str, ...]:
-    cause = ("named" if kill.diagnosed else "not named") if kill.sought else ""
+    cause = ("right" if kill.diagnosed else "WRONG" if kill.misdiagnosed else "silent") if kill.sought else ""
     place = kill.site if kill.exact or not kill.killed else f"{kill.site}, seen at {shortened(kill.sites)}"
     name = f"{kill.mutant} (equivalent: {kill.equivalent})" if kill.equivalent else kill.mutant
     expected = kill.gate or "none"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wdport.models.mutants import Mutant
 from wdport.models.waveletdiff.config import Config
 from wdport.models.waveletdiff.mutants.attention import attention_mutants
 from wdport.models.waveletdiff.mutants.blocks import mlp_mutants, norm_mutants
 from wdport.models.waveletdiff.mutants.cross_level import cross_level_mutants
 from wdport.models.waveletdiff.mutants.embeddings import position_mutants, time_mutants
+from wdport.models.waveletdiff.mutants.facts import FACTS
 from wdport.models.waveletdiff.mutants.network import level_mutants, state_mutants
 from wdport.models.waveletdiff.mutants.numerics import numerics_mutants
 
@@ -24,4 +27,5 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
         *state_mutants(),
         *numerics_mutants(),
     ]
-    return tuple(found + (cross_level_mutants() if config.cross_level_attention else []))
+    found += cross_level_mutants() if config.cross_level_attention else []
+    return tuple(replace(mutant, facts=FACTS.get(mutant.name, "")) for mutant in found)

@@ -1,0 +1,234 @@
+"""What a layer without weights of its own computes, told from its inputs and outputs: a form and its setting.
+
+Both sides are looked at by the same list of forms. Where both are of one form and their settings differ, that
+difference is the cause: no layer's code, name or class is asked, so it works for any model and for recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from wdport.models.family import Array
+from wdport.parity.relations import same
+
+EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of function and what sets it apart from others of its kind: "layer norm", "epsilon 1e-05"."""
+
+    kind: str
+    setting: str
+
+
+def forms(given: Array, made: Array) -> Iterator[Form]:
+    """Every form that takes ``given`` to ``made``."""
+    if given.shape == made.shape and np.all(np.isfinite(made)):
+        yield from _activations(given, made)
+        yield from _softmaxes(given, made)
+        yield from _norms(given, made)
+
+
+def difference(given: Array, right: Array, wrong: Array) -> list[str]:
+    """What sets ``wrong`` apart from ``right``, both made from ``given``: a sentence, or nothing."""
+    theirs = list(forms(given, right))
+    if not theirs:
+        return []
+    for own in forms(given, wrong):
+        for form in theirs:
+            if own.kind == form.kind and own.setting != form.setting:
+                return [f"{own.kind}: {own.setting} where the reference has {form.setting}"]
+    return []
+
+
+def _activations(given: Array, made: Array) -> Iterator[Form]:
+    for name, function in _ACTIVATIONS.items():
+        with np.errstate(over="ignore", invalid="ignore"):
+            if same(function(given), made):
+                yield Form("activation", name)
+
+
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "none": lambda x: x,
+    "GELU": lambda x: x * special.ndtr(x),
+    "GELU by tanh": lambda x: 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "GELU by sigmoid": lambda x: x * special.expit(1.702 * x),
+    "ReLU": lambda x: np.maximum(x, 0),
+    "ReLU6": lambda x: np.clip(x, 0, 6),
+    "SiLU": lambda x: x * special.expit(x),
+    "sigmoid": special.expit,
+    "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "one minus sigmoid": lambda x: special.expit(-x),
+    "hard SiLU": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "tanh": np.tanh,
+    "softplus": lambda x: np.logaddexp(0, x),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "SELU": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
+    "leaky ReLU 0.01": lambda x: np.where(x > 0, x, 0.01 * x),
+    "leaky ReLU 0.2": lambda x: np.where(x > 0, x, 0.2 * x),
+    "leaky ReLU 0.3": lambda x: np.where(x > 0, x, 0.3 * x),
+    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+}
+
+
+def _softmaxes(given: Array, made: Array) -> Iterator[Form]:
+    for axis in range(given.ndim):
+        if same(special.softmax(given, axis=axis), made):
+            yield Form("softmax", f"axis {axis}")
+
+
+def _norms(given: Array, made: Array) -> Iterator[Form]:
+    """Over the last axis; a scale and a shift per channel are fitted, so weights need not be known."""
+    if given.ndim < 2 or given.shape[-1] < 2:
+        return
+    size = given.shape[-1]
+    centred = given - given.mean(-1, keepdims=True)
+    square = (centred**2).sum(-1, keepdims=True)
+    spreads = {"layer norm": [("", centred, square / size), (", variance by n - 1", centred, square / (size - 1))],
+               "RMS norm": [("", given, (given**2).mean(-1, keepdims=True))]}  # fmt: skip
+    for kind, choices in spreads.items():
+        for more, values, variance in choices:
+            for epsilon in EPSILONS:
+                for where, root in (
+                    ("", np.sqrt(variance + epsilon)),
+                    (" outside the root", np.sqrt(variance) + epsilon),
+                ):
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        normed = values / root
+                    if np.all(np.isfinite(normed)) and _is_affine(normed, made):
+                        yield Form(kind, f"epsilon {epsilon:g}{where}{more}")
+
+
+def _is_affine(normed: Array, made: Array) -> bool:
+    """Whether ``made`` is ``normed`` times a scale plus a shift, by channel."""
+    if same(normed, made):
+        return True
+    x, y = (array.reshape(-1, array.shape[-1]) for array in (normed, made))
+    if len(x) < 4:
+        return False
+    away = x - x.mean(0)
+    square = (away**2).sum(0)
+    scale = (away * (y - y.mean(0))).sum(0) / np.where(square > 0, square, 1.0)
+    return same(y.mean(0) + scale * away, y)
+
+
+# --- Attention -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attention:
+    """How queries, keys and values (B, L, E) become merged heads (B, L, E)."""
+
+    heads: int
+    scale: str = "1/sqrt(head width)"
+    over: str = "keys"
+    split: str = "heads outermost"
+    merge: str = "heads outermost"
+    mask: str = "no mask"
+
+    def settings(self) -> dict[str, str]:
+        """By name, for a person."""
+        return {"num_heads": str(self.heads), "logit scale": self.scale, "softmax over": self.over,
+                "heads split with": self.split, "heads merged with": self.merge, "mask": self.mask}  # fmt: skip
+
+
+def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> list[str]:
+    """As :func:`difference`, of what merges the heads: ``parts`` are arrays among which query, key and value are."""
+    parts = [part.reshape(*part.shape[:2], -1) for part in parts if part.ndim >= 3]
+    width = right.reshape(*right.shape[:2], -1).shape[-1]
+    right, wrong = (array.reshape(*array.shape[:2], -1) for array in (right, wrong))
+    for roles in permutations(range(len(parts)), 3):
+        query, key, value = (parts[role] for role in roles)
+        if not query.shape[-1] == key.shape[-1] == value.shape[-1] == width or key.shape != value.shape:
+            continue
+        own = next((h for h in _divisors(width) if same(_attend(Attention(h), query, key, value), right)), None)
+        if own is None or query.shape != right.shape:
+            continue
+        for other in _variants(Attention(own), width):
+            if same(_attend(other, query, key, value), wrong):
+                pairs = zip(other.settings().items(), Attention(own).settings().values(), strict=True)
+                return [
+                    f"{name} {ours} where the reference has {theirs}"
+                    for (name, ours), theirs in pairs
+                    if ours != theirs
+                ]
+        return _exchanged(Attention(own), (query, key, value), wrong)
+    return []
+
+
+def _exchanged(how: Attention, parts: tuple[Array, Array, Array], wrong: Array) -> list[str]:
+    names = ("query", "key", "value")
+    for roles in permutations(range(3)):
+        chosen = [parts[role] for role in roles]
+        if roles != (0, 1, 2) and chosen[1].shape == chosen[2].shape and same(_attend(how, *chosen), wrong):
+            return [f"{', '.join(names[role] for role in roles)} in the places of {', '.join(names)}"]
+    return []
+
+
+def _divisors(width: int) -> list[int]:
+    return [count for count in range(1, width + 1) if width % count == 0]
+
+
+def _variants(how: Attention, width: int) -> Iterator[Attention]:
+    """Every way that differs in one setting."""
+    for heads in _divisors(width):
+        if heads != how.heads:
+            yield replace(how, heads=heads)
+    for scale in _SCALES:
+        yield replace(how, scale=scale)
+    yield replace(how, over="queries")
+    for layout in ("heads innermost", "heads outermost, tokens and heads exchanged"):
+        yield replace(how, split=layout)
+        yield replace(how, merge=layout)
+    for mask in ("causal mask", "itself left out"):
+        yield replace(how, mask=mask)
+
+
+_SCALES: dict[str, Callable[[int, int], float]] = {
+    "1/sqrt(head width)": lambda head, width: head**-0.5,
+    "1/sqrt(width)": lambda head, width: width**-0.5,
+    "1/head width": lambda head, width: 1 / head,
+    "1": lambda head, width: 1.0,
+    "sqrt(head width)": lambda head, width: head**0.5,
+}
+
+
+def _attend(how: Attention, query: Array, key: Array, value: Array) -> Array:
+    width = query.shape[-1]
+    q, k, v = (_split(part, how) for part in (query, key, value))
+    logits = np.einsum("bqhk,bshk->bhqs", q, k) * _SCALES[how.scale](width // how.heads, width)
+    if how.mask != "no mask":
+        lower = np.tril(np.ones(logits.shape[-2:])) if how.mask == "causal mask" else 1 - np.eye(*logits.shape[-2:])
+        logits = np.where(lower > 0, logits, -np.inf)
+    if not np.all(np.isfinite(logits.max(-1))):
+        return np.full(query.shape, np.nan)
+    with np.errstate(invalid="ignore"):
+        weights = special.softmax(logits, axis=-1 if how.over == "keys" else -2)
+    return _merge(np.einsum("bhqs,bshk->bqhk", weights, v), how)
+
+
+def _split(part: Array, how: Attention) -> Any:
+    batch, length, width = part.shape
+    if how.split == "heads innermost":
+        return part.reshape(batch, length, width // how.heads, how.heads).swapaxes(2, 3)
+    if how.split != "heads outermost":
+        return part.reshape(batch, how.heads, length, width // how.heads).swapaxes(1, 2)
+    return part.reshape(batch, length, how.heads, width // how.heads)
+
+
+def _merge(made: Array, how: Attention) -> Array:
+    batch, length = made.shape[:2]
+    if how.merge == "heads innermost":
+        made = made.swapaxes(2, 3)
+    elif how.merge != "heads outermost":
+        made = made.swapaxes(1, 2)
+    return made.reshape(batch, length, -1)

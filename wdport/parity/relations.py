@@ -1,0 +1,197 @@
+"""A wrong array beside the right one and everything that the reference made: what exact relation has it to them.
+
+A relation is stated only if it holds to the logic bound; nothing is guessed. Needs neither of the two models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+import ml_dtypes
+import numpy as np
+
+from wdport.models.family import Array
+from wdport.parity.bounds import LOGIC
+from wdport.parity.measure import relative_l2
+
+LONGEST_AXIS = 512
+"""Axes with more entries are not searched for a permutation, which compares all pairs."""
+
+MOST_TERMS = 48
+"""Recorded arrays of which every pair is tried."""
+
+Known = Mapping[str, Array]
+"""What else was made, by a few words for it, in the order of the computation."""
+
+
+def relations(wrong: Array, right: Array, known: Known) -> list[str]:
+    """Sentences without a subject that say what ``wrong`` is, such as "lacks the output of norm1"."""
+    if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
+        return []
+    found = (step(wrong, right) for step in _BY_ITSELF)
+    others = (step(wrong, right, known) for step in (_replaced, _added, _mistaken))
+    return list(next((text for text in chain(others, found) if text), []))
+
+
+def added_relations(wrong: Array, right: Array, given: Known) -> list[str]:
+    """The same of what a layer adds to one of the arrays that it is ``given``."""
+    for name, array in given.items():
+        if array.shape == right.shape and (found := relations(wrong - array, right - array, {})):
+            return [f"adds to {name} what {found[0]}"]
+    return []
+
+
+def same(first: Array, second: Array) -> bool:
+    """Equal to the logic bound."""
+    return first.shape == second.shape and relative_l2(first, second) <= LOGIC
+
+
+def _replaced(wrong: Array, right: Array, known: Known) -> list[str]:
+    return [f"is {name}" for name, other in known.items() if same(wrong, other) and not same(right, other)][:1]
+
+
+def _added(wrong: Array, right: Array, known: Known) -> list[str]:
+    """A recorded array, or a multiple of it, that is missing or too much."""
+    difference = wrong - right
+    for name, other in known.items():
+        factor = _factor(difference, other)
+        if factor is None or same(wrong, factor * other):
+            continue
+        if abs(factor + 1) < 1e-8:
+            return [f"lacks {name}"]
+        return [
+            f"has {name} in it once too often" if abs(factor - 1) < 1e-8 else f"has {factor:.6g} times {name} too much"
+        ]
+    return []
+
+
+def _mistaken(wrong: Array, right: Array, known: Known) -> list[str]:
+    """One recorded array in the place of another one in a sum."""
+    fitting = [(name, other) for name, other in known.items() if other.shape == right.shape][:MOST_TERMS]
+    difference = wrong - right
+    for name, other in fitting:
+        for instead, term in fitting:
+            if name != instead and same(difference + term, other) and not same(other, term):
+                return [f"has {name} in it in place of {instead}"]
+    return []
+
+
+def _factor(array: Array, other: Array) -> float | None:
+    """The number that makes ``other`` the array; ``None`` if none does."""
+    if other.shape != array.shape:
+        return None
+    square = float(np.vdot(other, other))
+    factor = float(np.vdot(other, array)) / square if square else 0.0
+    return factor if factor and same(factor * other, array) else None
+
+
+def _masked(wrong: Array, right: Array) -> list[str]:
+    """Some values dropped, the others scaled alike."""
+    kept = wrong != 0
+    factor = _factor(wrong, np.where(kept, right, 0.0)) if 0 < np.count_nonzero(kept) < kept.size else None
+    lost = np.count_nonzero(~kept & (right != 0))
+    return (
+        [f"is zero at {lost} of {kept.size} places and {factor:.6g} times what it should be elsewhere"]
+        if factor and lost
+        else []
+    )
+
+
+def _zero(wrong: Array, _: Array) -> list[str]:
+    return [] if np.any(wrong) else ["is all zeros"]
+
+
+def _scaled(wrong: Array, right: Array) -> list[str]:
+    factor = _factor(wrong, right)
+    if factor:
+        return [f"is {factor:.6g} times what it should be"]
+    centred = right - right.mean()
+    slope = _factor(wrong - wrong.mean(), centred)
+    if slope is None or not same(slope * centred + wrong.mean(), wrong):
+        return []
+    start = float(wrong.mean() - slope * right.mean())
+    return [f"is {start:.6g} {'+' if slope > 0 else '-'} {abs(slope):.6g} times what it should be"]
+
+
+def _rounded(wrong: Array, right: Array) -> list[str]:
+    for name, dtype in (("float32", np.float32), ("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)):
+        with np.errstate(over="ignore"):
+            if np.array_equal(wrong, right.astype(dtype).astype(wrong.dtype)):
+                return [f"is rounded to {name}"]
+    return []
+
+
+def _clipped(wrong: Array, right: Array) -> list[str]:
+    high, low = float(wrong.max()), float(wrong.min())
+    if low == high or not same(wrong, np.clip(right, low, high)) or (right.max() <= high and right.min() >= low):
+        return []
+    return [f"is limited to {low:.6g} .. {high:.6g}"]
+
+
+def _whole(wrong: Array, right: Array) -> list[str]:
+    steps: dict[str, Callable[[Array], Array]] = {
+        "its absolute value": np.abs, "rounded down": np.floor, "rounded to whole numbers": np.round,
+    }  # fmt: skip
+    return [f"is {name}" for name, step in steps.items() if same(wrong, step(right))][:1]
+
+
+def _coupled(wrong: Array, right: Array) -> list[str]:
+    """Samples of a batch mixed up."""
+    if len(right) < 2:
+        return []
+    if same(wrong, np.broadcast_to(right[:1], right.shape)):
+        return ["is the first sample's for every sample"]
+    return ["is the batch's mean for every sample"] if same(wrong, np.broadcast_to(right.mean(0), right.shape)) else []
+
+
+def _shifted(wrong: Array, right: Array) -> list[str]:
+    """The same vector too much everywhere."""
+    difference = (wrong - right).reshape(-1, wrong.shape[-1]) if wrong.ndim else np.zeros((0, 1))
+    if len(difference) < 2 or not same(difference, np.broadcast_to(difference[:1], difference.shape)):
+        return []
+    return ["is off by one vector, the same at every sample and position"]
+
+
+def _permuted(wrong: Array, right: Array) -> list[str]:
+    for axis in range(right.ndim):
+        if (order := permutation(wrong, right, axis)) is not None:
+            return [f"is {_describe(order)} along axis {axis}"]
+    if wrong.size and same(np.sort(wrong, axis=None), np.sort(right, axis=None)):
+        return ["has the right values in another order"]
+    return []
+
+
+def permutation(wrong: Array, right: Array, axis: int) -> Array | None:
+    """The order in which ``right`` along ``axis`` is ``wrong``, other than its own; ``None`` if there is none."""
+    count = right.shape[axis]
+    if wrong.shape != right.shape or not 2 <= count <= LONGEST_AXIS:
+        return None
+    rows, wanted = (np.moveaxis(array, axis, 0).reshape(count, -1) for array in (wrong, right))
+    sums = [np.array([float(row @ weights) for row in side]) for side in (rows, wanted)
+            for weights in [np.cos(np.arange(1.0, rows.shape[1] + 1.0))]]  # fmt: skip
+    order = np.empty(count, dtype=np.int64)
+    order[np.argsort(sums[0], kind="stable")] = np.argsort(sums[1], kind="stable")
+    if np.array_equal(order, np.arange(count)) or not same(rows, wanted[order]):
+        return None
+    return order
+
+
+def _describe(order: Array) -> str:
+    count, plain = len(order), np.arange(len(order))
+    if np.array_equal(order, plain[::-1]):
+        return "reversed"
+    for shift in range(1, count):
+        if np.array_equal(order, np.roll(plain, shift)):
+            return f"rolled by {shift if shift <= count // 2 else shift - count}"
+    moved = np.flatnonzero(order != plain)
+    if len(moved) == 2:
+        return f"exchanged at {moved[0]} and {moved[1]}"
+    return "in another order"
+
+
+def _texts() -> Iterator[Callable[[Array, Array], list[str]]]:
+    yield from (_zero, _scaled, _masked, _rounded, _coupled, _clipped, _whole, _permuted, _shifted)
+
+
+_BY_ITSELF = tuple(_texts())
