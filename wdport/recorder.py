@@ -147,6 +147,10 @@ def wavelet_inputs(shapes: Mapping[str, tuple[int, ...]]) -> MakeInputs | None:
     return make
 
 
+EVERY_TIME = np.arange(1001) / 1000.0
+"""Every time that WaveletDiff's network is given: step / 1000."""
+
+
 def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
     """N(0, 0.2^2) in float32, drawn for the parameter of this name."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
@@ -233,6 +237,125 @@ def observe(
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
             exact = (run(double, truth)[0], isolate(double, truth, wide))
     return Observation(inputs, output, calls, Single(rounded, (outputs, exact[0]), (alone, exact[1])))
+
+
+# --- Conditioning ----------------------------------------------------------------------------------------------------
+
+DRAWS = 3
+SPREAD_SEED = 11
+ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}
+"""Largest relative error of rounding to a dtype."""
+
+
+@dataclass
+class Spread:
+    """How far one tap moves when everything that it is given moves by one rounding: sums of squares and largest
+    values, over the draws at most, of what it is fed, makes by itself, and makes in the running network."""
+
+    fed: tuple[float, float] = (0.0, 0.0)
+    made: tuple[float, float] = (0.0, 0.0)
+    running: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass
+class Conditioning:
+    """One case in float64, moved by the rounding of a dtype: by module, and by how much each value of the output moves
+    at most."""
+
+    taps: dict[str, Spread]
+    output: Array
+
+
+def conditioning(module: Module, case: Case, inputs: Sequence[Any], dtype: str) -> Conditioning:
+    """Run a float64 module with random relative errors of ``dtype``'s rounding in all that passes between its
+    submodules."""
+    given, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
+    with highest_precision(), lifted():
+        output, calls = record(module, given)
+        found = Conditioning({name: Spread() for name in calls}, np.zeros_like(output))
+        for draw in range(DRAWS):
+            rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
+            moved = {name: Call(_moved(call.inputs, rng, unit), _moved(call.outputs, rng, unit), call.caller)
+                     for name, call in calls.items()}  # fmt: skip
+            _, alone = isolate(module, _moved(given, rng, unit), moved)
+            whole, running = _disturbed(module, _moved(given, rng, unit), rng, unit)
+            found.output = np.maximum(found.output, np.abs(whole - output))
+            for name, spread in found.taps.items():
+                if name in alone:
+                    spread.fed = _further(spread.fed, alone[name].inputs, calls[name].inputs)
+                    spread.made = _further(spread.made, alone[name].outputs, calls[name].outputs)
+                if name in running:
+                    spread.running = _further(spread.running, running[name].outputs, calls[name].outputs)
+    return found
+
+
+def _moved(value: Any, rng: Any, unit: float) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(item, rng, unit) for item in value)
+    array = np.asarray(value)
+    return array * (1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)) if array.dtype.kind == "f" else array
+
+
+def _further(so_far: tuple[float, float], moved: Any, still: Any) -> tuple[float, float]:
+    pairs = [(a, b) for a, b in zip(leaves(list(moved)), leaves(list(still))) if b.dtype.kind == "f"]
+    differences = [np.abs(a - b) for a, b in pairs]
+    square = float(sum(float(np.sum(each * each)) for each in differences))
+    return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
+
+
+def _disturbed(module: Module, inputs: Sequence[Any], rng: Any, unit: float) -> tuple[Array, dict[str, Call]]:
+    """A run in which what every submodule makes is moved by one rounding."""
+    calls: dict[str, Call] = {}
+
+    def disturb(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+        output = compute(*given)
+        moved = [_tensor(_moved(_array(tensor), rng, unit)) for tensor in _tensors(output)]
+        if _is_attention(part):
+            found, _ = _attention(name, part, given, {}, _silent)
+            calls.update(found)
+        calls[name] = Call((), tuple(_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller)
+        return _replaced(part, output, moved)
+
+    with _watched({name: part for name, part in module.named_modules() if name}, disturb):
+        output = run(module, inputs)
+    return output[0], calls
+
+
+# --- Time ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a module that is fed one number per sample makes of many: ``exact`` in float64, ``single`` in float32 and
+    ``truth`` in float64 of the same rounded numbers."""
+
+    exact: Array
+    single: Array
+    truth: Array
+
+
+def scalar_fed(inputs: Sequence[Any], calls: Calls) -> dict[str, int]:
+    """Modules that are fed one of the network's inputs of shape (B,) and nothing else, and which of them it is."""
+    found = {}
+    for name, call in calls.items():
+        given = leaves(list(call.inputs))
+        for at, value in enumerate(inputs):
+            if len(given) == 1 and np.ndim(value) == 1 and np.array_equal(given[0], value):
+                found[name] = at
+    return found
+
+
+def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, Sweep]:
+    """Run these submodules, by themselves, on ``values`` (n,) float64."""
+    narrow, found = values.astype(np.float32), {}
+    double, single = (dict(modules[dtype].named_modules()) for dtype in ("float64", "float32"))
+    for name in names:
+        with highest_precision():
+            rounded = run(single[name], (narrow,))[0]
+            with lifted():
+                exact, truth = (run(double[name], (each,))[0] for each in (values, narrow.astype(np.float64)))
+        found[name] = Sweep(exact, rounded, truth)
+    return found
 
 
 def module_names(module: Module) -> list[str]:
@@ -568,12 +691,13 @@ class Tensors:
 @dataclass
 class Subject:
     """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` say what was done to
-    its tables."""
+    its tables. ``times`` are all the numbers that an input of shape (B,) can be, where that is known."""
 
     modules: dict[str, Module]
     make_inputs: MakeInputs | None
     tensors: dict[str, Tensors]
     notes: list[str] = field(default_factory=list)
+    times: Array | None = None
 
     @property
     def evaluating(self) -> bool:
@@ -607,8 +731,9 @@ def build(target: str, checkpoint: str, key: str | None = None) -> Subject:
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(_array(t)))
         for name, t in narrow.state_dict().items()
     }
-    make_inputs = make_inputs or wavelet_inputs({name: each.shape for name, each in tensors.items()})
-    return Subject({"float64": wide, "float32": narrow}, make_inputs, tensors, notes)
+    own = wavelet_inputs({name: each.shape for name, each in tensors.items()})
+    times = EVERY_TIME if own else None
+    return Subject({"float64": wide, "float32": narrow}, make_inputs or own, tensors, notes, times)
 
 
 def _find_factory(target: str) -> Callable[..., Any]:
@@ -862,7 +987,9 @@ def _key(array: Array) -> bytes:
     return digest.digest()
 
 
-def _described(seen: Observation, case: Case, put: Callable[[Any], str]) -> dict[str, Any]:
+def _described(
+    seen: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Any], str]
+) -> dict[str, Any]:
     """One case as JSON, its arrays put into the file."""
 
     def refer(value: Any) -> Any:
@@ -873,6 +1000,10 @@ def _described(seen: Observation, case: Case, put: Callable[[Any], str]) -> dict
 
     made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "output": put(seen.output)}
     made["calls"], made["single"] = listed(seen.calls), None
+    made["conditioning"] = {
+        dtype: [{name: asdict(spread) for name, spread in each.taps.items()}, put(each.output)]
+        for dtype, each in moves.items()
+    }
     if seen.single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
         alone = [[put(output), listed(calls)] for output, calls in reversed(seen.single.isolated)]
@@ -924,6 +1055,7 @@ def _record_cases(subject: Subject, names: list[str], target: str, writer: _Writ
     """The battery: what the index says of it."""
     shifts = bias_shifts(subject.modules["float32"])
     notes, cases, repeats = dict.fromkeys(subject.notes), [], True
+    sweeps: dict[str, Sweep] = {}
     for case in CASES:
         say(f"running {case.describe()}")
         inputs = checked_inputs(subject.make_inputs, case, target)
@@ -931,12 +1063,19 @@ def _record_cases(subject: Subject, names: list[str], target: str, writer: _Writ
             try:
                 seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
                 repeats = repeats and is_repeatable(subject.modules["float64"], seen)
+                dtypes = ("float64", "float32") if case.numerics else ("float64",)
+                moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
+                if not sweeps and subject.times is not None:
+                    fed = [name for name in scalar_fed(inputs, seen.calls) if name in names]
+                    sweeps = sweep(subject.modules, fed, subject.times)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
                 fix = "return make_inputs that fits the module beside it"
                 raise Refusal(4, target, f"running it raises {_one_line(error)}", fix) from error
-        cases.append(_described(seen, case, writer.put))
+        cases.append(_described(seen, moves, case, writer.put))
     shifted = {name: writer.put(shift) for name, shift in shifts.items()}
-    return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "cases": cases}
+    swept = {name: [writer.put(each.exact), writer.put(each.single), writer.put(each.truth)]
+             for name, each in sweeps.items()}  # fmt: skip
+    return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "sweeps": swept, "cases": cases}
 
 
 def is_repeatable(module: Module, seen: Observation) -> bool:

@@ -6,7 +6,7 @@ it builds its Keras model and its PyTorch reference on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,13 +60,14 @@ class Levels:
     """How an output divides into wavelet levels along ``axis``, and back into a series.
 
     ``reconstruct`` takes coefficients (B, C, F) to a series (B, N, F); ``None`` where the wavelet
-    is not known.
+    is not known. ``statistics`` are the mean and the deviation of the data, by feature, where they are known.
     """
 
     names: tuple[str, ...]
     slices: tuple[slice, ...]
     reconstruct: Callable[[Array], Array] | None
     axis: int = 1
+    statistics: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 Batch = Mapping[str, Array]
@@ -149,6 +150,15 @@ class Family(Protocol):
         """Float64 inputs of the network for parity runs, each with the batch on axis 0."""
         ...
 
+    def times(self, config: Any) -> Array | None:
+        """All values (S,) float64 of the inputs of shape (B,); ``None`` where there are too many to try."""
+        ...
+
+    def time_tables(self, model: Any, times: Any, conditions: Any) -> Iterator[tuple[str, Any, Any]]:
+        """By Keras layer path: a table (S, n) of the sampling network that depends on ``times`` (S,) alone, and what
+        the Keras model's layer makes of them; ``conditions`` are what the sampling network makes."""
+        ...
+
     def transform(self, config: Any) -> Any | None:
         """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
         ...
@@ -167,6 +177,18 @@ class Family(Protocol):
 
     def rewrites(self, config: Any) -> Sequence[Any]:
         """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
+        ...
+
+    def edited(self) -> Mapping[str, Any]:
+        """The configurations that source edits are tried on, by the variant that an edit names."""
+        ...
+
+    def edits(self) -> Path:
+        """The file of source edits."""
+        ...
+
+    def given(self, config: Any) -> dict[str, str]:
+        """What shapes do not tell of a configuration, as for ``--set``."""
         ...
 
     def smallest(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wdport.models.family import Array
 from wdport.parity.battery import CASES
@@ -18,7 +19,7 @@ from wdport.parity.trajectories import file_schedule, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
 from wdport.parity.verdict import Gate, LevelResult, Trajectory, VariableResult
 from wdport.prepare import Prepared
-from wdport.recorder import lifted, run
+from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5
 BATCH = 2
@@ -27,9 +28,10 @@ BATCH = 2
 
 @dataclass(frozen=True)
 class FullBattery:
-    """Gates B', C, D and E with what they measured besides what stands with the taps."""
+    """Gates B', C and D, and E's part with trajectories, with what they measured besides what stands with the taps."""
 
     gates: tuple[Gate, ...] = ()
+    path: Gate | None = None
     level_gradients: tuple[float, ...] = ()
     variables: tuple[VariableResult, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
@@ -52,7 +54,7 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
         low, ratios = bfloat16_gate(runner, CASES[0])
         release_memory()
         say("sampling trajectories")
-        with lifted():
+        with highest_precision():
             path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
         release_memory()
         say("running the port eagerly")
@@ -72,18 +74,23 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     for name, result in runner.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
     variables = _variables(prepared, slopes.variables, steps)
-    return FullBattery((low, slopes.gate, steps.gate, path), tuple(slopes.levels), variables, trajectories)
+    return FullBattery((low, slopes.gate, steps.gate), path, tuple(slopes.levels), variables, trajectories)
 
 
 def _reference(prepared: Prepared, runner: Runner) -> Reference:
     """The reference's side of gate E."""
-    module, config = runner.sides.references["float64"], prepared.config
+    config = prepared.config
 
-    def network(state: Array, time: Array) -> Array:
-        return run(module, (state, time))[0]
+    def network(state: Array, time: Array, dtype: str = "float64") -> Array:
+        if dtype == "float64":
+            with lifted():
+                return run(runner.sides.references[dtype], (state, time))[0]
+        return run(runner.sides.references[dtype], (state, time))[0]
 
     shape = prepared.family.make_inputs(config, 0, 1, 1.0)[0].shape[1:]
-    return Reference(network, file_schedule(prepared), config.prediction_target, shape)
+    return Reference(
+        network, file_schedule(prepared), config.prediction_target, shape, partial(network, dtype="float32")
+    )
 
 
 def _variables(prepared: Prepared, gradients: dict[str, float], steps: OptimiserErrors) -> tuple[VariableResult, ...]:

@@ -16,10 +16,12 @@ from wdport.prepare import Prepared
 
 
 def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Gate:
-    """Gate 0: everything accounted for, both sides sound, nothing left uncompared."""
+    """Gate 0: everything accounted for, both sides sound, nothing left uncompared.
+
+    ``unequal`` are sentences on variables that the converted file does not hold as it ought to.
+    """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    findings = list(dict.fromkeys(runner.findings))
-    findings += [f"{name} is not its tensor, bit for bit" for name in unequal]
+    findings = list(dict.fromkeys([*runner.findings, *unequal]))
     settled = {move.source for move in plan.moves} | set(plan.checks) | set(plan.drops)
     findings += [f"{name} is not accounted for" for name in tensors if name not in settled]
     variables = [variable.path for variable in runner.sides.candidates["float32"].weights]
@@ -36,8 +38,14 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
     passed = not findings and compared == expected
-    told = (*findings, *_left_out(runner), *runner.sides.reference.notes)
+    told = (*findings, *_conditioned(runner), *_left_out(runner), *runner.sides.reference.notes)
     return Gate("0", "preflight", passed, compared, expected, findings=told)
+
+
+def _conditioned(runner: Runner) -> list[str]:
+    """The layers whose errors in float64 are no larger than what one rounding does to them."""
+    found = {tap.reference: tap.conditioned for tap in runner.taps.values() if tap.conditioned}
+    return [f"ill-conditioned here: {name}, off by {error:.1e}, as after one rounding" for name, error in found.items()]
 
 
 def _left_out(runner: Runner) -> list[str]:
@@ -107,7 +115,10 @@ def numerics_gate(runner: Runner) -> Gate:
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
     for name, pair in runner.input_errors.items():
         runner.taps[name].inputs_ratio = max(pair.rms_ratio, pair.max_ratio)
-    ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in runner.errors.items()}
+    for name, pair in runner.time_errors.items():
+        tap = runner.taps[name]
+        tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
+    ratios = {name: max(runner.taps[name].rms_ratio, runner.taps[name].max_ratio) for name in runner.errors}
     ratios[f"{OUTPUT}, whole network"] = max(runner.whole_errors.rms_ratio, runner.whole_errors.max_ratio)
     ratios |= {f"{name} inputs": runner.taps[name].inputs_ratio for name in runner.input_errors}
     names = runner.family.levels(runner.config).names

@@ -65,6 +65,8 @@ class ErrorPair:
     count: int = 0
     unit: float = UNIT_ROUNDOFF
     """Unit roundoff of the type that both compute in."""
+    spread_square: float = 0.0
+    spread_max: float = 0.0
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
         """Take in one more run's results."""
@@ -79,15 +81,23 @@ class ErrorPair:
         self.bias_sum += float(np.sum(c))
         self.count += c.size
 
+    def allow(self, square: float, largest: float) -> None:
+        """One more run moves by so much where all that it is given moves by one rounding: a sum of squares, and the
+        largest value."""
+        self.spread_square += square
+        self.spread_max = max(self.spread_max, largest)
+
     @property
     def rms_ratio(self) -> float:
-        """Candidate's RMS error over the reference's, which counts as no less than rounding alone."""
-        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, self.unit * self.truth_square**0.5)
+        """Candidate's RMS error over the reference's, which counts as no less than rounding alone, nor than what
+        rounding of the inputs does to it where that was measured."""
+        least = max(self.unit * self.truth_square**0.5, self.spread_square**0.5)
+        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, least)
 
     @property
     def max_ratio(self) -> float:
         """The same for the largest error."""
-        return _ratio(self.candidate_max, self.reference_max, self.unit * self.truth_max)
+        return _ratio(self.candidate_max, self.reference_max, max(self.unit * self.truth_max, self.spread_max))
 
     @property
     def bias(self) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from wdport.errors import IncompleteError, InputError
 from wdport.models.family import Array
 from wdport.parity.battery import Case
-from wdport.recorder import SCHEMA, Call, Observation, Single, Tensors
+from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors
 
 _AGAIN = "record it again with wdport record"
 _FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, zipfile.BadZipFile, OSError,
@@ -72,6 +72,21 @@ class Recording:
             reference, truth = get(single["outputs"])
             found = Single(tuple(get(single["inputs"])), (reference, truth), (first, second))
             return Observation(seen.inputs, seen.output, seen.calls, found)
+
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        """What was recorded of it in ``case``; raises :class:`InputError` if nothing was."""
+        with _reading(self.path):
+            taps, output = self.cases[case]["conditioning"][dtype]
+            spreads = {
+                str(name): Spread(**{part: _pair(pair) for part, pair in each.items()}) for name, each in taps.items()
+            }
+            return Conditioning(spreads, self._arrays(output, {}))
+
+    def sweeps(self) -> dict[str, Sweep]:
+        """What was recorded at every time."""
+        with _reading(self.path):
+            told = self.index["sweeps"]
+            return {str(name): Sweep(*self._arrays(list(each), {})) for name, each in told.items()}
 
     def _arrays(self, reference: Any, known: dict[str, Array]) -> Any:
         if isinstance(reference, list):
@@ -130,6 +145,13 @@ class Replay:
             self.findings = list(dict.fromkeys([*self.findings, finding]))
         return seen
 
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        return self._recording.conditioning(case, dtype)
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        found = self._recording.sweeps()
+        return {name: found[name] for name in names if name in found and len(found[name].exact) == len(times)}
+
 
 @contextmanager
 def open_recording(path: Path) -> Iterator[Recording]:
@@ -155,6 +177,11 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _rounded(array: Array) -> Array:
     return array.astype(np.float32).astype(np.float64)
+
+
+def _pair(told: Any) -> tuple[float, float]:
+    square, largest = told
+    return float(square), float(largest)
 
 
 def _case(told: Mapping[str, Any]) -> Case:

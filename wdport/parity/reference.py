@@ -15,16 +15,20 @@ from wdport.models.family import Array
 from wdport.parity.battery import Case
 from wdport.prepare import Prepared
 from wdport.recorder import (
+    Conditioning,
     Observation,
     Refusal,
+    Sweep,
     bias_shifts,
     build,
     checked_inputs,
+    conditioning,
     highest_precision,
     is_repeatable,
     module_names,
     moved_biases,
     observe,
+    sweep,
 )
 
 MakeInputs = Callable[[int, int, float], Sequence[Any]]
@@ -76,6 +80,15 @@ class Reference(Protocol):
         """What it computes in ``case``; for float32 with the modules ``taps`` answered for."""
         ...
 
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        """How far every tap moves in ``case`` when all that it is given moves by ``dtype``'s rounding."""
+        ...
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        """What these modules, which are fed one number per sample, make of ``times`` (n,); one that was not recorded
+        is left out."""
+        ...
+
 
 class Live:
     """A PyTorch model that runs here: ``modules`` by dtype, their weights equal, in evaluation mode."""
@@ -120,6 +133,16 @@ class Live:
                 if not is_repeatable(self.modules["float64"], seen):
                     self.findings.append("the reference does not repeat itself bit for bit")
         return seen
+
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        self.use(case.random_biases)
+        with translated():
+            inputs = checked_inputs(self._make_inputs, case, "the reference")
+            return conditioning(self.modules["float64"], case, inputs, dtype)
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        with translated():
+            return sweep(self.modules, names, times)
 
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:

@@ -6,29 +6,31 @@ since compiling is nearly all of a run. Results are taken in case by case, so a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 import jax
 import numpy as np
 
+from wdport.compile_cache import FAST_COMPILE
 from wdport.models.family import Array
-from wdport.parity.battery import Case
-from wdport.parity.bounds import LOGIC
+from wdport.parity.battery import CASES, Case
+from wdport.parity.bounds import LEAK, LOGIC, NUMERICS
 from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.compare import comparable, tap_errors
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
-from wdport.parity.programs import TRACING
+from wdport.parity.programs import TRACING, Program
+from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import Tap, align, left_out, nearest
 from wdport.parity.verdict import LevelResult, Overlay, TapResult
 from wdport.prepare import Prepared
-from wdport.recorder import Observation, Single
+from wdport.recorder import Observation, Single, scalar_fed
 
 OUTPUT = "output"
 EAGER = "output, eager"
@@ -46,10 +48,12 @@ class Tally:
 class _Started:
     """What the reference computes in one case, and what the port's threads will bring."""
 
+    case: Case
     seen: Observation
     port: Future[tuple[Array, dict[str, Call]]]
     whole: Future[Array] | None = None
     isolated: Future[tuple[Array, dict[str, Call]]] | None = None
+    sampled: Mapping[str, Future[Array]] = field(default_factory=dict)
 
 
 class Runner:
@@ -65,6 +69,8 @@ class Runner:
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.left_out: dict[Tap, str] = {}
         self.taps: dict[str, TapResult] = {}
+        self.sampling = SamplingNetwork(prepared.family, sides.candidates)
+        self.time_errors: dict[str, ErrorPair] = {}
         self.whole_errors = ErrorPair()
         self.errors: dict[str, ErrorPair] = {}
         self.input_errors: dict[str, ErrorPair] = {}
@@ -84,14 +90,42 @@ class Runner:
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
         with ThreadPoolExecutor(2) as pool:
-            observed = [self._observe(case) for case in cases]
+            observed = [(case, self._observe(case)) for case in cases]
             if not self.taps and observed:
-                self._settle(observed[0])
-            for started in [self._start(pool, seen) for seen in observed]:
+                self._settle(observed[0][1])
+            for started in [self._start(pool, case, seen) for case, seen in observed]:
                 self._logic(started)
                 if started.seen.single is not None:
                     self._numerics(started, started.seen.single)
+                    self._sampling(started, started.seen.single)
                 self.cases += 1
+        self._condition([case for case in cases if case.numerics])
+
+    def compare_times(self) -> None:
+        """Gates A, B and E at every time: layers that are fed the time alone, and the sampling network's tables."""
+        times, case = self.family.times(self.config), CASES[0]
+        if times is None:
+            return
+        seen = self._observe(case)
+        fed = scalar_fed(seen.inputs, seen.calls)
+        for tap in [tap for tap in self.aligned if tap.reference in fed]:
+            told = self.sides.reference.sweep([tap.reference], times).get(tap.reference)
+            self.logic.expected += 1
+            if told is None:
+                self.findings.append(f"{tap.reference} was not run at every time by the reference")
+                continue
+            port = {dtype: self._at_times(dtype, tap.candidate, times) for dtype in DTYPES}
+            errors = [relative_l2(ours, theirs) for ours, theirs in zip(port["float64"], told.exact, strict=True)]
+            self.taps[tap.reference].isolated = max(self.taps[tap.reference].isolated, *errors)
+            self.time_errors.setdefault(tap.reference, ErrorPair()).add(port["float32"], told.single, told.truth)
+            self.logic.compared += 1
+        self.sampling.compare_times(times)
+
+    def _at_times(self, dtype: str, path: str, times: Array) -> Array:
+        """One layer of the port, fed times alone."""
+        layer = self.probes[dtype].layers[path]
+        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
+            return np.asarray(Program(layer, FAST_COMPILE)(times.astype(dtype)))
 
     def compare_eagerly(self, case: Case) -> None:
         """Gate A once more for the output alone, the port run step by step: compiling may change what is computed."""
@@ -129,14 +163,21 @@ class Runner:
         self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level, caller=caller)
                      for tap, caller in zip(self.aligned, callers, strict=True)}  # fmt: skip
 
-    def _start(self, pool: ThreadPoolExecutor, seen: Observation) -> _Started:
+    def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
         """Set everything of Keras's for one case on its way."""
         port, single = pool.submit(self._port, "float64", "record", seen.inputs), seen.single
         if single is None:
-            return _Started(seen, port)
+            return _Started(case, seen, port)
         answers = {path: cast(call, np.float32) for path, call in self._by_candidate(seen.calls).items()}
         whole = pool.submit(self._port, "float32", "whole", single.inputs)
-        return _Started(seen, port, whole, pool.submit(self._port, "float32", "isolate", single.inputs, answers))
+        isolated = pool.submit(self._port, "float32", "isolate", single.inputs, answers)
+        pairs = {"float64": seen.inputs, "float32": single.inputs}
+        sampled = {dtype: pool.submit(self._sample, dtype, inputs) for dtype, inputs in pairs.items()}
+        return _Started(case, seen, port, whole, isolated, sampled)
+
+    def _sample(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
+        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
+            return self.sampling.predict(dtype, inputs)
 
     @property
     def torch_precision(self) -> str:
@@ -168,7 +209,8 @@ class Runner:
             whole = {**answers, "": Call((), (exact.output,))}
             self.evidence = self.evidence or Evidence(exact.inputs, port, whole)
             alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
-        self._output_logic(output, alone_output, exact.output)
+        explained = self._explained(started, own, alone)
+        self._output_logic(output, alone_output, exact.output, explained.get(OUTPUT, _NOTHING))
         for tap in self.aligned:
             self.logic.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
@@ -176,21 +218,53 @@ class Runner:
                 self.findings.append(f"{tap.reference} did not run on both sides with inputs that can be compared")
                 continue
             result, call = self.taps[tap.reference], exact.calls[tap.reference]
-            result.cumulative = max(result.cumulative, cumulative[1])
-            result.inputs = max(result.inputs, isolated[0])
-            result.isolated = max(result.isolated, isolated[1])
+            spread = explained.get(tap.reference, _NOTHING)
+            result.cumulative = max(result.cumulative, _beyond(result, cumulative[1], spread.running))
+            result.inputs = max(result.inputs, _beyond(result, isolated[0], spread.fed))
+            result.isolated = max(result.isolated, _beyond(result, isolated[1], spread.made))
             shares = [max(map(float32_share, side)) for side in (call.outputs, through[tap.candidate].outputs)]
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
             self.logic.compared += 1
 
-    def _output_logic(self, candidate: Array, alone: Array, reference: Array) -> None:
+    def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, _Explained]:
+        """What one rounding explains of relative errors, by tap; measured only where an error is beyond the bound."""
+        found = [error for each in errors for error in each.values() if error is not None]
+        if all(max(error) <= LOGIC for error in found):
+            return {}
+        told = self.sides.reference.conditioning(started.case, "float64")
+        calls, made = started.seen.calls, {}
+        for name, spread in told.taps.items():
+            sizes = [_size(side) for side in (calls[name].inputs, calls[name].outputs)]
+            squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
+            made[name] = _Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
+        whole = min(NUMERICS * relative_l2(started.seen.output + told.output, started.seen.output), LEAK)
+        return {**made, OUTPUT: _Explained(whole, whole, whole)}
+
+    def _condition(self, cases: Sequence[Case]) -> None:
+        """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
+        pairs = [*self.errors.values(), *self.input_errors.values(), *self.level_errors.values(), self.whole_errors]
+        if all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs):
+            return
+        for case in cases:
+            told = self.sides.reference.conditioning(case, "float32")
+            for name, spread in told.taps.items():
+                for known, pair in ((self.errors, spread.made), (self.input_errors, spread.fed)):
+                    if name in known:
+                        known[name].allow(*pair)
+            self.whole_errors.allow(float(np.sum(told.output**2)), float(np.max(told.output)))
+            for (level, channel), each in self.level_errors.items():
+                part = told.output[:, self._shape.slices[level], channel]
+                each.allow(float(np.sum(part**2)), float(np.max(part)))
+
+    def _output_logic(self, candidate: Array, alone: Array, reference: Array, spread: _Explained) -> None:
         """The network's output, level by level, as coefficients and as series."""
         result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, "", None))
         self.logic.expected += 1
         errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
-        result.cumulative, result.isolated = max(result.cumulative, errors[0]), max(result.isolated, errors[1])
+        result.cumulative = max(result.cumulative, _beyond(result, errors[0], spread.running))
+        result.isolated = max(result.isolated, _beyond(result, errors[1], spread.made))
         result.share32 = (float32_share(reference), float32_share(candidate))
         self.logic.compared += 1
         if candidate.shape != reference.shape:
@@ -238,6 +312,12 @@ class Runner:
                 continue
             self.numerics.compared += 1
 
+    def _sampling(self, started: _Started, single: Single) -> None:
+        """Gate E: the network that samplers run, every sample at its own time."""
+        found = {dtype: future.result() for dtype, future in started.sampled.items()}
+        self.sampling.compare(started.case.describe(), found["float64"], started.seen.output)
+        self.sampling.compare_single(found["float32"], *single.outputs)
+
     def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
         """The first sample's first feature, level by level."""
         shape, made = self._shape, []
@@ -263,6 +343,33 @@ class Runner:
             energy = self.level_energy[level] / total if total else None
             found.append(LevelResult(name, logic, max(series) if series else None, max(ratios, default=inf), energy))
         return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """Relative float64 errors of a tap that one rounding explains: of what it is fed, makes by itself, makes in the
+    running network."""
+
+    fed: float = 0.0
+    made: float = 0.0
+    running: float = 0.0
+
+
+_NOTHING = _Explained()
+
+
+def _beyond(result: TapResult, error: float, explained: float) -> float:
+    """The error, or nothing if it is beyond the bound and explained, which the result then tells."""
+    if error <= LOGIC or not error <= explained:
+        return error
+    result.conditioned = max(result.conditioned, error)
+    return 0.0
+
+
+def _size(values: Any) -> float:
+    """Sum of squares of all arrays, above zero."""
+    arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
+    return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))
 
 
 def _add(pair: ErrorPair, candidate: Any, reference: Any, truth: Any) -> None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
 from wdport.apply import source_array
 from wdport.load import Converted
 from wdport.models.family import Array
 from wdport.models.variables import set_variable
 from wdport.output.files import read_variables
+from wdport.parity.library import same_bits
 from wdport.parity.reference import Reference, family_reference
 from wdport.prepare import Prepared
 from wdport.rules import apply_rule
@@ -71,13 +71,13 @@ def _tensor(prepared: Prepared, name: str) -> Array:
 
 
 def unequal_variables(prepared: Prepared, weights: Weights) -> list[str]:
-    """Variables of the converted file that are not, bit for bit, what their tensors become."""
+    """Sentences on variables of the converted file that are not, bit for bit, what their tensors become."""
     wrong = []
     for move in prepared.plan.moves:
         made = apply_rule(move.rule, [source_array(prepared, move.source, cast=True)], move.sizes)
         pairs = zip(move.targets, made, strict=True)
-        wrong += [name for name, array in pairs if not np.array_equal(array, weights.variables[name])]
-    return wrong
+        wrong += [name for name, array in pairs if not same_bits(array, weights.variables[name])]
+    return [f"{name} is not its tensor, bit for bit" for name in wrong]
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
@@ -93,9 +93,12 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
     return Weights("random biases", tensors, variables, random_biases=True)
 
 
-def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:
+def build_sides(
+    prepared: Prepared, weights: Weights, reference: Reference | None = None, single: Any | None = None
+) -> Sides:
     """The candidates with these weights beside ``reference``, or our own, which is built in a thread of its own.
 
+    ``single`` is the float32 candidate where there is one already, such as the one that Keras loads.
     Raises :class:`MachineError` where that needs torch and it is not installed.
     """
     candidates = {}
@@ -104,7 +107,8 @@ def build_sides(prepared: Prepared, weights: Weights, reference: Reference | Non
         own = pool.submit(lambda: reference or family_reference(prepared, kept))
         for dtype in DTYPES:
             with jax.enable_x64(dtype == "float64"):
-                candidates[dtype] = prepared.family.build(prepared.config, dtype)
+                known = single if dtype == "float32" else None
+                candidates[dtype] = known or prepared.family.build(prepared.config, dtype)
         _assign(candidates, weights, set(prepared.plan.targets))
         return Sides(own.result(), candidates)
 

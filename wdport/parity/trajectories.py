@@ -22,8 +22,8 @@ from wdport.diffusion.schedules import STEPS, NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.models.family import Array
-from wdport.parity.bounds import TRAJECTORY
-from wdport.parity.measure import relative_l2
+from wdport.parity.bounds import NUMERICS, TRAJECTORY
+from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
 from wdport.parity.verdict import Gate, Trajectory
 from wdport.prepare import Prepared
@@ -42,14 +42,15 @@ def trajectories_gate(reference: Reference, models: Mapping[str, Any]) -> tuple[
     Args:
         reference: the reference's side.
         models: the port as Keras models by dtype; "float64" is held against the bound, "float32", which may be
-            left out, informs.
+            left out, against the reference's own float32 error.
     """
     inputs, ports = Inputs(reference.shape), {dtype: Port(model) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
         running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
         truth = reference_states(reference, inputs)
+        single = reference_states(reference, inputs, "float32") if "float32" in models else {}
         states = {dtype: each.result() for dtype, each in running.items()}
-    results = _compare(truth, states)
+    results = _compare(truth, states, single)
     return _gate(reference, ports["float64"], results), tuple(result.trajectory for result in results)
 
 
@@ -75,14 +76,26 @@ class _Result:
     findings: tuple[str, ...]
 
 
-def _compare(truth: Mapping[Run, Sequence[Array]], states: Mapping[str, Mapping[Run, Any]]) -> list[_Result]:
-    return [_one(run, truth[run], {dtype: found[run] for dtype, found in states.items()}) for run in RUNS]
+def _compare(
+    truth: Mapping[Run, Sequence[Array]],
+    states: Mapping[str, Mapping[Run, Any]],
+    single: Mapping[Run, Sequence[Array]] | None = None,
+) -> list[_Result]:
+    known = single or {}
+    return [
+        _one(run, truth[run], {dtype: found[run] for dtype, found in states.items()}, known.get(run)) for run in RUNS
+    ]
 
 
-def _one(run: Run, truth: Sequence[Array], states: Mapping[str, tuple[Plan, Array] | UsageError]) -> _Result:
+def _one(
+    run: Run,
+    truth: Sequence[Array],
+    states: Mapping[str, tuple[Plan, Array] | UsageError],
+    single: Sequence[Array] | None,
+) -> _Result:
     steps = ddim_step_list(COUNT)
     errors: dict[str, tuple[float, ...]] = {"float64": (), "float32": ()}
-    findings = []
+    findings, ratio = [], None
     for dtype, found in states.items():
         if isinstance(found, UsageError):
             findings.append(f"{run}, {dtype}: {found}")
@@ -91,9 +104,16 @@ def _one(run: Run, truth: Sequence[Array], states: Mapping[str, tuple[Plan, Arra
         if plan.steps.tolist() != steps:
             findings.append(f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}")
         errors[dtype] = tuple(relative_l2(c, r) for c, r in zip(ours, truth, strict=False))
+        if dtype == "float32" and single is not None and len(ours) == len(truth):
+            pair = ErrorPair()
+            for c, r, t in zip(ours, single, truth, strict=True):
+                pair.add(c, r, t)
+            ratio = pair.rms_ratio
     off = [(step, e) for step, e in zip(steps, errors["float64"], strict=False) if not e <= TRAJECTORY]
     findings += [f"{run}: off by {error:.1e} after step {step}" for step, error in off[:1]]
-    return _Result(Trajectory(str(run), tuple(steps), errors["float64"], errors["float32"]), tuple(findings))
+    if ratio is not None and not ratio <= NUMERICS:
+        findings.append(f"{run}: {ratio:.1f} times the reference's float32 error")
+    return _Result(Trajectory(str(run), tuple(steps), errors["float64"], errors["float32"], ratio), tuple(findings))
 
 
 def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
@@ -110,5 +130,5 @@ def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
     worst = max(errors, key=lambda where: errors[where], default="")
     others = STEPS + 1  # the step lists and the target
     compared, expected = len(errors) + others, len(RUNS) * len(ddim_step_list(COUNT)) + others
-    return Gate("E", "trajectories, float64", not findings and compared == expected, compared, expected,
+    return Gate("E", "sampling, trajectories", not findings and compared == expected, compared, expected,
                 errors.get(worst), TRAJECTORY, worst, tuple(findings))  # fmt: skip

@@ -29,19 +29,23 @@ COUNT = 5
 """Steps asked for: by the checkpoint's rule 1000, 800, 600, 400, 200 and 1. DDPM runs over the same list with the
 single step's beta and alpha, and with alpha_bar of the next step in the list for the previous one's."""
 
-BATCH = 1
+BATCH = 3
+"""Samples that run together and must not see each other."""
+
 SAMPLERS = (("ddpm", 0.0), ("ddim", 0.0), ("ddim", 0.5))
 
 
 @dataclass(frozen=True)
 class Reference:
     """The reference's side: its float64 network as a function of arrays, the checkpoint's noise schedule, what the
-    network predicts, and the shape (C, F) of one sample."""
+    network predicts, and the shape (C, F) of one sample; the float32 network is needed where a float32 port is held
+    against it."""
 
     network: Network
     schedule: NoiseSchedule
     target: str
     shape: tuple[int, int]
+    single: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,14 @@ class Inputs:
         self.tape = rng.standard_normal((len(ddim_step_list(COUNT)), BATCH, *shape))
 
 
-def reference_states(reference: Reference, inputs: Inputs) -> dict[Run, list[Array]]:
-    """The reference's state after every step of every run."""
+def reference_states(reference: Reference, inputs: Inputs, dtype: str = "float64") -> dict[Run, list[Array]]:
+    """The reference's state after every step of every run; none in float32 where it has no such network."""
+    network = reference.network if dtype == "float64" else reference.single
+    if network is None:
+        return {}
     steps, found = ddim_step_list(COUNT), {}
     for run in RUNS:
-        given = (reference.network, reference.schedule, run.target, steps, inputs.init)
+        given = (network, reference.schedule, run.target, steps, inputs.init.astype(dtype))
         if run.sampler == "ddpm":
             found[run] = ddpm_states(*given, inputs.tape)
         else:

@@ -40,7 +40,8 @@ class TapResult:
     errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
     ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run;
     ``bfloat16`` the error under a bfloat16 policy as a multiple of the reference's own, ``None`` likewise.
-    ``caller`` is the tap in whose code the port calls the layer, "" the network.
+    ``caller`` is the tap in whose code the port calls the layer, "" the network. ``conditioned`` is the largest
+    float64 error that is left out of the others, since one rounding of what the layer is given does as much.
     """
 
     reference: str
@@ -57,6 +58,7 @@ class TapResult:
     gradient: float | None = None
     bfloat16: float | None = None
     caller: str = ""
+    conditioned: float = 0.0
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
@@ -130,13 +132,15 @@ class Trajectory:
     """Gate E: one sampler run on both sides from one state and one noise tape.
 
     ``steps`` are the diffusion steps in the order of the run; ``logic`` the relative float64 error of the
-    state after each, which is gated; ``single`` that of the float32 port against float64, which informs.
+    state after each; ``single`` that of the float32 port against float64, and ``ratio`` its root mean square over the
+    run as a multiple of the float32 reference's, ``None`` where that was not run. ``logic`` and ``ratio`` are gated.
     """
 
     sampler: str
     steps: tuple[int, ...]
     logic: tuple[float, ...]
     single: tuple[float, ...]
+    ratio: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The second river: checkpoint and converted file into two running models, through probes, to a verdict.
 
 Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per wavelet level; F the wavelet transform, where the wavelet is known. The full battery adds B'
-bfloat16, C gradients, D optimiser steps and E sampling trajectories.
+per layer and per wavelet level; E the network that samplers run; F the wavelet transform, where the wavelet is known.
+The full battery adds B' bfloat16, C gradients, D optimiser steps and, to E, trajectories.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.keras_probe import Probe
+from wdport.parity.library import library_model, misread
 from wdport.parity.recorded import recorded_plan, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
@@ -42,7 +43,7 @@ from wdport.parity.sides import (
     with_random_biases,
 )
 from wdport.parity.verdict import Fault, Verdict, locate
-from wdport.parity.wavelet_gate import wavelet_gate
+from wdport.parity.wavelet_gate import series_errors, wavelet_gate
 from wdport.prepare import PathText, Prepared, Settings, prepare
 from wdport.version import VERSION
 
@@ -146,7 +147,9 @@ def _verify(
     repro: PathText | None = None,
 ) -> Verdict:
     use_compile_cache()
-    sides = build_sides(prepared, weights, reference)
+    loaded = library_model(converted)
+    unequal = [*unequal, *misread(converted, loaded, weights.variables)]
+    sides = build_sides(prepared, weights, reference, loaded)
     runner = Runner(prepared, sides)
     seen: Weights | None = None
     for random_biases in (False, True):
@@ -155,15 +158,17 @@ def _verify(
             change_weights(prepared, sides, now, weights)
         say(f"comparing with {now.name}")
         runner.compare([case for case in CASES if case.random_biases is random_biases])
+        if not random_biases:
+            runner.compare_times()
         seen = seen or (now if runner.evidence else None)
     gates = [preflight_gate(prepared, runner, unequal), constants_gate(prepared, sides.candidates["float32"], weights)]
     if (transform := prepared.family.transform(prepared.config)) is not None:
-        gates.append(wavelet_gate(transform))
+        gates.append(wavelet_gate(transform, series_errors(prepared.family, prepared.config)))
     if full and runner.evidence is None:  # otherwise they are needed to look for causes
         weights.forget()
         now.forget()
     more = run_full_battery(prepared, runner, say) if full else FullBattery()
-    gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
+    gates += [logic_gate(runner), numerics_gate(runner), runner.sampling.gate(more.path), *more.gates]
     taps = tuple(runner.taps.values())
     found: dict[str, tuple[str, ...]] = {}
     if runner.evidence is not None and seen is not None:

@@ -7,14 +7,17 @@ trips to rounding. And a figure over all levels hides the fine ones, which hold 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Any
 
 import jax
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.models.family import Array, Family
 from wdport.parity.bounds import WAVELET, WAVELET_EXTRAPOLATED
+from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Gate
 from wdport.wavelets.transform import WaveletTransform
 
@@ -82,13 +85,31 @@ def _rms(values: Array) -> float:
     return float(np.sqrt(np.mean(values * values)))
 
 
-def wavelet_gate(transform: WaveletTransform) -> Gate:
-    """Gate F of one model: its own transform, both ways."""
+def series_errors(family: Family, config: Any) -> dict[str, float]:
+    """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
+    times the deviation plus the mean."""
+    levels = family.levels(config)
+    if levels.reconstruct is None:
+        return {}
+    shape = family.make_inputs(config, 0, BATCH, 1.0)[0].shape
+    c = np.random.default_rng(1).standard_normal(shape)
+    with jax.enable_x64(True):
+        made = np.asarray(family.to_series(config, c))
+    mean, deviation = levels.statistics or (np.zeros(shape[-1]), np.ones(shape[-1]))
+    right = levels.reconstruct(c) * np.asarray(deviation) + np.asarray(mean)
+    if made.shape != right.shape:
+        return {"series": inf}
+    return {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(shape[-1])}
+
+
+def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float]) -> Gate:
+    """Gate F of one model: its own transform, both ways, and its series in the units of the data."""
     result = wavelet_errors(transform)
     found = {f"{name} analysis": value for name, value in result.analysis.items()}
     found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
+    found |= series
     limit = bound(transform.mode)
     findings = tuple(f"{name} is off by {value:.1e}" for name, value in found.items() if not value <= limit)
     worst = max(found, key=lambda name: found[name])
-    expected = 2 * len(transform.level_names)
+    expected = 2 * len(transform.level_names) + max(len(series), 1)
     return Gate("F", "wavelet", not findings, len(found), expected, found[worst], limit, worst, findings)

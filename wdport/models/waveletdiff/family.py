@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from wdport.models.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.models.waveletdiff.settings import parse_setting, read_settings
 from wdport.models.waveletdiff.tables import position_table, time_frequencies
 from wdport.models.waveletdiff.variables import variables
+from wdport.recorder import EVERY_TIME
 
 
 class WaveletDiffFamily:
@@ -111,6 +112,14 @@ class WaveletDiffFamily:
         start = 1 if batch == 1 else 0
         return coefficients * scale, steps[start : start + batch] / 1000.0
 
+    def times(self, config: Config) -> Array:
+        return EVERY_TIME
+
+    def time_tables(self, model: Any, times: Any, conditions: Any) -> Iterator[tuple[str, Any, Any]]:
+        from wdport.models.waveletdiff.times import time_tables
+
+        return time_tables(model, times, conditions)
+
     def objective(self, config: Config, model: Any) -> Objective:
         from wdport.models.waveletdiff.objective import objective
 
@@ -125,6 +134,20 @@ class WaveletDiffFamily:
         from wdport.models.waveletdiff.rewrites import rewrites
 
         return rewrites(config)
+
+    def edited(self) -> dict[str, Config]:
+        official = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
+                          norm_mean=(0.5, -2.0, 30.0), norm_std=(2.0, 0.25, 7.0))  # fmt: skip
+        return {"official": official, "qk_norm": replace(official, qk_norm=True)}
+
+    def edits(self) -> Path:
+        return Path(__file__).with_name("edits.yaml")
+
+    def given(self, config: Config) -> dict[str, str]:
+        told = {"num_heads": config.num_heads, "wavelet": config.wavelet, "seq_len": config.seq_len,
+                "boundary_mode": config.boundary_mode, "prediction_target": config.prediction_target,
+                "dropout": config.dropout}  # fmt: skip
+        return {name: str(value) for name, value in told.items() if value is not None}
 
     def smallest(self) -> Config:
         return Config((5, 5, 5), 3, 16, 2, 1, 8)
@@ -169,7 +192,9 @@ class WaveletDiffFamily:
             mode = config.boundary_mode or "symmetric"
             reconstruct = partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices,
                                   seq_len=config.seq_len)  # fmt: skip
-        return Levels(config.level_names, config.level_slices, reconstruct)
+        known = config.norm_mean is not None and config.norm_std is not None
+        statistics = (config.norm_mean or (), config.norm_std or ()) if known else None
+        return Levels(config.level_names, config.level_slices, reconstruct, statistics=statistics)
 
 
 def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:

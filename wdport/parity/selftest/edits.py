@@ -1,0 +1,165 @@
+"""Faults that are no mutants: edits of wdport's own source, each tried by `verify` in a copy that has it.
+
+They were written from the description of the model, by somebody who had seen neither the mutants nor the gates. The
+port, its rebuilt twin, the sampler and the file layout all run the edited code, as they would in the field.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from wdport.errors import InternalError
+from wdport.mapping.strict_yaml import load_yaml
+from wdport.models.family import Family
+from wdport.parity.selftest.kill import Kill
+
+ELSEWHERE = {"sampling": ("E",), "series": ("F",), "file": ("0",)}
+"""Sites that are no layers, and the gates that are about them."""
+
+PACKAGE = Path(__file__).parents[2]
+"""The folder of this package."""
+
+REFUSED = "refused"
+"""In place of a gate: the faulty code did not get as far as a comparison."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One fault: ``old`` stands once in ``file`` and becomes ``new``. ``sites`` are patterns of the layers whose own
+    computation is wrong, "" for the network, or a key of :data:`ELSEWHERE`; ``cause`` is what a right diagnosis says,
+    "" if it must be silent; ``full`` says that only the full battery can see it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    sites: tuple[str, ...]
+    variant: str
+    cause: str = ""
+    full: bool = False
+
+    def apply(self, tree: Path) -> None:
+        """Edit the file below ``tree``."""
+        path = tree / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise InternalError(self.name, f"its text stands {text.count(self.old)} times in {self.file}", "correct it")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+def read_edits(path: Path) -> tuple[Edit, ...]:
+    """All edits of a file."""
+    rows: list[dict[str, Any]] = load_yaml(path.read_bytes(), path).plain()
+    return tuple(
+        Edit(row["name"], row["file"], row["old"], row["new"],
+             tuple([row["site"]] if isinstance(row["site"], str) else row["site"]),
+             row["variant"], row.get("cause", ""), row.get("full", False))
+        for row in rows
+    )  # fmt: skip
+
+
+def run_edits(family: Family, edits: Sequence[Edit], full: bool = False) -> Iterator[Kill]:
+    """The fate of every edit, one after another; ``full`` runs the full battery on those that need it."""
+    with TemporaryDirectory() as made, _Server() as server:
+        folder = Path(made)
+        files = {name: _files(family, config, folder / f"{name}.pt") for name, config in family.edited().items()}
+        for checkpoint, converted, given in files.values():
+            server.run(_job(PACKAGE.parent, checkpoint, converted, convert=given))
+        for edit in edits:
+            tree = folder / "tree"
+            shutil.copytree(PACKAGE, tree / "wdport", ignore=shutil.ignore_patterns("__pycache__"))
+            _copy_mappings(tree)
+            edit.apply(tree)
+            checkpoint, converted, given = files[edit.variant]
+            anew = edit.sites == ("file",)
+            target = folder / "anew.keras" if anew else converted
+            told = {"full": full and edit.full}
+            yield fate(edit, server.run(_job(tree, checkpoint, target, given if anew else None, told)))
+            shutil.rmtree(tree)
+
+
+def fate(edit: Edit, outcome: dict[str, Any]) -> Kill:
+    """What became of an edit, from what `verify` said."""
+    gates = dict(outcome.get("gates", ()))
+    found = tuple(dict.fromkeys(candidate for _, candidate, _ in outcome.get("faults", ())))
+    gate = REFUSED if outcome["error"] else next(iter(gates), "")
+    expected = next((ELSEWHERE[site] for site in edit.sites if site in ELSEWHERE), None)
+    if expected is not None:
+        exact = not found and set(expected) <= set(gates)
+    else:
+        exact = bool(found) and all(any(fnmatchcase(each, site) for site in edit.sites) for each in found)
+    told = tuple(dict.fromkeys(text for texts in outcome.get("causes", {}).values() for text in texts))
+    return Kill("edits", edit.name, ", ".join(edit.sites) or "the network", gate, gate or "A", found,
+                exact or gate == REFUSED, float("nan"), causes=told, sought=bool(gate) and gate != REFUSED,
+                facts=edit.cause)  # fmt: skip
+
+
+def _job(
+    tree: Path, checkpoint: Path, converted: Path, convert: dict[str, Any] | None, verify: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """As `edit_server.py` takes it."""
+    paths = {
+        "tree": tree,
+        "checkpoint": checkpoint,
+        "converted": converted,
+        "result": checkpoint.parent / "result.json",
+    }
+    return {**{name: str(path) for name, path in paths.items()}, "convert": convert, "verify": verify}
+
+
+def _files(family: Family, config: Any, path: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """A checkpoint of this configuration with random weights, where its conversion will be, and what that is given."""
+    import torch
+
+    tensors = family.random_tensors(config, 0)
+    torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, path)
+    values, statistics = family.given(config), family.levels(config).statistics
+    given: dict[str, Any] = {"values": values}
+    if statistics is not None:
+        told = path.with_suffix(".norm.json")
+        told.write_text(json.dumps({"mean": list(statistics[0]), "std": list(statistics[1])}), encoding="utf-8")
+        given["norm_stats"] = str(told)
+    return path, path.with_suffix(".keras"), given
+
+
+def _copy_mappings(tree: Path) -> None:
+    """The tables of a source checkout lie beside the package; those of a wheel inside it."""
+    beside = PACKAGE.parent / "mappings"
+    if not (tree / "wdport" / "_mappings").is_dir():
+        shutil.copytree(beside, tree / "mappings")
+
+
+class _Server:
+    """A process that runs jobs; see `edit_server.py`."""
+
+    def __enter__(self) -> _Server:
+        script = str(Path(__file__).with_name("edit_server.py"))
+        self._process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def run(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The outcome of one job."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        result = Path(job["result"])
+        result.unlink(missing_ok=True)
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        if not self._process.stdout.readline() or not result.is_file():
+            return {"exit_code": 70, "error": "the process died"}
+        outcome: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        return outcome
