@@ -64,7 +64,8 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     release_memory()
     say("gradients")
     with lifted():
-        slopes = gradient_gate(prepared, sides.references["float64"], probe, taps, SEED, BATCH)
+        plain = [tap for tap in taps if tap.reference not in runner.arranged]
+        slopes = gradient_gate(prepared, sides.references["float64"], probe, plain, SEED, BATCH)
     release_memory()
     say("optimiser steps")
     objective = family.objective(prepared.config, probe.model)

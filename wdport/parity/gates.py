@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -38,24 +39,39 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
     passed = not findings and compared == expected
-    told = (*findings, *_conditioned(runner), *_left_out(runner), *runner.sides.reference.notes)
+    told = (*findings, *_conditioned(runner), *_left_out(runner), *_arranged(runner), *runner.sides.reference.notes)
     return Gate("0", "preflight", passed, compared, expected, findings=told)
 
 
 def _conditioned(runner: Runner) -> list[str]:
     """The layers whose errors in float64 are no larger than what one rounding does to them."""
     found = {tap.reference: tap.conditioned for tap in runner.taps.values() if tap.conditioned}
-    return [f"ill-conditioned here: {name}, off by {error:.1e}, as after one rounding" for name, error in found.items()]
+    if not found:
+        return []
+    return [
+        f"ill-conditioned here: {_several(list(found))}, off by up to {max(found.values()):.1e}, as after one rounding"
+    ]
 
 
 def _left_out(runner: Runner) -> list[str]:
     """The layers that are compared by their parts alone, a sentence for each reason."""
-    notes = []
-    for why in dict.fromkeys(runner.left_out.values()):
-        names = [tap.reference for tap, each in runner.left_out.items() if each == why]
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        notes.append(f"compared by parts alone: {names[0]}{more} ({why})")
-    return notes
+    found = {tap.reference: why for tap, why in runner.left_out.items()}
+    return [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+
+
+def _arranged(runner: Runner) -> list[str]:
+    """The layers whose values are arranged otherwise while everything behind them agrees."""
+    told = _by_reason(runner.arranged)
+    return [f"inner order differs, outputs equal: {names} ({how})" for how, names in told.items()]
+
+
+def _by_reason(found: Mapping[str, str]) -> dict[str, str]:
+    """The names in few words, by what is said of them."""
+    return {why: _several([name for name in found if found[name] == why]) for why in dict.fromkeys(found.values())}
+
+
+def _several(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
@@ -99,7 +115,9 @@ def logic_gate(runner: Runner) -> Gate:
             if share > FLOAT32_SHARE:
                 findings.append(f"precision leak: {tap.reference} of {side} holds float32 values")
     worst = max(runner.taps.values(), key=_worst_logic)
-    count, expected = len(runner.taps), len(runner.aligned) + 1 + (EAGER in runner.taps)
+    silent = [name for name in runner.taps if name != EAGER and runner.runs[name] < runner.cases]
+    findings += [f"{name} was not compared in every case" for name in silent]
+    count, expected = len(runner.taps) - len(silent), len(runner.aligned) + 1 + (EAGER in runner.taps)
     return Gate("A", "logic, float64", not findings and count == expected, count, expected, _worst_logic(worst), LOGIC,
                 worst.reference, tuple(findings))  # fmt: skip
 

@@ -47,6 +47,24 @@ def same(first: Array, second: Array) -> bool:
     return first.shape == second.shape and relative_l2(first, second) <= LOGIC
 
 
+def arrangement(candidate: Array, reference: Array) -> str | None:
+    """How ``candidate`` holds the values of ``reference`` in another arrangement: permuted along one axis, or with an
+    axis of one entry where all entries of the reference's are equal. "" if they are equal, ``None`` if it does not."""
+    if candidate.shape == reference.shape:
+        if same(candidate, reference):
+            return ""
+        found = next(
+            (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None), 0
+        )
+        return f"another order along axis {found}" if found else None
+    if candidate.ndim != reference.ndim:
+        return None
+    wide, narrow = (candidate, reference) if candidate.size > reference.size else (reference, candidate)
+    if not all(n in (1, w) for n, w in zip(narrow.shape, wide.shape, strict=True)):
+        return None
+    return "before a broadcast" if same(np.broadcast_to(narrow, wide.shape), wide) else None
+
+
 def _replaced(wrong: Array, right: Array, known: Known) -> list[str]:
     return [f"is {name}" for name, other in known.items() if same(wrong, other) and not same(right, other)][:1]
 

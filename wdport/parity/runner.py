@@ -6,6 +6,7 @@ since compiling is nearly all of a run. Results are taken in case by case, so a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from wdport.models.family import Array
 from wdport.parity.battery import CASES, Case
 from wdport.parity.bounds import LEAK, LOGIC, NUMERICS
 from wdport.parity.calls import Call, Calls, cast, leaves
-from wdport.parity.compare import comparable, tap_errors
+from wdport.parity.compare import comparable, rearranged, tap_errors
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
@@ -68,6 +69,8 @@ class Runner:
         paths = [tap.candidate for tap in self.aligned]
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.left_out: dict[Tap, str] = {}
+        self.arranged: dict[str, str] = {}
+        self.runs: Counter[str] = Counter()
         self.taps: dict[str, TapResult] = {}
         self.sampling = SamplingNetwork(prepared.family, sides.candidates)
         self.time_errors: dict[str, ErrorPair] = {}
@@ -200,7 +203,11 @@ class Runner:
         some layer did not are all of them answered for, to tell where the fault is.
         """
         exact, (output, through) = started.seen, started.port.result()
-        own = {tap.reference: tap_errors(tap, through, exact.calls, self.findings.append) for tap in self.aligned}
+        notes: list[str] = []
+        own = {tap.reference: tap_errors(tap, through, exact.calls, notes.append) for tap in self.aligned}
+        own |= self._arranged(own, through, started.seen, output)
+        if not self.arranged:
+            self.findings += notes
         alone, alone_output = own, output
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             answers = self._by_candidate(exact.calls)
@@ -227,6 +234,21 @@ class Runner:
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
             self.logic.compared += 1
+            self.runs[tap.reference] += 1
+
+    def _arranged(
+        self, errors: Mapping[str, tuple[float, float] | None], through: Calls, seen: Observation, output: Array
+    ) -> dict[str, tuple[float, float]]:
+        """No error for layers that hold the reference's values in another arrangement, if the output agrees and all
+        that differ are such layers: mathematics leaves the order of keys, say, open."""
+        off = [tap for tap in self.aligned if (each := errors[tap.reference]) is not None and not max(each) <= LOGIC]
+        if not off or output.shape != seen.output.shape or not relative_l2(output, seen.output) <= LOGIC:
+            return {}
+        told = {tap.reference: rearranged(tap, through, seen.calls) for tap in off}
+        if not all(told.values()):
+            return {}
+        self.arranged |= {name: how for name, how in told.items() if how}
+        return dict.fromkeys(told, (0.0, 0.0))
 
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, _Explained]:
         """What one rounding explains of relative errors, by tap; measured only where an error is beyond the bound."""
@@ -265,7 +287,9 @@ class Runner:
         errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
         result.cumulative = max(result.cumulative, _beyond(result, errors[0], spread.running))
         result.isolated = max(result.isolated, _beyond(result, errors[1], spread.made))
-        result.share32 = (float32_share(reference), float32_share(candidate))
+        shares = (float32_share(reference), float32_share(candidate))
+        result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
+        self.runs[OUTPUT] += 1
         self.logic.compared += 1
         if candidate.shape != reference.shape:
             return
@@ -307,7 +331,8 @@ class Runner:
             calls = (port[tap.candidate], references[tap.reference], truths[tap.reference])
             try:
                 _add(self.errors.setdefault(tap.reference, ErrorPair()), *(comparable(tap, c.outputs) for c in calls))
-                _add(self.input_errors.setdefault(tap.reference, ErrorPair()), *(call.inputs for call in calls))
+                if tap.reference not in self.arranged:
+                    _add(self.input_errors.setdefault(tap.reference, ErrorPair()), *(call.inputs for call in calls))
             except ValueError:
                 continue
             self.numerics.compared += 1

@@ -30,6 +30,12 @@ class Gate:
     where: str = ""
     findings: tuple[str, ...] = ()
 
+    @property
+    def differs(self) -> bool:
+        """Whether it found a difference, not only something that was not compared."""
+        beyond = self.worst is not None and self.bound is not None and not self.worst <= self.bound
+        return not self.passed and (beyond or self.compared == self.expected > 0)
+
 
 @dataclass
 class TapResult:
@@ -173,8 +179,10 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 equal, 1 different, 6 not everything compared."""
-        return 0 if self else (1 if self.complete else 6)
+        """0 equal, 1 different, 6 not everything compared; what differs says more than what is missing."""
+        if self:
+            return 0
+        return 1 if self.complete or any(gate.differs for gate in self.gates) else 6
 
     @property
     def faults(self) -> tuple[Fault, ...]:

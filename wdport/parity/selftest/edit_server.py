@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -22,8 +23,7 @@ SECONDS = 600
 def verify(job: dict[str, Any]) -> dict[str, Any]:
     """The outcome of one job, in this process."""
     sys.path.insert(0, job["tree"])
-    import wdport
-
+    wdport: Any = import_module("wdport")
     try:
         converted = job["converted"]
         if job["convert"] is not None:
