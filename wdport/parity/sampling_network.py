@@ -7,7 +7,7 @@ leaks from one sample to another is then seen, and the reference need not run ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
 from wdport.models.family import Array, Family
-from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.parity.bounds import NUMERICS, TRAJECTORY
 from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.programs import Program
-from wdport.parity.verdict import Gate
+from wdport.parity.verdict import Gate, Trajectory
 from wdport.sampling.network import fast_network
 
 WHOLE = "sampling network"
@@ -84,26 +84,31 @@ class SamplingNetwork:
             conditions = Program(network.conditions, FAST_COMPILE)(network.weights(), times)
             yield from self._family.time_tables(self._models[dtype], times, conditions)
 
-    def gate(self, more: Gate | None = None) -> Gate:
-        """Gate E; ``more`` are the trajectories of the full battery, which it then includes."""
+    def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:
+        """Gates E, in float64, and E', in float32; ``trajectories`` and their own gate are the full battery's, which
+        they then include."""
+        findings = [f"{name} is off by {error:.1e}" for name, error in self.logic.items() if not error <= TRAJECTORY]
+        worst = _largest(self.logic)
+        passed = not findings and len(self.logic) == self.expected > 0
+        exact = Gate("E", "sampling, float64", passed, len(self.logic), self.expected, self.logic.get(worst),
+                     TRAJECTORY, worst, tuple(findings))  # fmt: skip
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
-        findings = [f"{name} is off by {error:.1e}" for name, error in self.logic.items() if not error <= LOGIC]
-        findings += [f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items()
-                     if not r <= NUMERICS]  # fmt: skip
-        errors = {name: error / LOGIC for name, error in self.logic.items()}
-        errors |= {name: ratio / NUMERICS for name, ratio in ratios.items()}
-        worst = max(errors, key=lambda name: errors[name], default="")
-        single = worst in ratios
-        made = Gate("E", "sampling", not findings and bool(self.logic) and bool(ratios), len(self.logic), self.expected,
-                    ratios[worst] if single else self.logic.get(worst), NUMERICS if single else LOGIC, worst,
-                    tuple(findings))  # fmt: skip
-        return made if more is None else _joined(made, more)
+        ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
+        beyond = [f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items()
+                  if not r <= NUMERICS]  # fmt: skip
+        worst, expected = _largest(ratios), max(len(ratios), 1)
+        single = Gate("E'", "sampling, float32", not beyond and bool(ratios), len(ratios), expected, ratios.get(worst),
+                      NUMERICS, worst, tuple(beyond))  # fmt: skip
+        return [exact if path is None else _joined(exact, path), single]
+
+
+def _largest(found: Mapping[str, float]) -> str:
+    return max(found, key=lambda name: found[name], default="")
 
 
 def _joined(first: Gate, second: Gate) -> Gate:
-    """Two halves of one gate as one; of the two worst values that which is nearer to its bound."""
-    nearness = [(gate.worst or 0.0) / (gate.bound or 1.0) for gate in (first, second)]
-    worse = first if nearness[0] > nearness[1] else second
-    return Gate(first.name, second.title, first.passed and second.passed, first.compared + second.compared,
+    """Two halves of one gate as one."""
+    worse = max(first, second, key=lambda gate: inf if gate.worst is None else gate.worst)
+    return Gate(first.name, first.title, first.passed and second.passed, first.compared + second.compared,
                 first.expected + second.expected, worse.worst, worse.bound, worse.where,
                 (*first.findings, *second.findings))  # fmt: skip

@@ -48,7 +48,7 @@ from wdport.prepare import PathText, Prepared, Settings, prepare
 from wdport.version import VERSION
 
 Say = Callable[[str], None]
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "F")
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "E'", "F")
 """The gates as reports show them."""
 
 MAX_CAUSES = 5
@@ -168,7 +168,8 @@ def _verify(
         weights.forget()
         now.forget()
     more = run_full_battery(prepared, runner, say) if full else FullBattery()
-    gates += [logic_gate(runner), numerics_gate(runner), runner.sampling.gate(more.path), *more.gates]
+    gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
+    gates += runner.sampling.gates(more.trajectories, more.path)
     taps = tuple(runner.taps.values())
     found: dict[str, tuple[str, ...]] = {}
     if runner.evidence is not None and seen is not None:

@@ -26,7 +26,7 @@ from wdport.parity.verdict import Gate, TapResult, Verdict
 NAME = "P"
 """The gate that a policy adds: its bounds, and what is wrong with its entries."""
 
-_BOUND_OF = {"A'": "table_ulp", "C": "gradient", "E": "trajectory"}
+_BOUND_OF = {"A'": "table_ulp", "C": "gradient", "E": "trajectory", "E'": "numerics"}
 """The gates that hold one largest value against one bound; gate F has two, by its boundary mode."""
 
 _MEASURED = re.compile(r".+ is (?:off by )?[0-9.]+(?:e[+-]?[0-9]+)?(?: ulp from its formula)?")

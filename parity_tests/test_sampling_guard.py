@@ -1,0 +1,101 @@
+"""Faults that only sampling, single time steps, units or the file's own library show: default `verify` finds each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import keras  # noqa: F401  before our modules that need it
+import pytest
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.models.waveletdiff import layers, series
+from wdport.models.waveletdiff.fast import Denoiser
+from wdport.output import keras_files
+from wdport.parity.verdict import Verdict
+
+PREDICT, CONDITIONS = Denoiser.predict, Denoiser.conditions
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("pair")
+    path, statistics = save(folder / "small.ckpt", make_state()), folder / "norm.json"
+    statistics.write_text(json.dumps({"mean": [0.5, 2.0, 30.0], "std": [2.0, 0.25, 7.0]}))
+    return path, wdport.convert(path, values=SETTINGS, norm_stats=statistics).output
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {gate.name for gate in verdict.gates if not gate.passed}
+
+
+def mixed(self: Any, weights: Any, state: Any, condition: Any) -> Any:
+    """Every sample sees a little of the others."""
+    return PREDICT(self, weights, state + 1e-6 * (state.mean(0) - state), condition)
+
+
+def rounded(self: Any, weights: Any, state: Any, condition: Any) -> Any:
+    """In float32 alone the products' operands are rounded."""
+    rough = state.astype(jnp.bfloat16).astype(state.dtype) if state.dtype == jnp.float32 else state
+    return PREDICT(self, weights, rough, condition)
+
+
+def whole_steps(self: Any, weights: Any, times: Any) -> Any:
+    """Time cut to whole steps: in float32 wrong at five of them."""
+    return CONDITIONS(self, weights, jnp.floor(times * 1000.0) / 1000.0)
+
+
+def whole_time(self: Any, value: Any) -> Any:
+    angle = jnp.floor(value * self.gain)[:, None] * self.frequencies
+    return self.mlp(jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1))
+
+
+def exchanged_statistics(config: Any, coefficients: Any) -> Any:
+    return SERIES(replace(config, norm_mean=config.norm_std, norm_std=config.norm_mean), coefficients)
+
+
+SERIES = series.to_series
+FAULTS: dict[str, tuple[Patch, set[str]]] = {
+    "samples mixed": (lambda patch: patch.setattr(Denoiser, "predict", mixed), {"E"}),
+    "bfloat16 operands": (lambda patch: patch.setattr(Denoiser, "predict", rounded), {"E'"}),
+    "whole steps in the sampler": (lambda patch: patch.setattr(Denoiser, "conditions", whole_steps), {"E'"}),
+    "whole steps in the port": (lambda patch: patch.setattr(layers.SinusoidEmbedding, "call", whole_time), {"B"}),
+    "mean and deviation exchanged": (lambda patch: patch.setattr(series, "to_series", exchanged_statistics), {"F"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_dies(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    change, gates = FAULTS[fault]
+    change(monkeypatch)
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 1
+    assert failed(verdict) == gates
+    if "B" in gates:
+        assert verdict.faults[0].candidate == "time_embedding"
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_writer_and_reader_that_exchange_two_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """wdport reads back what it meant; Keras does not."""
+    places = keras_files.dataset_paths
+    first, second = (f"level_1/block_0/attention/{part}/kernel" for part in ("query", "key"))
+
+    def exchanged(names: Any) -> dict[str, str]:
+        found = places(names)
+        return {**found, first: found[second], second: found[first]}
+
+    monkeypatch.setattr(keras_files, "dataset_paths", exchanged)
+    path = save(tmp_path / "small.ckpt", make_state())
+    verdict = wdport.verify(path, wdport.convert(path, path.with_suffix(suffix), values=SETTINGS).output)
+    assert verdict.exit_code == 1
+    assert failed(verdict) == {"0"}
+    assert f"{first} is another array as Keras reads the file" in verdict.gates[0].findings
