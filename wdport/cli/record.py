@@ -45,7 +45,7 @@ def _target(checkpoint: Path, output: str | None, force: bool) -> Path:
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
     if target.suffix != ".npz":
         raise UsageError(target, "unknown output format", "end the name in .npz")
-    require_writable(target, checkpoint, force)
+    require_writable(target, {"checkpoint": checkpoint}, force)
     return target
 
 

@@ -32,7 +32,7 @@ def render_html(verdict: Verdict) -> str:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
     word = outcome(verdict)
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="wdport">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'

@@ -36,6 +36,9 @@ from wdport.parity.verdict import TapResult, Verdict
 LIMIT: Final = 1_000_000
 """UTF-8 bytes; GitHub drops a step summary above 1 MiB whole."""
 
+MARK: Final = "<!-- wdport verify -->"
+"""A line that nobody is shown: it tells that the file is ours."""
+
 WORST_TAPS: Final = 20
 
 OPEN_FINDINGS: Final = 10
@@ -101,7 +104,7 @@ def _entity(match: re.Match[str]) -> str:
 
 def _headline(verdict: Verdict) -> _Block:
     names = (escape(file_name(verdict.converted)), escape(file_name(verdict.checkpoint)))
-    return _Block(f"## {outcome(verdict)}\n\n{claim(verdict, *names)}.\n")
+    return _Block(f"## {outcome(verdict)}\n\n{MARK}\n\n{claim(verdict, *names)}.\n")
 
 
 def _gates(verdict: Verdict) -> _Block:
