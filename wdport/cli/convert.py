@@ -91,6 +91,7 @@ def _text(manifest: dict[str, Any], output: str) -> str:
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
+        *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
         ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
     ]
