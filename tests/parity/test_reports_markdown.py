@@ -32,7 +32,10 @@ def rows(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("verdict", "head"),
     [
-        (passing(), "## PASS\n\n<code>model.keras</code> computes what <code>model.ckpt</code> computes."),
+        (
+            passing(),
+            "## PASS\n\n<code>model.keras</code> computes what <code>model.ckpt</code> computes, assuming <code>",
+        ),
         (failing(), "## FAIL\n\n<code>model.keras</code> does not compute what"),
         (incomplete(), "## INCOMPLETE\n\nnot everything in <code>model.keras</code> could be compared"),
     ],

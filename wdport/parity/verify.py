@@ -181,6 +181,7 @@ def _verify(
         levels=more.levels(runner.levels()),
         series=runner.series_error,
         assumed=_assumed(converted),
+        reference=sides.reference.told,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(),
