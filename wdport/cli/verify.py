@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -78,7 +80,8 @@ def command(
     from wdport.parity.gated import update_baseline as write
 
     terms = read_terms(policy, None if update_baseline else baseline, today)
-    with steps() as show:
+    # A user's model may print while it is imported, built and run; standard output is for the report.
+    with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify, verify_recording
 
         say = show or (lambda _: None)
