@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from wdport.cli.options import facts, pad_option, size
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
 from wdport.writable import with_manifests
 
@@ -47,6 +48,7 @@ def command(model: str, output: str | None, what: str, platforms: str, dtype: st
     from wdport.exporting.api import export
     from wdport.load import load_model
 
+    use_compile_cache()
     names = [name.strip() for name in platforms.split(",") if name.strip()]
     loaded = load_model(model, dtype)
     made = export(loaded, path, what=what, platforms=names, force=force, **options)

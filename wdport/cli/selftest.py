@@ -9,6 +9,7 @@ import click
 
 from wdport.cli.options import force_option, reports, require_reports
 from wdport.cli.progress import steps
+from wdport.compile_cache import use_compile_cache
 
 
 @click.command(name="selftest")
@@ -29,6 +30,7 @@ def command(quick: bool, rules: bool, json_file: str | None, markdown_file: str 
     with steps() as say:
         from wdport.parity.selftest import run_selftest
 
+        use_compile_cache()
         result = run_selftest(quick, say=say)
     from wdport.output.files import write_text
     from wdport.parity.selftest.markdown import render_markdown

@@ -12,6 +12,7 @@ import click
 
 from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports
 from wdport.cli.progress import steps
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
 from wdport.parity.repro_files import KINDS
 from wdport.writable import by_name, require_apart, with_manifests
@@ -84,6 +85,7 @@ def command(
     with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify, verify_recording
 
+        use_compile_cache()
         say = show or (lambda _: None)
         canaries = canary_gate(terms, say) if terms.any and not no_canary else None
         if checkpoint:

@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 
-from wdport.compile_cache import use_compile_cache
 from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
 from wdport.output.files import read_variables
@@ -145,7 +144,6 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
-    use_compile_cache()
     sides = build_sides(prepared, weights, reference)
     runner = Runner(prepared, sides)
     seen: Weights | None = None
