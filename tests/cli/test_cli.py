@@ -62,6 +62,19 @@ def test_convert_json_is_the_manifest(checkpoint: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == manifest
 
 
+@pytest.mark.parametrize("words", [[], ["convert"], ["transform"], ["convert", "a.ckpt", "--fast"]])
+def test_any_click_will_do(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Click 8.1 has fewer kinds of errors, and other exit codes."""
+    monkeypatch.delattr("click.exceptions.NoArgsIsHelpError", raising=False)
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert (shown.out.startswith("Usage: wdport [OPTIONS] COMMAND"), shown.err.startswith("error: ")) == (
+        (True, False) if not words else (False, True)
+    )
+
+
 @pytest.mark.parametrize("absent", ["level_lengths", "norm_mean", "num_heads", "every value", "every key"])
 def test_what_is_printed_cannot_fail(checkpoint: Path, absent: str) -> None:
     """The model is in place by then: another family may lack any value, and any value may be unknown."""
