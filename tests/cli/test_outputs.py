@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wdport
@@ -19,6 +20,8 @@ from wdport.cli.main import main
 from wdport.parity.policy.baseline import make_baseline
 from wdport.parity.policy.baseline_file import write_baseline
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
+from wdport.parity.repro import _SCRIPT
+from wdport.parity.repro_files import DATA, KINDS, SCRIPT
 from wdport.parity.selftest.markdown import render_markdown as render_selftest
 from wdport.parity.selftest.result import SelftestResult
 from wdport.writable import OURS, is_replaceable, is_same_file
@@ -155,6 +158,12 @@ def test_a_foreign_file_is_not_replaced_unasked(folder: Path, option: str, capsy
     assert said in capsys.readouterr().err
 
 
+def test_an_empty_name_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a script gives it whose variable is not set."""
+    assert main([*VERIFY, "--json", ""]) == 2
+    assert "is a directory; give a file name with --json" in capsys.readouterr().err
+
+
 def test_the_files_of_a_layer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*VERIFY, "--repro", "data.csv"]) == 2
     assert "data.csv: is no directory; give another name with --repro" in capsys.readouterr().err
@@ -195,6 +204,11 @@ def test_our_own_reports_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     assert is_replaceable(file, "markdown")
     write_baseline(file, make_baseline(passing()))
     assert is_replaceable(file, "baseline")
+    file.write_text(_SCRIPT)
+    assert is_replaceable(file, KINDS[SCRIPT])
+    with file.open("wb") as opened:
+        np.savez(opened, facts=np.array("{}"), weight=np.ones(3))
+    assert is_replaceable(file, KINDS[DATA])
     file.write_text("")
     assert all(is_replaceable(file, kind) for kind in OURS)
     assert not is_replaceable(file, None)

@@ -53,7 +53,7 @@ class Report:
 
 def reports(*named: tuple[str, str, str | None]) -> list[Report]:
     """Option, kind and file; without those whose option is not given."""
-    return [Report(option, kind, Path(file)) for option, kind, file in named if file]
+    return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
 
 
 def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> None:
