@@ -1,4 +1,4 @@
-"""What is refused before any work is done for it, and that every verb asks."""
+"""What is refused before any work is done for it; that every verb asks is in `tests/cli/test_outputs.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wdport.cli.main import main
-from wdport.cli.options import require_reports
+from wdport.cli.options import reports, require_reports
 from wdport.errors import MachineError, UsageError, WdportError
 from wdport.writable import require_writable
 
@@ -27,7 +27,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
     ("folder", {}, UsageError, "is a directory; give a file name with -o"),
     ("no/file", {}, UsageError, "its folder does not exist; make the folder first"),
     ("there/file", {}, UsageError, "its folder does not exist; make the folder first"),
-    ("linked", {"source": "source"}, UsageError, "is the input itself; give another name with -o"),
+    ("linked", {"source": "source"}, UsageError, "is an input (source); give another name with -o"),
     ("there", {"force": False}, UsageError, "exists already; give another name with -o, or --force to replace it"),
     (
         "there",
@@ -43,7 +43,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
 @pytest.mark.parametrize(("name", "asked", "error", "said"), REFUSED)
 def test_refusals(folder: Path, name: str, asked: dict[str, Any], error: type[WdportError], said: str) -> None:
     if "source" in asked:
-        asked = {**asked, "source": folder / asked["source"]}
+        asked = {"inputs": {"source": folder / asked["source"]}}
     with pytest.raises(error) as raised:
         require_writable(folder / name, **asked)
     assert str(raised.value).endswith(f"{name}: {said}")
@@ -57,14 +57,14 @@ def test_a_closed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_may_be_written(folder: Path) -> None:
-    require_writable(folder / "new", folder / "source", force=False)
-    require_writable(folder / "there", folder / "source")
-    require_writable(folder / "new", folder / "missing")
+    require_writable(folder / "new", {"source": folder / "source"}, force=False)
+    require_writable(folder / "there", {"source": folder / "source"})
+    require_writable(folder / "new", {"source": folder / "missing"})
     assert {path.name for path in folder.iterdir()} == {"there", "source", "linked", "folder"}
 
 
 def test_a_report_may_go_into_what_is_no_file() -> None:
-    require_reports(("--json", "/dev/null"), ("--html", None))
+    require_reports(reports(("--json", "json", "/dev/null"), ("--html", "html", None)), {}, force=False)
     with pytest.raises(UsageError, match="/dev/null: is no regular file; give another name with -o"):
         require_writable(Path("/dev/null"))
 

@@ -1,9 +1,14 @@
-"""How programs are compiled: kept between processes by JAX's own cache, and at once where they run a few times."""
+"""How programs are compiled: kept between processes by JAX's own cache, and at once where they run a few times.
+
+The cache is a setting of the whole process, so only the command line switches it on.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,10 @@ FAST_COMPILE: dict[str, Any] = {
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""Options for programs that run a few times: on a CPU they compile three times sooner than they would otherwise."""
+"""Options for programs that run a few times: on a CPU they compile three times sooner than they would otherwise.
+
+Not every jaxlib knows each of them: see :func:`known_options`.
+"""
 
 LARGEST_BYTES = 1 << 30
 """Of the folder; JAX drops what was not used for the longest time."""
@@ -24,11 +32,32 @@ VARIABLE = "WDPORT_COMPILE_CACHE"
 """Names another folder, or "off"."""
 
 
-def use_compile_cache() -> Path | None:
-    """Switch the cache on, unless the program around has set JAX's own or ``WDPORT_COMPILE_CACHE`` is "off".
+def fast_compile() -> dict[str, Any]:
+    """Those of :data:`FAST_COMPILE` that are known here."""
+    return known_options(FAST_COMPILE)
 
-    Returns the folder, ``None`` where nothing was changed. A folder that cannot be made is no error: programs
-    are compiled again then.
+
+def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that this jaxlib knows; each is tried once in a process, on a program of nothing."""
+    return {name: value for name, value in options.items() if _is_known(name, value)}
+
+
+@cache
+def _is_known(name: str, value: Any) -> bool:
+    import jax
+
+    try:
+        jax.jit(lambda x: x, compiler_options={name: value}).lower(0).compile()
+    except (jax.errors.JaxRuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def use_compile_cache() -> Path | None:
+    """Switch the cache on for this process, which has compiled nothing yet.
+
+    Not where the program around has set JAX's own, or ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder, ``None``
+    where nothing was changed. A folder that cannot be made is no error: programs are compiled again then.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted == "off":

@@ -18,6 +18,7 @@ from wdport.manifest import describe, make_manifest, render_manifest
 from wdport.output.files import publish, write_model
 from wdport.output.target import choose_target
 from wdport.prepare import PathText, Settings, prepare
+from wdport.writable import by_name, require_apart
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,11 @@ def convert(
     Raises:
         WdportError: see `wdport.errors`; nothing is written then, and an older output is untouched.
     """
-    target = choose_target(Path(checkpoint), Path(output) if output else None, force)
+    inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
+    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs)
     settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data))
     with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
+        require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
         arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
         family, settled = prepared.family, prepared.config

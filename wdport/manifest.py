@@ -58,6 +58,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
         },
         "assumed": prepared.resolved.assumed,
         "alternatives": dict(prepared.resolved.alternatives),
+        "notes": list(prepared.resolved.notes),
         "tensors": [
             {
                 "source": move.source,

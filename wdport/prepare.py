@@ -34,7 +34,8 @@ class Settings:
     """What the user says about a checkpoint: a configuration file, single values, a table, a key.
 
     ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
-    whole configuration, as a converted file holds it, in place of a configuration file.
+    whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
+    says of itself.
     """
 
     config: PathText | None = None
@@ -134,6 +135,7 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         {name: info.shape for name, info in tensors.items()},
         {name: info.dtype for name, info in tensors.items()},
         checkpoint.read,
+        None if settings.known else checkpoint.hyper_parameters,
     )
     resolved = family.resolve(source, given, flags)
     if settings.strict and resolved.assumed:

@@ -1,24 +1,51 @@
-"""Whether a file may be written, asked before any work is done for it."""
+"""Whether files may be written, asked before any work is done for them: none may destroy an input or another output."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from wdport.errors import MachineError, UsageError
 
 LONGEST = 200
 """Of the 255 bytes that file systems allow; temporary files and what lies beside an output have longer names."""
 
+HEAD: Final = 1024
+"""Bytes that tell what wrote a file."""
 
-def require_writable(path: Path, source: Path | None = None, force: bool = True, option: str | None = "-o") -> None:
+OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
+    "json": re.compile(rb'\{\s*"schema": \d+,\s*"passed": (true|false),'),
+    "baseline": re.compile(rb'\{\s*"schema": \d+,\s*"taps": \{'),
+    "manifest": re.compile(rb'\{\s*"manifest": \d+,\s*"wdport": "'),
+    "html": re.compile(rb'<!DOCTYPE html>.*<meta name="generator" content="wdport">', re.DOTALL),
+    "junit": re.compile(rb'<\?xml [^>]*>\s*<testsuites name="wdport verify"'),
+    "markdown": re.compile(rb"#{1,2} [A-Za-z-]+\n\n<!-- wdport (verify|selftest) -->"),
+    "layer": re.compile(rb"PK\x03\x04.{26}facts\.npy", re.DOTALL),
+    "script": re.compile(rb'""".*import wdport\.parity\.repro', re.DOTALL),
+}
+"""How a file that we wrote begins, by its kind: it may be replaced by the next one unasked."""
+
+_STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+")
+
+
+def require_writable(
+    path: Path,
+    inputs: Mapping[str, Path] | None = None,
+    force: bool = True,
+    option: str | None = "-o",
+    kind: str | None = None,
+) -> None:
     """Refuse a file that cannot be written, or that would destroy what it should not.
 
     Args:
         path: the file, which is written beside it under a longer name first.
-        source: the input, which it must not be.
+        inputs: the files that are read, by what they are called, none of which it may be.
         force: whether a file of this name may be replaced.
         option: the option that names it, for the message; None in Python.
+        kind: of :data:`OURS`, where an older file of that kind may be replaced without ``force``.
 
     Raises:
         UsageError: another name is needed.
@@ -31,12 +58,74 @@ def require_writable(path: Path, source: Path | None = None, force: bool = True,
         raise UsageError(path, "is no regular file", f"give another name{by}")
     if not path.parent.is_dir():
         raise UsageError(path, "its folder does not exist", "make the folder first")
-    if source is not None and path.exists() and source.exists() and os.path.samefile(path, source):
-        raise UsageError(path, "is the input itself", f"give another name{by}")
-    if path.exists() and not force:
+    require_apart([(option or "output", path)], inputs or {})
+    if not force and not is_replaceable(path, kind):
         replace = "--force" if option else "force=True"
-        raise UsageError(path, "exists already", f"give another name{by}, or {replace} to replace it")
+        what = "exists already" + (f" and is no {kind} file of wdport" if kind else "")
+        raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     if len(os.fsencode(path.name)) > LONGEST:
         raise UsageError(path, f"has a name of more than {LONGEST} bytes", f"give a shorter one{by}")
     if not os.access(path.parent, os.W_OK):
         raise MachineError(path, "its folder cannot be written to", f"choose another folder{by}")
+
+
+def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path]) -> None:
+    """Refuse outputs of which one is an input, or another output, whatever path or link leads to it.
+
+    Outputs come with the option that names them, inputs with what they are. Raises :class:`UsageError`.
+    """
+    known = [(path, f"is an input ({name})") for name, path in inputs.items()]
+    for option, path in outputs:
+        by = f" with {option}" if option.startswith("-") else ""
+        for other, what in known:
+            if is_same_file(path, other):
+                raise UsageError(path, what, f"give another name{by}")
+        if not is_stream(path):
+            known.append((path, f"is written already ({option})"))
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether both are one regular file, or will be when it is there; symbolic and hard links are followed."""
+    try:
+        if one.exists() and other.exists():
+            return one.is_file() and os.path.samefile(one, other)
+        return os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):  # what cannot be looked at is refused where it is opened
+        return False
+
+
+def is_replaceable(path: Path, kind: str | None) -> bool:
+    """Whether nothing is lost with what is there: no file, or an empty one or one of ours of this ``kind``."""
+    if not path.exists():
+        return True
+    if kind is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return False
+    return not head or OURS[kind].match(head) is not None
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is written into, not replaced: ``/dev/stdout`` wherever that leads, a pipe, a device."""
+    if _STREAM.fullmatch(os.path.abspath(path)):
+        return path.exists()
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def by_name(**files: str | os.PathLike[str] | None) -> dict[str, Path]:
+    """The files that are given, by the names of the arguments in Python."""
+    return {name: Path(file) for name, file in files.items() if file}
+
+
+def with_manifests(inputs: Mapping[str, Path], names: Iterable[str]) -> dict[str, Path]:
+    """Inputs, and the manifests beside those of them that are converted models."""
+    manifests = {f"{name}'s manifest": manifest_of(inputs[name]) for name in names if name in inputs}
+    return {**inputs, **manifests}
+
+
+def manifest_of(path: Path) -> Path:
+    """``<out>.wdport.json``."""
+    return path.with_name(f"{path.name}.wdport.json")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import wdport
 from tests.make import SETTINGS, make_state, save
+from wdport.cli.convert import _text
 from wdport.cli.main import VERBS, main
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
@@ -58,6 +60,33 @@ def test_convert_json_is_the_manifest(checkpoint: Path, capsys: pytest.CaptureFi
     assert main(["convert", str(checkpoint), "--json", *SET]) == 0
     manifest = json.loads(Path(f"{checkpoint.with_suffix('.keras')}.wdport.json").read_text())
     assert json.loads(capsys.readouterr().out) == manifest
+
+
+@pytest.mark.parametrize("words", [[], ["convert"], ["transform"], ["convert", "a.ckpt", "--fast"]])
+def test_any_click_will_do(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Click 8.1 has fewer kinds of errors, and other exit codes."""
+    monkeypatch.delattr("click.exceptions.NoArgsIsHelpError", raising=False)
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert (shown.out.startswith("Usage: wdport [OPTIONS] COMMAND"), shown.err.startswith("error: ")) == (
+        (True, False) if not words else (False, True)
+    )
+
+
+@pytest.mark.parametrize("absent", ["level_lengths", "norm_mean", "num_heads", "every value", "every key"])
+def test_what_is_printed_cannot_fail(checkpoint: Path, absent: str) -> None:
+    """The model is in place by then: another family may lack any value, and any value may be unknown."""
+    manifest = wdport.convert(checkpoint, values=SETTINGS).manifest
+    blank = {name: {"value": None, "origin": "assumed"} for name in manifest["config"]}
+    config = {"every key": {}, "every value": blank}.get(
+        absent, {name: row for name, row in manifest["config"].items() if name != absent}
+    )
+    source = {**manifest["source"], "name": "\udcff\x1b.ckpt", "prefixes": None}
+    said = _text({**manifest, "source": source, "config": config, "assumed": {"wavelet": None}}, "a.keras")
+    assert said.startswith("\\udcff\\x1b.ckpt: waveletdiff, official layout\n")
+    assert re.search(r"\n  wrote +a\.keras \(", said)
 
 
 REFUSALS: dict[str, tuple[list[str], int]] = {

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from tests.make import make_state, save
+import wdport
+from tests.make import SETTINGS, make_state, save
+from tests.parity.test_reports import passing
+from wdport import recorder
 from wdport.cli.main import main
 
 
@@ -34,6 +40,32 @@ def test_a_table_of_its_own_is_noted(tmp_path: Path, capsys: pytest.CaptureFixtu
     checkpoint = save(tmp_path / "a.ckpt", {**state, "beta_all": state["beta_all"] * 1.01})
     assert main(["record", "tests.user_model:small", str(checkpoint)]) == 0
     assert "note   beta_all is the checkpoint's: the code computes another one\n" in capsys.readouterr().out
+
+
+def test_what_a_model_prints_is_not_the_report(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is imported, built and run; neither in `record` nor in `verify --reference`."""
+    monkeypatch.delitem(sys.modules, "tests.talkative_model", raising=False)
+    assert main(["record", "tests.talkative_model:small", str(checkpoint)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("small.ckpt: recorded\n  model")
+    assert shown.err.startswith("imported\nbuilt\n")
+    assert "ran\n" in shown.err
+
+    def verify(path: Path, _: Path, reference: str, **__: Any) -> Any:
+        monkeypatch.delitem(sys.modules, "tests.talkative_model")
+        recorder.build(reference, str(path)).modules["float32"](torch.zeros(1, 31, 3), torch.zeros(1))
+        environment = {**passing().environment, "torch_matmul": "highest", "jax_matmul": "highest"}
+        return replace(passing(), environment=environment)
+
+    monkeypatch.setattr("wdport.parity.verify.verify", verify)
+    port = wdport.convert(checkpoint, values=SETTINGS).output
+    assert main(["verify", str(checkpoint), str(port), "--reference", "tests.talkative_model:small"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("PASS  model.keras computes what model.ckpt computes")
+    assert "imported" not in shown.out
+    assert shown.err == "imported\nbuilt\nbuilt\nran\n"
 
 
 REFUSALS: dict[str, tuple[list[str], int]] = {

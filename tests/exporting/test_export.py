@@ -18,7 +18,7 @@ import pytest
 import wdport
 from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compile_cache import fast_compile
 from wdport.exporting import loader
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowered, Lowering, lower_denoiser, lower_sampler
@@ -57,7 +57,7 @@ def close(found: Any, wanted: Any) -> None:
 
 def called(model: Any, state: Any, time: Any) -> Any:
     """The Keras model's own prediction, in one program: eagerly every operation would be compiled."""
-    program = jax.jit(lambda *inputs: model(inputs, training=False), compiler_options=FAST_COMPILE)
+    program = jax.jit(lambda *inputs: model(inputs, training=False), compiler_options=fast_compile())
     return np.asarray(program(state.astype("f4"), time.astype("f4")))
 
 

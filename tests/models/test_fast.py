@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compile_cache import fast_compile
 from wdport.models.waveletdiff.fast import Denoiser
 from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.models.waveletdiff.variables import variables as variable_shapes
 
-quick = partial(jax.jit, compiler_options=FAST_COMPILE)
+quick = partial(jax.jit, compiler_options=fast_compile())
 CONFIGS = pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
 
 

@@ -33,7 +33,7 @@ def bare() -> Iterator[dict[str, np.ndarray]]:
 
 
 def write(path: Path, made: Any = blocks, count: int = 5) -> Path:
-    size = write_samples(samples_target(path, path.with_name("model.keras"), False), count, made)
+    size = write_samples(samples_target(path, {"model": path.with_name("model.keras")}, False), count, made)
     assert size == path.stat().st_size
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     return path
@@ -86,7 +86,7 @@ def test_equal_samples_give_equal_bytes(tmp_path: Path, suffix: str) -> None:
 
 def test_too_few_samples_leave_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"old")
-    target = samples_target(tmp_path / "a.npz", tmp_path / "model.keras", True)
+    target = samples_target(tmp_path / "a.npz", {"model": tmp_path / "model.keras"}, True)
     with pytest.raises(InternalError, match="5 of 6 were written"):
         write_samples(target, 6, blocks)
     assert (tmp_path / "a.npz").read_bytes() == b"old"
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(MachineError, match="No space left on device"):
-        write_samples(samples_target(tmp_path / "a.npz", tmp_path / "m", False), 5, blocks)
+        write_samples(samples_target(tmp_path / "a.npz", {"model": tmp_path / "m"}, False), 5, blocks)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,18 +108,18 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "d.npz").mkdir()
     for name, kind, expected in (
         ("a.bin", UsageError, "end the name in .npz, .npy, .csv, .parquet"),
-        ("model.npz", UsageError, "is the input itself"),
+        ("model.npz", UsageError, r"is an input \("),
         ("d.npz", UsageError, "is a directory"),
         ("no/a.npz", UsageError, "its folder does not exist"),
     ):
         with pytest.raises(kind, match=expected):
-            samples_target(tmp_path / name, tmp_path / "model.npz", True)
+            samples_target(tmp_path / name, {"model": tmp_path / "model.npz"}, True)
     (tmp_path / "old.npz").write_bytes(b"")
     with pytest.raises(UsageError, match="exists already"):
-        samples_target(tmp_path / "old.npz", tmp_path / "model.npz", False)
+        samples_target(tmp_path / "old.npz", {"model": tmp_path / "model.npz"}, False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MachineError, match=r"install wdport\[parquet\]"):
-        samples_target(tmp_path / "a.parquet", tmp_path / "model.npz", False)
+        samples_target(tmp_path / "a.parquet", {"model": tmp_path / "model.npz"}, False)
     with pytest.raises(MachineError, match="install wdport\\[figures\\]"):
         figure_target(tmp_path / "a.png")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from wdport.errors import MachineError
+from wdport.errors import MachineError, UsageError
 from wdport.parity.bounds import bounds
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
+from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import by_tap, claim, nearness, number, outcome, place, probable, shortfall
 from wdport.parity.verdict import Fault, Gate, LevelResult, Overlay, TapResult, Trajectory, Verdict
 
@@ -92,9 +94,58 @@ def test_the_three_are_what_they_are_called() -> None:
     verdicts = (passing(), failing(), incomplete(), replace(passing(), gates=()))
     assert [outcome(each) for each in verdicts] == ["PASS", "FAIL", "INCOMPLETE", "INCOMPLETE"]
     assert [each.exit_code for each in verdicts] == [0, 1, 6, 6]
-    assert claim(passing()) == "model.keras computes what model.ckpt computes"
-    assert claim(failing()) == "model.keras does not compute what model.ckpt computes"
-    assert claim(incomplete()) == "not everything in model.keras could be compared with model.ckpt"
+    assert claim(passing()) == "model.keras computes what model.ckpt computes, assuming heads 4"
+    assert claim(failing()) == "model.keras does not compute what model.ckpt computes, assuming heads 4"
+    assert claim(incomplete()) == "not everything in model.keras could be compared with model.ckpt, assuming heads 4"
+
+
+EVERYTHING = {"num_heads": 8, "prediction_target": "noise", "noise_schedule": "cosine", "dropout": 0.1,
+              "boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}  # fmt: skip
+ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
+    (("0", "A", "B"), "", ("num_heads",)),
+    (("0", "A", "B", "F"), "", ("num_heads", "wavelet")),
+    (("0", "A", "B", "C", "E", "F"), "", ("num_heads", "prediction_target", "noise_schedule", "wavelet")),
+    (("0", "A", "B"), "mine:build", ()),
+    (("0", "A", "B", "E", "F"), "mine:build", ("prediction_target", "noise_schedule", "wavelet")),
+]
+
+
+@pytest.mark.parametrize(("gates", "reference", "names"), ASSUMING)
+def test_what_the_outcome_rests_on(gates: tuple[str, ...], reference: str, names: tuple[str, ...]) -> None:
+    """What makes up the network, unless the user's own code is the reference and agrees; the rest with its gates."""
+    run = tuple(Gate(name, "a gate", True, 1, 1) for name in gates)
+    verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference)
+    assert tuple(verdict.assuming) == names
+    different = replace(verdict, gates=(*run[:-1], replace(run[-1], passed=False)))
+    assert "num_heads" in different.assuming
+    assert replace(verdict, assumed={"num_heads": None}).assuming == {}
+    assert replace(verdict, assumed={}).assuming == {}
+
+
+def rendered(verdict: Verdict) -> dict[str, str]:
+    environment = {**verdict.environment, "torch_matmul": "highest", "jax_matmul": "highest"}
+    whole = replace(verdict, environment=environment)
+    return {"text": render_text(whole), "markdown": render_markdown(whole), "html": render_html(whole),
+            "junit": render_junit(whole), "json": render_json(whole)}  # fmt: skip
+
+
+def test_every_format_says_what_was_assumed_and_by_whom() -> None:
+    ours = replace(passing(), assumed={"num_heads": 8})
+    own = replace(ours, reference="mine:build")
+    for kind, text in rendered(ours).items():
+        plain = re.sub(r"<[^>]*>", "", text) if kind in ("markdown", "html") else text
+        assert ("assuming num_heads 8" if kind != "json" else '"assuming": {\n  "num_heads": 8') in plain, kind
+        assert "your own code" not in plain
+        assert ("both sides use this" in plain) == (kind in ("text", "markdown", "html")), kind
+    for kind, text in rendered(own).items():
+        plain = re.sub(r"<[^>]*>", "", text) if kind in ("markdown", "html") else text
+        assert "assuming num_heads" not in plain
+        assert "both sides use this" not in plain
+        said = "your own code, mine:build, confirms what makes up the network"
+        assert (said in plain.replace("&#58;", ":")) == (kind in ("text", "markdown", "html")), kind
+    assert rendered(ours)["text"].splitlines()[0].endswith("computes, assuming num_heads 8")
+    assert "the port uses this, your own code, mine:build, need not" in rendered(
+        replace(failing(), reference="mine:build"))["text"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -134,7 +185,7 @@ def test_files_hold_what_is_rendered_and_nothing_else_is_left(make: Callable[[],
     verdict = make()
     names = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "markdown", "html")}
     names["json"].write_text("old")
-    write_reports(verdict, **names)
+    write_reports(verdict, **names, force=True)
     assert sorted(tmp_path.iterdir()) == sorted(names.values())
     assert json.loads(names["json"].read_bytes()) == verdict.to_json()
     assert names["json"].read_text() == render_json(verdict)
@@ -150,9 +201,9 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_the_machines_and_the_older_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MachineError, match="could not be written"):
+    with pytest.raises(UsageError, match="its folder does not exist"):
         write_reports(passing(), html=tmp_path / "no such folder" / "report.html")
-    with pytest.raises(MachineError, match="could not be written"):
+    with pytest.raises(UsageError, match="is a directory"):
         write_reports(passing(), html=tmp_path)
 
     def refuse(*_: object) -> None:
@@ -162,14 +213,14 @@ def test_a_refusal_is_the_machines_and_the_older_file_stays(tmp_path: Path, monk
     old.write_text("old")
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(MachineError, match="free some space"):
-        write_reports(passing(), json=old)
+        write_reports(passing(), json=old, force=True)
     assert old.read_text() == "old"
     assert list(tmp_path.iterdir()) == [old]
 
 
 def test_a_link_is_kept_and_a_pipe_is_written_into(tmp_path: Path) -> None:
     real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe"
-    real.write_text("old")
+    real.write_text(render_json(failing()))
     link.symlink_to(real)
     write_reports(passing(), json=link)
     assert link.is_symlink()

@@ -12,7 +12,7 @@ import pytest
 from tests.parity.test_reports import HOSTILE, failing, incomplete, passing
 from wdport.errors import MachineError
 from wdport.parity.reports import append_step_summary, render_markdown
-from wdport.parity.reports.markdown import escape
+from wdport.parity.reports.markdown import MARK, escape
 from wdport.parity.verdict import TapResult, Verdict
 
 
@@ -32,13 +32,16 @@ def rows(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("verdict", "head"),
     [
-        (passing(), "## PASS\n\n<code>model.keras</code> computes what <code>model.ckpt</code> computes."),
+        (
+            passing(),
+            "## PASS\n\n<code>model.keras</code> computes what <code>model.ckpt</code> computes, assuming <code>",
+        ),
         (failing(), "## FAIL\n\n<code>model.keras</code> does not compute what"),
         (incomplete(), "## INCOMPLETE\n\nnot everything in <code>model.keras</code> could be compared"),
     ],
 )
 def test_the_verdict_comes_first(verdict: Verdict, head: str) -> None:
-    assert render_markdown(verdict).startswith(head)
+    assert render_markdown(verdict).replace(f"{MARK}\n\n", "").startswith(head)
 
 
 def test_sections_in_their_order() -> None:

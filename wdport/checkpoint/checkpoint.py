@@ -57,6 +57,17 @@ class Checkpoint:
         """The whole symbolic object (plain containers, tensor leaves); None for safetensors."""
         self._contents = contents
 
+    @property
+    def hyper_parameters(self) -> object:
+        """What Lightning saved of the module's arguments, as plain data; None if there is nothing."""
+        return self.tree.get("hyper_parameters") if isinstance(self.tree, dict) else None
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Everything that is read, by what it is: the file, or an index and its shards."""
+        index, *shards = (source.path for source in self._contents.sources)
+        return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}}
+
     def read(self, name: str) -> Array:
         """The tensor of that name as an owned, C-contiguous array in native byte order.
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from wdport.cli.options import facts, key_option, mapping_option, parse_values, size
+from wdport.cli.options import LONGEST_FACT, facts, key_option, mapping_option, parse_values, size
 from wdport.cli.progress import progress_bar
+from wdport.errors import printable
 
 
 @click.command(name="convert")
@@ -74,9 +75,13 @@ def command(
 
 
 def _text(manifest: dict[str, Any], output: str) -> str:
-    """A few lines for a person: what went in, what was assumed, what was checked, what came out."""
+    """A few lines for a person: what went in, what was assumed, what was checked, what came out.
+
+    The model is in place by now, so nothing here may fail: a family need not have any one value, nor a value for it.
+    """
     source, mapping = manifest["source"], manifest["mapping"]
-    layout = source["layout"] + (f", {' '.join(source['prefixes'])} stripped" if source["prefixes"] else "")
+    prefixes = source["prefixes"] or ()
+    layout = f"{source['layout']}, {' '.join(prefixes)} stripped" if prefixes else source["layout"]
     counts = [len(manifest["tensors"]), len(manifest["checks"]), len(manifest["drops"])]
     recomputed = [row["source"] for row in manifest["tensors"] if row["recomputed"]]
     errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
@@ -84,24 +89,34 @@ def _text(manifest: dict[str, Any], output: str) -> str:
     heading = f"{source['name']}: {mapping['family']}, {mapping['variant']} layout"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
-        ("model", f"groups {told['level_lengths']}, {', '.join(f'{k} {told[k]}' for k in _SHOWN if k in told)}"),
+        ("model", ", ".join(f"{label} {told[name]}" for name, label in _SHOWN.items() if name in told)),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
+        *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
         ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
     ]
-    return f"{heading}\n{facts(rows)}"
+    return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 
 
 def _units(config: dict[str, Any]) -> str:
-    """Whether samples can come out in the units of the data."""
+    """Whether samples can come out in the units of the data; "" for a model that knows of none."""
+    if "norm_mean" not in config:
+        return ""
     if config["norm_mean"]["value"] is None:
         return "in z-score units; --norm-stats or --data gives those of the data"
     return "in the units of the data, by the mean and std of every feature"
 
 
-_SHOWN = ("num_heads", "prediction_target", "noise_schedule", "wavelet")
+_SHOWN = {
+    "level_lengths": "groups",
+    "num_heads": "num_heads",
+    "prediction_target": "prediction_target",
+    "noise_schedule": "noise_schedule",
+    "wavelet": "wavelet",
+}
+"""Values of the configuration that are printed, and how each is called."""

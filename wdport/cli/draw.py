@@ -14,6 +14,7 @@ import click
 
 from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
 from wdport.version import VERSION
 from wdport.writable import require_writable
@@ -67,6 +68,7 @@ def _draw(
     from wdport.output.samples import write_samples
     from wdport.sampling import agreed, announced, check_same, fill_parts, read_known
 
+    use_compile_cache()
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
     known = read_known(wanted.known) if wanted.known else None
     sampler, init = _sampler(wanted, converted, variables.result(), devices, known)

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from wdport.cli.options import facts, pad_option, size
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
+from wdport.writable import with_manifests
 
 
 @click.command(name="export")
@@ -41,11 +43,12 @@ def command(model: str, output: str | None, what: str, platforms: str, dtype: st
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
-    export_target(path, converted.path, force)
+    export_target(path, with_manifests({"model": converted.path}, ["model"]), force)
 
     from wdport.exporting.api import export
     from wdport.load import load_model
 
+    use_compile_cache()
     names = [name.strip() for name in platforms.split(",") if name.strip()]
     loaded = load_model(model, dtype)
     made = export(loaded, path, what=what, platforms=names, force=force, **options)

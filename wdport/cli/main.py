@@ -61,14 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code. See the README for what each code means."""
     unwind_at_sigterm()
     try:
+        if not (sys.argv[1:] if arguments is None else arguments):
+            click.echo(group.make_context("wdport", [], resilient_parsing=True).get_help())
+            return 2
         result = group.main(args=arguments, prog_name="wdport", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except WdportError as error:
         return _fail(error)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "")
-        return 2
     except click.ClickException as error:
         return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
     except (KeyboardInterrupt, click.exceptions.Abort) as error:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from wdport.errors import UsageError, printable
-from wdport.writable import require_writable
+from wdport.writable import is_stream, require_apart, require_writable
 
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""
@@ -34,19 +36,36 @@ pad_option = click.option(
     "--pad-widths", type=click.IntRange(1), default=1, metavar="M",
     help="Fill widths up with zeros to a multiple of M, for matrix units of that size; no use on a CPU.",
 )  # fmt: skip
+force_option = click.option("--force", is_flag=True, help="Replace files that are no reports of wdport.")
 key_option = click.option(
     "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
 )
 
 
-def require_reports(*files: tuple[str, str | None]) -> None:
-    """Refuse a report, (option, file), that could not be written when all is done.
+@dataclass(frozen=True)
+class Report:
+    """A file to be written at the end: the option that names it, and what it is of :data:`wdport.writable.OURS`."""
 
-    What is there and no file, such as ``/dev/stdout``, is written into.
+    option: str
+    kind: str
+    path: Path
+
+
+def reports(*named: tuple[str, str, str | None]) -> list[Report]:
+    """Option, kind and file; without those whose option is not given."""
+    return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
+
+
+def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> None:
+    """Refuse what could not be written when all is done, or would destroy an input, another report or a foreign file.
+
+    What is no regular file, such as ``/dev/stdout``, is written into.
     """
-    for option, file in files:
-        if file is not None and (not (path := Path(file)).exists() or path.is_file() or path.is_dir()):
-            require_writable(path, option=option)
+    wanted = list(wanted)
+    require_apart([(each.option, each.path) for each in wanted], inputs)
+    for each in wanted:
+        if not is_stream(each.path):
+            require_writable(each.path, inputs, force, each.option, each.kind)
 
 
 def size(count: int) -> str:

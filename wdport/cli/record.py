@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ def command(
 
     target = _target(Path(checkpoint), output, force)
     try:
-        with steps() as say:
+        with redirect_stdout(sys.stderr), steps() as say:  # a model may print; standard output is for what is said here
             index = record_file(reference, checkpoint, str(target), key, leave_out, say or (lambda _: None))
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
@@ -45,7 +47,7 @@ def _target(checkpoint: Path, output: str | None, force: bool) -> Path:
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
     if target.suffix != ".npz":
         raise UsageError(target, "unknown output format", "end the name in .npz")
-    require_writable(target, checkpoint, force)
+    require_writable(target, {"checkpoint": checkpoint}, force)
     return target
 
 

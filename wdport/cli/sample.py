@@ -12,6 +12,7 @@ from wdport.cli.draw import Wanted, draw
 from wdport.cli.options import pad_option
 from wdport.errors import UsageError
 from wdport.models.policies import POLICIES
+from wdport.writable import by_name, require_apart, with_manifests
 
 
 @click.command(name="sample")
@@ -63,8 +64,11 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     from wdport.output.samples import samples_target
 
     converted = open_converted(wanted.model)
-    target = samples_target(_output(wanted), converted.path, wanted.force)
-    figure = figure_target(Path(wanted.plot), wanted.force) if wanted.plot else None
+    inputs = with_manifests(by_name(model=wanted.model, known=wanted.known, init=wanted.init), ["model"])
+    target = samples_target(_output(wanted), inputs, wanted.force)
+    figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
+    if figure:
+        require_apart([("-o", target.path), ("--plot", figure.path)], {})
     draw(wanted, devices, join, converted, target, figure)
     return 0
 

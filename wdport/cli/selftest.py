@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from wdport.cli.options import require_reports
+from wdport.cli.options import force_option, reports, require_reports
 from wdport.cli.progress import steps
+from wdport.compile_cache import use_compile_cache
 
 
 @click.command(name="selftest")
@@ -16,17 +17,20 @@ from wdport.cli.progress import steps
 @click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything that was measured to FILE as JSON.")
 @click.option("--markdown", "markdown_file", metavar="FILE", help="Write the same as Markdown to FILE.")
-def command(quick: bool, rules: bool, json_file: str | None, markdown_file: str | None) -> int:
+@force_option
+def command(quick: bool, rules: bool, json_file: str | None, markdown_file: str | None, force: bool) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
     No file is needed; the whole of it takes some minutes. Exits 0 if every fault is killed by the gate that ought
     to at the place where it is, most of them with their cause, and no correct variant fails; 1 if not; 6 if nothing
     was run.
     """
-    require_reports(("--json", json_file), ("--markdown", markdown_file))
+    wanted = reports(("--json", "json", json_file), ("--markdown", "markdown", markdown_file))
+    require_reports(wanted, {}, force)
     with steps() as say:
         from wdport.parity.selftest import run_selftest
 
+        use_compile_cache()
         result = run_selftest(quick, say=say)
     from wdport.output.files import write_text
     from wdport.parity.selftest.markdown import render_markdown

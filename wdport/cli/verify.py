@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from wdport.cli.options import key_option, mapping_option, require_reports
+from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports
 from wdport.cli.progress import steps
+from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
+from wdport.parity.repro_files import KINDS
+from wdport.writable import by_name, require_apart, with_manifests
 
 
 @click.command(name="verify")
@@ -28,6 +34,7 @@ from wdport.errors import UsageError
 @click.option("--update-baseline", is_flag=True, help="Write this run's errors to the baseline.")
 @click.option("--no-canary", is_flag=True, help="Under a policy or baseline: do not try known faults first.")
 @click.option("--repro", metavar="DIR", help="Write the first faulty layer, its weights and inputs, and a script.")
+@force_option
 def command(
     files: tuple[str, ...],
     mapping: str | None,
@@ -44,6 +51,7 @@ def command(
     update_baseline: bool,
     no_canary: bool,
     repro: str | None,
+    force: bool,
 ) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from, both running, layer by layer.
 
@@ -52,24 +60,32 @@ def command(
     checkpoint, converted = _files(files, against, reference, full)
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "there is no baseline to update", "name one with --baseline FILE")
-    reports = ("--json", json_file), ("--html", html), ("--junit", junit), ("--markdown", markdown)
-    require_reports(*reports, ("--baseline", baseline if update_baseline else None))
+    wanted = reports(("--json", "json", json_file), ("--html", "html", html), ("--junit", "junit", junit),
+                     ("--markdown", "markdown", markdown),
+                     ("--baseline", "baseline", baseline if update_baseline else None))  # fmt: skip
+    wanted += _repro_files(repro)
+    inputs = by_name(checkpoint=checkpoint, converted=converted, mapping=mapping, against=against, policy=policy,
+                     baseline=None if update_baseline else baseline, **_module_files(reference))  # fmt: skip
+    require_reports(wanted, with_manifests(inputs, ["converted"]), force)
+    require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), inputs)
     from wdport.load import open_converted
     from wdport.prepare import Settings, prepare
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
     open_converted(converted)
     if checkpoint:
-        with prepare(checkpoint, Settings(mapping=mapping, key=key)):
-            pass
+        with prepare(checkpoint, Settings(mapping=mapping, key=key)) as prepared:
+            require_apart([(each.option, each.path) for each in wanted], prepared.checkpoint.files)
     today = datetime.now(UTC).date()
     from wdport.parity.gated import canary_gate, judge, read_terms
     from wdport.parity.gated import update_baseline as write
 
     terms = read_terms(policy, None if update_baseline else baseline, today)
-    with steps() as show:
+    # A user's model may print while it is imported, built and run; standard output is for the report.
+    with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify, verify_recording
 
+        use_compile_cache()
         say = show or (lambda _: None)
         canaries = canary_gate(terms, say) if terms.any and not no_canary else None
         if checkpoint:
@@ -81,7 +97,7 @@ def command(
     from wdport.parity.reports import append_step_summary, render_markdown, write_reports
     from wdport.parity.reports.text import render_text
 
-    write_reports(verdict, json=json_file, junit=junit, markdown=markdown, html=html)
+    write_reports(verdict, json=json_file, junit=junit, markdown=markdown, html=html, force=force)
     append_step_summary(render_markdown(verdict))
     click.echo(render_text(verdict))
     if update_baseline:
@@ -102,3 +118,19 @@ def _files(files: tuple[str, ...], against: str | None, reference: str | None, f
         if given:
             raise UsageError(flag, "a recording has no running reference", "leave out --against, or this")
     return None, files[0]
+
+
+def _repro_files(folder: str | None) -> list[Report]:
+    """What will be written into ``folder``."""
+    if not folder:
+        return []
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(folder, "is no directory", "give another name with --repro")
+    files = KINDS.items() if Path(folder).is_dir() else ()
+    return [Report("--repro", kind, Path(folder, name)) for name, kind in files]
+
+
+def _module_files(reference: str | None) -> dict[str, Path]:
+    """Where the module of MODULE:FACTORY may be, in the folder that is searched first."""
+    stem = Path(*(reference or "").partition(":")[0].split("."))
+    return {"reference": stem.with_suffix(".py"), "the reference's package": stem / "__init__.py"} if stem.name else {}

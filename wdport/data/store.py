@@ -26,7 +26,7 @@ def check_output(output: Path, source: Path | None) -> None:
     """Raise :class:`UsageError` where no array may be written over or beside what is there."""
     if output.suffix != ".npy":
         raise UsageError(output, "is no name for an array file", "give a file name that ends in .npy")
-    require_writable(output, source, option=None)
+    require_writable(output, {"source": source} if source else None, option=None)
 
 
 def write_npy(output: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[Array]) -> Array:

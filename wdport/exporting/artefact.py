@@ -26,14 +26,16 @@ FORMAT = 1
 SUFFIX = ".stablehlo"
 
 
-def export_target(path: Path, source: Path | None = None, force: bool = False, option: str | None = "-o") -> Target:
-    """Where an artefact goes; raises an error where it cannot, before jax is imported."""
+def export_target(
+    path: Path, inputs: Mapping[str, Path] | None = None, force: bool = False, option: str | None = "-o"
+) -> Target:
+    """Where an artefact made of ``inputs`` goes; raises an error where it cannot, before jax is imported."""
     if path.suffix != SUFFIX:
         raise UsageError(path, "unknown output format", f"end the name in {SUFFIX}")
     if importlib.util.find_spec("flatbuffers") is None:
         fix = "pip install flatbuffers, or install wdport[export]"
         raise MachineError(path, "writing it needs flatbuffers, which is not installed", fix)
-    require_writable(path, source, force, option)
+    require_writable(path, inputs, force, option)
     return Target(path, SUFFIX[1:])
 
 

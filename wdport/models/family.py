@@ -29,25 +29,32 @@ class Constant:
 
 @dataclass(frozen=True)
 class Source:
-    """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors."""
+    """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors.
+
+    ``saved`` is what the file says of its own configuration, Lightning's ``hyper_parameters``: plain data of any
+    form, or ``None``.
+    """
 
     path: Path
     shapes: Mapping[str, Shape]
     dtypes: Mapping[str, str]
     read: Callable[[str], Array]
+    saved: Any = None
 
 
 @dataclass(frozen=True)
 class Resolved:
     """A configuration, and for each of its values where it came from.
 
-    ``origins`` maps a field to "shapes", "buffers", "config", "flag" or "assumed"; ``alternatives`` an
-    assumed field to a few words on what else would fit the file.
+    ``origins`` maps a field to "shapes", "buffers", "flag", "config", "hyper_parameters" or "assumed";
+    ``alternatives`` an assumed field to a few words on what else would fit the file. ``notes`` are sentences on
+    what the file says of itself and was not used.
     """
 
     config: Any
     origins: Mapping[str, str]
     alternatives: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def assumed(self) -> dict[str, Any]:
@@ -104,7 +111,7 @@ class Family(Protocol):
         ...
 
     def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
-        """The configuration; raises ``MisfitError`` where the givens contradict the file.
+        """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
 
         ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ LINES = 20
 PANELS = 16
 
 
-def figure_target(path: Path, force: bool = False) -> Target:
+def figure_target(path: Path, force: bool = False, inputs: Mapping[str, Path] | None = None) -> Target:
     """Where a figure goes; raises an error where it cannot."""
     if path.suffix not in FORMATS:
         raise UsageError(path, "unknown figure format", f"end the name in {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise MachineError(path, "drawing it needs matplotlib, which is not installed", "install wdport[figures]")
-    require_writable(path, force=force, option="--plot")
+    require_writable(path, inputs, force, "--plot")
     return Target(path, path.suffix[1:])
 
 

@@ -22,6 +22,7 @@ from wdport.checkpoint import open_checkpoint
 from wdport.errors import InputError, InternalError, MachineError
 from wdport.output.safetensors_file import SafetensorsWriter
 from wdport.output.target import Target, clear_leftovers
+from wdport.writable import is_stream
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -88,13 +89,14 @@ def machine_error(path: Path, error: OSError) -> MachineError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; an older one stays until the new one is whole. What is no regular file is written into.
+    """Write a text file; an older one stays until the new one is whole. What is a stream is written into.
 
     Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
     """
     try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8", newline="\n")
+        if is_stream(path):
+            with path.open("a", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
             return
         real = Path(os.path.realpath(path))
         temporary = real.with_name(f".{real.name}.{os.getpid()}.wdport-tmp")

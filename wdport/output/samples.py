@@ -32,13 +32,13 @@ ROWS = 1 << 16
 FORMATS = (".npz", ".npy", ".csv", ".parquet")
 
 
-def samples_target(path: Path, source: Path, force: bool) -> Target:
-    """Where samples of the model ``source`` go; raises an error where they cannot."""
+def samples_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+    """Where samples go that are drawn from ``inputs``; raises an error where they cannot."""
     if path.suffix not in FORMATS:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
         raise MachineError(path, "writing it needs pyarrow, which is not installed", "install wdport[parquet]")
-    require_writable(path, source, force)
+    require_writable(path, inputs, force)
     return Target(path, path.suffix[1:])
 
 

@@ -12,15 +12,20 @@ from typing import Any
 
 import jax
 
+from wdport.compile_cache import known_options
+
 TRACING = Lock()
 """Held by whoever runs a model's Python code while other threads may trace."""
 
 
 class Program:
-    """``function`` of arrays, compiled once for every combination of argument shapes and dtypes."""
+    """``function`` of arrays, compiled once for every combination of argument shapes and dtypes.
+
+    Of the compiler's ``options`` those are left out that this jaxlib does not know.
+    """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any] | None = None) -> None:
-        self._jitted = jax.jit(function, compiler_options=options)
+        self._jitted = jax.jit(function, compiler_options=known_options(options or {}))
         self._lowered: dict[Any, Any] = {}
         self._compiled: dict[Any, Any] = {}
 

@@ -123,6 +123,7 @@ class Replay:
             index = recording.index
             self._recording = recording
             self.names = recording.names
+            self.told = f"{index['reference']}, recorded"
             self.shifts: dict[str, Array] = {name: recording.arrays(at) for name, at in index["shifts"].items()}
             self.evaluating = index["evaluating"] is True
             own = {str(name): str(value) for name, value in index["environment"].items()}

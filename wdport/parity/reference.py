@@ -43,6 +43,11 @@ class Reference(Protocol):
         ...
 
     @property
+    def told(self) -> str:
+        """What the user's own model is called; "" for wdport's implementation."""
+        ...
+
+    @property
     def names(self) -> Sequence[str]:
         """Its modules that a tap can name, with the insides of attention."""
         ...
@@ -95,8 +100,11 @@ class Live:
 
     framework = "torch"
 
-    def __init__(self, modules: Mapping[str, Any], make_inputs: MakeInputs, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, modules: Mapping[str, Any], make_inputs: MakeInputs, notes: Sequence[str] = (), told: str = ""
+    ) -> None:
         self.modules = modules
+        self.told = told
         self.names = module_names(modules["float64"])
         self.shifts = bias_shifts(modules["float32"])
         self.environment: dict[str, str] = {}
@@ -167,7 +175,7 @@ def user_reference(target: str, prepared: Prepared, key: str | None = None) -> L
 
     with translated():
         subject = build(target, str(prepared.checkpoint.path), key)
-    return Live(subject.modules, subject.make_inputs or make_inputs, subject.notes)
+    return Live(subject.modules, subject.make_inputs or make_inputs, subject.notes, target)
 
 
 @contextmanager

@@ -20,10 +20,9 @@ from wdport.models.variables import set_variable
 from wdport.parity.calls import leaves, shaped_like
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import layers_by_path
+from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault
 from wdport.prepare import PathText
-
-DATA, SCRIPT = "layer.npz", "repro.py"
 
 _SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's was fed."""
 import numpy as np

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
@@ -10,6 +10,20 @@ from typing import Any
 from wdport.parity.bounds import LOGIC, NUMERICS
 
 SCHEMA = 3
+
+TRAINING = ("C", "D", "E")
+"""The gates that go beyond the network's forward pass, to its loss and its sampling."""
+
+ASSUMED_BY: Mapping[str, tuple[str, ...]] = {
+    "prediction_target": TRAINING,
+    "noise_schedule": TRAINING,
+    "wavelet": ("F",),
+    "boundary_mode": (),
+    "seq_len": (),
+    "dropout": (),
+}
+"""The gates whose outcome rests on an assumed value, where it is not the network itself that does: those of
+``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,11 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees."""
+    """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees.
+
+    ``assumed`` are the values of the configuration that nothing told; ``reference`` is the user's own model, as
+    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
+    """
 
     checkpoint: str
     converted: str
@@ -167,6 +185,7 @@ class Verdict:
     trajectories: tuple[Trajectory, ...] = ()
     variables: tuple[VariableResult, ...] = ()
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reference: str = ""
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:
@@ -176,6 +195,20 @@ class Verdict:
     def complete(self) -> bool:
         """Whether everything that had to be compared was."""
         return bool(self.gates) and all(gate.compared == gate.expected > 0 for gate in self.gates)
+
+    @property
+    def assuming(self) -> dict[str, Any]:
+        """The assumed values that this outcome rests on: what both sides took for granted.
+
+        What makes up the network is not among them where the user's own model computes the same.
+        """
+        run = {gate.name for gate in self.gates}
+        confirmed = bool(self.reference) and bool(self)
+        return {
+            name: value
+            for name, value in self.assumed.items()
+            if value is not None and (not run.isdisjoint(ASSUMED_BY[name]) if name in ASSUMED_BY else not confirmed)
+        }
 
     @property
     def exit_code(self) -> int:
@@ -196,7 +229,7 @@ class Verdict:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
         faults = [asdict(fault) for fault in self.faults]
-        return {**facts, **plain(asdict(self)), "faults": plain(faults)}
+        return {**facts, **plain(asdict(self)), "assuming": plain(self.assuming), "faults": plain(faults)}
 
 
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 
-from wdport.compile_cache import use_compile_cache
 from wdport.errors import MisfitError
 from wdport.load import Converted, open_converted
 from wdport.output.files import read_variables
@@ -146,7 +145,6 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
-    use_compile_cache()
     loaded = library_model(converted)
     unequal = [*unequal, *misread(converted, loaded, weights.variables)]
     sides = build_sides(prepared, weights, reference, loaded)
@@ -188,6 +186,7 @@ def _verify(
         levels=more.levels(runner.levels()),
         series=runner.series_error,
         assumed=_assumed(converted),
+        reference=sides.reference.told,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(),

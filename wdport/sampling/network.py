@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compile_cache import fast_compile
 from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.errors import UsageError
@@ -139,7 +139,7 @@ def spec(shape: Iterable[Any], dtype: Any) -> Any:
 
 def _once(arrange: Any) -> Any:
     """Compiled for a single run."""
-    return jax.jit(arrange, compiler_options=FAST_COMPILE if jax.default_backend() == "cpu" else None)
+    return jax.jit(arrange, compiler_options=fast_compile() if jax.default_backend() == "cpu" else None)
 
 
 def _require_widths(pad_widths: int) -> None:

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
-from wdport.compile_cache import use_compile_cache
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Rows, first_carry, run_rows
 from wdport.sampling.network import Network, Weights, fast_network, spec
@@ -25,7 +24,6 @@ class Programs:
     """
 
     def __init__(self, network: Network) -> None:
-        use_compile_cache()
         self.network = network
         self._ahead: set[tuple[int, int, bool]] = set()
         self.start = jax.jit(self._start)

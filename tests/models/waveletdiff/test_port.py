@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -114,7 +114,7 @@ def test_dropout_only_while_training() -> None:
     values = tuple(value.astype(np.float32) for value in inputs(SMALL))
     weights = [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
 
-    @partial(jax.jit, compiler_options=FAST_COMPILE)
+    @partial(jax.jit, compiler_options=fast_compile())
     def both(trainable: list, fixed: list) -> tuple:
         return tuple(model.stateless_call(trainable, fixed, values, training=mode)[0] for mode in (False, True))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wdport.errors import MisfitError, UsageError
+from wdport.mapping.strict_yaml import load_yaml
 from wdport.models.waveletdiff.settings import parse_setting, read_settings
 
 PUBLIC: dict[str, dict[str, Any]] = {
@@ -104,7 +106,47 @@ def test_a_value_of_the_wrong_kind_is_refused_with_its_place(
     assert fragment in str(caught.value)
 
 
-@pytest.mark.parametrize("other", [{}, {"training": {"lr": 1}}, {"model": {"hidden": 8}}, None, "text", [1]])
+UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
+    ({"model": {"num_head": 4}}, "model.num_head", "did you mean model.num_heads?"),
+    ({"model": {"numHeads": 4}}, "model.numHeads", "did you mean model.num_heads?"),
+    ({"model": {"heads": 4}}, "model.heads", "did you mean model.num_heads?"),
+    ({"model": {"num-heads": 4}}, "model.num-heads", "did you mean model.num_heads?"),
+    ({"num_heads": 4}, "num_heads", "move it to its section, as model.num_heads"),
+    ({"n_heads": 4}, "n_heads", "did you mean model.num_heads?"),
+    ({"training": {"num_heads": 4}}, "training.num_heads", "move it to its section, as model.num_heads"),
+    ({"training": {"epochz": 4}}, "training.epochz", "did you mean training.epochs?"),
+    ({"dataset": {"sequence_length": 24}}, "dataset.sequence_length", "did you mean dataset.seq_len?"),
+    ({"wavelet": {"name": "db2"}}, "wavelet.name", "did you mean wavelet.type?"),
+    ({"noise": {"type": "cosine"}}, "noise.type", "did you mean noise.schedule?"),
+    ({"modle": {"num_heads": 4}}, "modle", "did you mean model?"),
+    ({"epochs": 4}, "epochs", "move it to its section, as training.epochs"),
+    ({"conditioning": {"scale": 4}}, "conditioning", "remove it if the network does not need it"),
+    ({"model": {"colour": 4}}, "model.colour", "remove it if the network does not need it"),
+]
+
+
+@pytest.mark.parametrize(("changes", "place", "remedy"), UNKNOWN, ids=lambda value: str(value))
+def test_a_name_that_is_not_known_is_refused(changes: dict[str, Any], place: str, remedy: str) -> None:
+    """It may be one that is read, wrongly written, and its value would be assumed."""
+    with pytest.raises(MisfitError) as caught:
+        read_settings(document(**changes), "c.yaml")
+    assert str(caught.value) == f"c.yaml: {place}: no such setting; {remedy}"
+
+
+def test_every_name_that_is_not_known_is_listed() -> None:
+    with pytest.raises(MisfitError, match=r"model\.num_head: no such setting, and 1 more like it; did") as caught:
+        read_settings(document(model={"num_head": 4}, noise={"shedule": "linear"}), "c.yaml")
+    assert [line.partition(":")[0] for line in caught.value.details] == ["model.num_head", "noise.shedule"]
+
+
+def test_the_recorded_configurations_are_read_whole(golden: Path) -> None:
+    files = sorted(golden.glob("*.config.yaml"))
+    assert files
+    for file in files:
+        assert read_settings(load_yaml(file.read_bytes(), file).plain(), file)["num_heads"] in (4, 8)
+
+
+@pytest.mark.parametrize("other", [{}, {"training": {"lr": 1}}, {"model": {"num_heads": None}}, None, "text", [1]])
 def test_a_file_of_something_else_is_refused(other: Any) -> None:
     with pytest.raises(MisfitError, match=r"c\.yaml: no setting of a WaveletDiff model"):
         read_settings(other, "c.yaml")
@@ -137,7 +179,9 @@ def test_a_single_setting_is_read(key: str, text: str, value: Any) -> None:
         ("seq_len", "24x", "'24x' is not a number"),
         ("seq_len", "9" * 5000, "is not a number"),
         ("dropout", "a bit", "'a bit' is not a number"),
-        ("heads", "4", "unknown name 'heads'; use one of num_heads, "),
+        ("heads", "4", "unknown name 'heads'; did you mean num_heads?"),
+        ("model.num-head", "4", "unknown name 'model.num-head'; did you mean num_heads?"),
+        ("colour", "4", "unknown name 'colour'; use one of num_heads, "),
         ("embed_dim", "16", "unknown name 'embed_dim'"),
         ("", "4", "unknown name ''"),
     ],

@@ -1,14 +1,16 @@
-"""Finding a checkpoint's configuration: shapes first, then what was given, then stated assumptions.
+"""Finding a checkpoint's configuration: shapes, what was given, what the file says of itself, stated assumptions.
 
 Shapes tell most of it; the head count, the prediction target and the wavelet leave no trace in an
-official checkpoint. A given value that contradicts the file is an error, never a preference.
+official checkpoint. A given value that contradicts the file is an error, never a preference. Hyper-parameters that
+contradict the rest of the file are those of another model, and none of them is used.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from wdport.checkpoint import HALF_ROUNDING
@@ -16,6 +18,7 @@ from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.models.family import Resolved, Source
 from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.saved import NAME, Saved, near_misses, read_saved
 from wdport.wavelets.identify import candidates
 from wdport.wavelets.lengths import auto_wavelet, group_lengths
 
@@ -32,6 +35,9 @@ SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
 """How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
 exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
 
+Values = Mapping[str, tuple[Any, str]]
+"""Fields, each with its value and where that came from."""
+
 _NUMBER = "(0|[1-9][0-9]{0,5})"
 _LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
 _BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
@@ -39,12 +45,44 @@ _BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
 
 def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
     """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
-    told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
-    schedule = _from_buffers(source)
-    if schedule is not None:
-        told["noise_schedule"] = (schedule, "buffers")
+    told = _told(source)
     given = {**{name: (value, "config") for name, value in config.items()},
              **{name: (value, "flag") for name, value in flags.items()}}  # fmt: skip
+    saved = read_saved(source.saved)
+    _refuse_contradictions(source, saved, config, {*told, *flags})
+    notes = list(saved.notes)
+    resolved = None
+    if saved.fields:
+        own = {name: (value, NAME) for name, value in saved.fields.items()}
+        try:
+            resolved = _settle(source, told, {**own, **given})
+        except MisfitError as error:
+            notes.append(f"{NAME} are not used: {error.what}")
+    resolved = resolved or _settle(source, told, given)
+    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed)))
+
+
+def _told(source: Source) -> Values:
+    """What the tensors tell."""
+    told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
+    schedule = _from_buffers(source)
+    return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
+
+
+def _refuse_contradictions(source: Source, saved: Saved, config: Mapping[str, Any], settled: Collection[str]) -> None:
+    """Between the file's own words and a configuration file, but for what its tensors or a flag settle."""
+    faults = [
+        f"{name} is {config[name]} in the config but {value} in its {NAME}"
+        for name, value in saved.fields.items()
+        if name in config and name not in settled and config[name] != value
+    ]
+    if faults:
+        fix = "correct the configuration, or settle it with --set NAME=VALUE"
+        raise MisfitError(source.path, "; ".join(faults), fix, faults)
+
+
+def _settle(source: Source, told: Values, given: Values) -> Resolved:
+    """The configuration of what the tensors tell, what is given, and assumptions for the rest."""
     faults = []
     for name, (value, origin) in given.items():
         if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):

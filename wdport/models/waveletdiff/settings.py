@@ -7,20 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wdport.errors import MisfitError, UsageError
+from wdport.models.waveletdiff.public_form import READ, near, unknown_names
 from wdport.wavelets.lengths import auto_level, auto_wavelet
-
-_FIELDS: dict[tuple[str, str], tuple[str, type]] = {
-    ("model", "embed_dim"): ("embed_dim", int),
-    ("model", "num_heads"): ("num_heads", int),
-    ("model", "num_layers"): ("num_layers", int),
-    ("model", "time_embed_dim"): ("time_embed_dim", int),
-    ("model", "dropout"): ("dropout", float),
-    ("model", "prediction_target"): ("prediction_target", str),
-    ("attention", "use_cross_level_attention"): ("cross_level_attention", bool),
-    ("noise", "schedule"): ("noise_schedule", str),
-    ("dataset", "seq_len"): ("seq_len", int),
-}
-"""Where a field of :class:`Config` stands in the public form; its other entries do not matter here."""
 
 _FLAGS: dict[str, Callable[[str], Any]] = {
     "num_heads": int,
@@ -34,25 +22,34 @@ _FLAGS: dict[str, Callable[[str], Any]] = {
 
 
 def read_settings(document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
-    """The fields that a configuration file gives; raises :class:`MisfitError` for a wrong type."""
+    """The fields that a configuration file gives; raises :class:`MisfitError` for unknown names and wrong types."""
+    if unknown := unknown_names(document if isinstance(document, Mapping) else {}):
+        listed = [f"{name}: no such setting; {remedy}" for name, remedy in unknown]
+        more = f", and {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
+        raise MisfitError((where, unknown[0][0]), f"no such setting{more}", unknown[0][1], listed)
     found: dict[str, Any] = {}
-    for (section, key), (name, kind) in _FIELDS.items():
+    for (section, key), (name, kind) in READ.items():
         value = _section(document, section, where).get(key)
         if value is None:
             continue
-        accepted = (int, float) if kind is float else kind
-        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        if not is_of(kind, value):
             raise MisfitError((where, f"{section}.{key}"), f"{value!r} is no {kind.__name__}", "correct the value")
         found[name] = value
-    if not found:
+    if not found and not _section(document, "wavelet", where):
         raise MisfitError(where, "no setting of a WaveletDiff model in it", "give the training configuration")
     # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
     found["boundary_mode"] = "symmetric"
-    _read_wavelet(_section(document, "wavelet", where), found, where)
+    read_wavelet(_section(document, "wavelet", where), found, where)
     return found
 
 
-def _read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str | Path) -> None:
+def is_of(kind: type, value: Any) -> bool:
+    """Whether a value has the type of a setting; a whole number is a float, and a truth value is no number."""
+    accepted = (int, float) if kind is float else kind
+    return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
+
+
+def read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str | Path) -> None:
     """Wavelet name and group count, resolving ``auto`` by the length as the public code does."""
     name, levels, seq_len = section.get("type"), section.get("levels"), found.get("seq_len")
     if name is not None and not isinstance(name, str):
@@ -82,7 +79,9 @@ def _section(document: Mapping[str, Any], name: str, where: str | Path) -> Mappi
 def parse_setting(key: str, text: str) -> Any:
     """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
     if key not in _FLAGS:
-        raise UsageError("--set", f"unknown name {key!r}", f"use one of {', '.join(_FLAGS)}")
+        meant = near(key.rpartition(".")[2], _FLAGS)
+        fix = f"did you mean {meant}?" if meant else f"use one of {', '.join(_FLAGS)}"
+        raise UsageError("--set", f"unknown name {key!r}", fix)
     try:
         return _FLAGS[key](text)
     except ValueError:

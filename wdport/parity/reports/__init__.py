@@ -11,6 +11,7 @@ from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
 from wdport.parity.verdict import Verdict
+from wdport.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 
 __all__ = ["append_step_summary", "render_html", "render_json", "render_junit", "render_markdown", "write_reports"]
 
@@ -29,12 +30,22 @@ def write_reports(
     junit: PathText | None = None,
     markdown: PathText | None = None,
     html: PathText | None = None,
+    force: bool = False,
 ) -> None:
     """Write the reports that were given a file name; an older file stays until the new one is whole.
 
-    Raises :class:`~wdport.errors.MachineError` if the machine refuses; no temporary file is left then.
+    An older report is replaced, and with ``force`` any other file. None of them may be one of the compared files.
+    Raises :class:`~wdport.errors.UsageError` where one may not be written, and then none is written;
+    :class:`~wdport.errors.MachineError` if the machine refuses; no temporary file is left then.
     """
-    wanted = ((json, render_json), (junit, render_junit), (markdown, render_markdown), (html, render_html))
-    texts = [(Path(path), render(verdict)) for path, render in wanted if path is not None]
+    given = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),
+             "html": (html, render_html)}  # fmt: skip
+    wanted = {kind: (Path(path), render) for kind, (path, render) in given.items() if path is not None}
+    inputs = with_manifests(by_name(checkpoint=verdict.checkpoint, converted=verdict.converted), ["converted"])
+    require_apart([(kind, path) for kind, (path, _) in wanted.items()], inputs)
+    for kind, (path, _) in wanted.items():
+        if not is_stream(path):
+            require_writable(path, inputs, force, None, kind)
+    texts = [(path, render(verdict)) for path, render in wanted.values()]
     for path, text in texts:
         write_text(path, text)

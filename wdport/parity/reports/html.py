@@ -19,7 +19,7 @@ from wdport.parity.reports.tables import (
     levels_table,
     taps_table,
 )
-from wdport.parity.reports.words import claim, file_name, outcome
+from wdport.parity.reports.words import claim, file_name, on_assumptions, outcome
 from wdport.parity.verdict import Verdict
 
 _HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def render_html(verdict: Verdict) -> str:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
     word = outcome(verdict)
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="wdport">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
@@ -43,16 +43,19 @@ def render_html(verdict: Verdict) -> str:
 
 
 def _headline(verdict: Verdict, word: str) -> str:
-    names = [f'<span class="path">{text(file_name(path))}</span>' for path in (verdict.converted, verdict.checkpoint)]
     passed = sum(gate.passed for gate in verdict.gates)
     gates, taps, faults = len(verdict.gates), len(verdict.taps), len(verdict.faults)
     counts = [f"{passed} of {gates} gates passed", f"{taps} layer{'' if taps == 1 else 's'} compared"]
     counts += [f"{faults} faulty"] if faults else []
     counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}"]
     return (
-        f'<header class="{word.lower()}"><h1><b>{word}</b> {claim(verdict, *names)}</h1>'
+        f'<header class="{word.lower()}"><h1><b>{word}</b> {claim(verdict, _name)}</h1>'
         f"<p>{' · '.join(counts)}</p></header>"
     )
+
+
+def _name(name: str) -> str:
+    return f'<span class="path">{text(name)}</span>'
 
 
 def _results(verdict: Verdict) -> str:
@@ -88,7 +91,7 @@ def _run(verdict: Verdict) -> str:
     parts.append(_section("Inputs", "", f"<ol>{inputs}</ol>" if inputs else "<p>None.</p>"))
     assumed = "<p>Nothing: every setting was found in the files or given.</p>"
     if verdict.assumed:
-        assumed = f"<p>Not found in the files; both sides use this.</p>{facts_table(verdict.assumed)}"
+        assumed = f"<p>Not found in the files; {on_assumptions(verdict, _name)}.</p>{facts_table(verdict.assumed)}"
     parts.append(_section("Assumptions", "", assumed))
     parts.append(_section("Environment", "", facts_table(verdict.environment)))
     parts.append(_section("Bounds in force", "", bounds_table(verdict)))

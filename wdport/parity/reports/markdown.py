@@ -20,10 +20,10 @@ from wdport.errors import MachineError, printable
 from wdport.parity.reports.words import (
     NAME_CHARS,
     claim,
-    file_name,
     level_name,
     nearness,
     number,
+    on_assumptions,
     optional,
     outcome,
     percent,
@@ -35,6 +35,9 @@ from wdport.parity.verdict import TapResult, Verdict
 
 LIMIT: Final = 1_000_000
 """UTF-8 bytes; GitHub drops a step summary above 1 MiB whole."""
+
+MARK: Final = "<!-- wdport verify -->"
+"""A line that nobody is shown: it tells that the file is ours."""
 
 WORST_TAPS: Final = 20
 
@@ -100,8 +103,7 @@ def _entity(match: re.Match[str]) -> str:
 
 
 def _headline(verdict: Verdict) -> _Block:
-    names = (escape(file_name(verdict.converted)), escape(file_name(verdict.checkpoint)))
-    return _Block(f"## {outcome(verdict)}\n\n{claim(verdict, *names)}.\n")
+    return _Block(f"## {outcome(verdict)}\n\n{MARK}\n\n{claim(verdict, escape)}.\n")
 
 
 def _gates(verdict: Verdict) -> _Block:
@@ -175,7 +177,7 @@ def _run(verdict: Verdict) -> _Block:
     packages = ", ".join(escape(f"{name} {value}") for name, value in verdict.environment.items())
     assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
     lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
-    lines += [f"Assumed: {assumed} (both sides use this)"] if assumed else []
+    lines += [f"Assumed: {assumed} ({on_assumptions(verdict, escape)})"] if assumed else []
     lines += [f"Run: {packages or 'unknown'}; {verdict.seconds:.0f} s"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 

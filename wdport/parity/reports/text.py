@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from wdport.errors import printable
 from wdport.parity.bounds import LOGIC, NUMERICS
-from wdport.parity.reports.words import claim, number, outcome, percent, place, probable
+from wdport.parity.reports.words import claim, number, on_assumptions, outcome, percent, place, probable
 from wdport.parity.verdict import Fault, Gate, Verdict
 
 _MAX_FINDINGS: Mapping[str, int] = {"P": 20, "R": 20, "S": 20}
@@ -26,7 +26,8 @@ def render_text(verdict: Verdict) -> str:
         lines += ["", *_faults(verdict, faults)]
     lines += ["", f"inputs     {'; '.join(verdict.inputs)}"]
     if verdict.assumed:
-        lines.append(f"assumed    {', '.join(f'{k}={v}' for k, v in verdict.assumed.items())} (both sides use this)")
+        values = ", ".join(f"{name}={value}" for name, value in verdict.assumed.items())
+        lines.append(f"assumed    {values} ({on_assumptions(verdict)})")
     environment = verdict.environment
     packages = ", ".join(f"{name} {environment[name]}" for name in ("torch", "keras", "jax"))
     precision = f"matmul {environment['torch_matmul']}/{environment['jax_matmul']}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Final
 
@@ -24,14 +24,24 @@ def outcome(verdict: Verdict) -> str:
     return "FAIL" if verdict.complete else "INCOMPLETE"
 
 
-def claim(verdict: Verdict, converted: str = "", checkpoint: str = "") -> str:
-    """The verdict as a sentence; the two names may be given as a format has to write them."""
-    ours, theirs = converted or file_name(verdict.converted), checkpoint or file_name(verdict.checkpoint)
+def claim(verdict: Verdict, write: Callable[[str], str] = str) -> str:
+    """The verdict as a sentence, with what it rests on; ``write`` puts what comes from files into a format."""
+    ours, theirs = write(file_name(verdict.converted)), write(file_name(verdict.checkpoint))
+    assuming = ", ".join(write(printable(f"{name} {value}", NAME_CHARS)) for name, value in verdict.assuming.items())
+    rest = f", assuming {assuming}" if assuming else ""
     if verdict:
-        return f"{ours} computes what {theirs} computes"
+        return f"{ours} computes what {theirs} computes{rest}"
     if verdict.complete:
-        return f"{ours} does not compute what {theirs} computes"
-    return f"not everything in {ours} could be compared with {theirs}"
+        return f"{ours} does not compute what {theirs} computes{rest}"
+    return f"not everything in {ours} could be compared with {theirs}{rest}"
+
+
+def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
+    """What the values that nothing told are worth in this comparison."""
+    if not verdict.reference:
+        return "both sides use this"
+    own = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
+    return f"{own} confirms what makes up the network" if verdict else f"the port uses this, {own} need not"
 
 
 def file_name(path: str) -> str:

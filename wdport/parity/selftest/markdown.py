@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import KILL_HEAD, RULES_HEAD, kill_rows, rule_rows, summary, title
 
+MARK = "<!-- wdport selftest -->"
+"""A line that nobody is shown: it tells that the file is ours."""
+
 VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "alarms")
 
 
 def render_markdown(result: SelftestResult) -> str:
     """The whole result as one document."""
     versions = ", ".join(f"{name} {value}" for name, value in result.environment.items())
-    parts = ["# Self-test", "", summary(result), "", versions, ""]
+    parts = ["# Self-test", "", MARK, "", summary(result), "", versions, ""]
     if result.rules:
         parts += ["## Fixed tolerances beside the gates", "", *_table(RULES_HEAD, rule_rows(result)), ""]
     parts += ["## Faults", ""]

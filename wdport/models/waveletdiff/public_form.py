@@ -1,0 +1,128 @@
+"""The public training configuration by its names: those that are read, those that do not matter here, and near misses.
+
+A name that is none of them is refused, for it may be one that is read, wrongly written: its value would be assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
+    ("model", "embed_dim"): ("embed_dim", int),
+    ("model", "num_heads"): ("num_heads", int),
+    ("model", "num_layers"): ("num_layers", int),
+    ("model", "time_embed_dim"): ("time_embed_dim", int),
+    ("model", "dropout"): ("dropout", float),
+    ("model", "prediction_target"): ("prediction_target", str),
+    ("attention", "use_cross_level_attention"): ("cross_level_attention", bool),
+    ("noise", "schedule"): ("noise_schedule", str),
+    ("dataset", "seq_len"): ("seq_len", int),
+}
+"""Where a field of :class:`Config` stands, and its type; the two names of ``wavelet`` are read apart."""
+
+WAVELET: Final = (("wavelet", "type"), ("wavelet", "levels"))
+
+IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
+    "attention": (),
+    "data": ("data_dir", "normalize_data", "num_workers", "shuffle", "pin_memory", "batch_size"),
+    "dataset": ("name", "path", "data_dir", "num_features"),
+    "energy": ("weight",),
+    "evaluation": ("num_samples", "inline_eval_every_n_epochs", "inline_eval_n_samples", "batch_size", "seed"),
+    "model": (),
+    "noise": (),
+    "optimizer": ("lr", "learning_rate", "type", "name", "scheduler_type", "warmup_epochs", "weight_decay", "betas",
+                  "beta1", "beta2", "eps", "max_lr", "start_lr", "final_lr", "min_lr", "pct_start", "div_factor",
+                  "final_div_factor", "patience", "factor"),
+    "paths": ("output_dir", "data_dir", "checkpoint_dir", "log_dir"),
+    "sampling": ("method", "ddim_eta", "ddim_steps", "num_samples", "batch_size", "seed"),
+    "training": ("lr", "learning_rate", "batch_size", "epochs", "max_epochs", "save_model", "log_every_n_epochs",
+                 "num_workers", "seed",
+                 "accelerator", "devices", "strategy", "precision", "gradient_clip_val", "gradient_clip_algorithm",
+                 "accumulate_grad_batches", "check_val_every_n_epoch", "enable_progress_bar", "ema_decay"),
+    "wavelet": (),
+}  # fmt: skip
+"""Names, by their section, that change nothing in the network or in the way from a series to coefficients."""
+
+ALSO_CALLED: Final = {
+    "num_heads": ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads"),
+    "num_layers": ("layers", "n_layers", "depth", "num_blocks"),
+    "embed_dim": ("d_model", "hidden_dim", "embedding_dim", "dim", "width"),
+    "time_embed_dim": ("time_dim", "t_embed_dim"),
+    "prediction_target": ("target", "prediction_type", "prediction", "parameterization", "objective"),
+    "use_cross_level_attention": ("cross_level_attention", "cross_attention", "use_cross_attention"),
+    "schedule": ("noise_schedule", "beta_schedule", "schedule_type", "type", "name", "kind"),
+    "noise_schedule": ("schedule", "beta_schedule"),
+    "seq_len": ("seq_length", "sequence_length", "length", "window", "window_size"),
+    "type": ("wavelet", "wavelet_type", "wavelet_name", "name"),
+    "wavelet": ("type", "wavelet_type", "wavelet_name"),
+    "boundary_mode": ("mode", "padding_mode", "extension_mode", "boundary"),
+    "levels": ("level", "wavelet_levels", "num_levels"),
+    "dropout": ("dropout_rate", "p_dropout"),
+}
+"""What else the names that are read are called elsewhere."""
+
+_CLOSE: Final = 0.8
+
+
+def unknown_names(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Dotted name and remedy of everything in ``document`` that the public form does not have."""
+    found = []
+    for section, inside in document.items():
+        if section not in IGNORED:
+            found.append((section, _remedy(section, inside)))
+        elif isinstance(inside, Mapping):
+            names = [*_read(section), *IGNORED[section]]
+            found += [(f"{section}.{name}", _misplaced(section, name)) for name in inside if name not in names]
+    return found
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that ``name`` may have been meant to be: written otherwise, a synonym, or a slip."""
+    plain = {_plain(each): each for each in known}
+    also = {_plain(other): each for each in plain.values() for other in ALSO_CALLED.get(each, ())}
+    wanted = _plain(name)
+    if wanted in plain or wanted in also:
+        return plain.get(wanted) or also[wanted]
+    close = get_close_matches(wanted, plain, n=1, cutoff=_CLOSE)
+    return plain[close[0]] if close else None
+
+
+def _remedy(name: str, value: Any) -> str:
+    """For a name at the top that is no section."""
+    if isinstance(value, Mapping):
+        section = near(name, IGNORED)
+        return f"did you mean {section}?" if section else _UNKNOWN
+    return _place(name) or _UNKNOWN
+
+
+def _misplaced(section: str, name: str) -> str:
+    """For a name that its section does not have."""
+    meant = near(name, _read(section))
+    if meant:
+        return f"did you mean {section}.{meant}?"
+    ignored = get_close_matches(name, IGNORED[section], n=1, cutoff=_CLOSE)
+    return _place(name) or (f"did you mean {section}.{ignored[0]}?" if ignored else _UNKNOWN)
+
+
+def _place(name: str) -> str | None:
+    """Where a name that is read belongs."""
+    places = [*READ, *WAVELET]
+    exact = [f"{section}.{key}" for section, key in places if key == name]
+    exact += [f"{section}.{name}" for section, names in IGNORED.items() if name in names]
+    if exact:
+        return f"move it to its section, as {exact[0]}"
+    meant = near(name, [key for _, key in places])
+    return next((f"did you mean {section}.{key}?" for section, key in places if key == meant), None)
+
+
+def _read(section: str) -> list[str]:
+    return [key for where, key in (*READ, *WAVELET) if where == section]
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+_UNKNOWN: Final = "remove it if the network does not need it"
