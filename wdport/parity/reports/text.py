@@ -41,7 +41,7 @@ def _gate(gate: Gate) -> str:
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, 60)}"
     most = _MAX_FINDINGS.get(gate.name, _FEW)
-    shown = [f"       {printable(finding, 110)}" for finding in gate.findings[:most]]
+    shown = [f"       {printable(finding, 130)}" for finding in gate.findings[:most]]
     if len(gate.findings) > most:
         shown.append(f"       and {len(gate.findings) - most} more")
     return "\n".join([text, *shown])

@@ -7,6 +7,7 @@ port, its rebuilt twin, the sampler and the file layout all run the edited code,
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 def run_edits(family: Family, edits: Sequence[Edit], full: bool = False) -> Iterator[Kill]:
     """The fate of every edit, one after another; ``full`` runs the full battery on those that need it."""
-    with TemporaryDirectory() as made, _Server() as server:
+    with TemporaryDirectory() as made, _Server(Path(made) / "compiled") as server:
         folder = Path(made)
         files = {name: _files(family, config, folder / f"{name}.pt") for name, config in family.edited().items()}
         for checkpoint, converted, given in files.values():
@@ -141,10 +142,13 @@ def _copy_mappings(tree: Path) -> None:
 class _Server:
     """A process that runs jobs; see `edit_server.py`."""
 
+    def __init__(self, cache: Path) -> None:
+        self._cache = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.01"}
+
     def __enter__(self) -> _Server:
         script = str(Path(__file__).with_name("edit_server.py"))
         self._process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, **self._cache})  # fmt: skip
         return self
 
     def __exit__(self, *_: object) -> None:

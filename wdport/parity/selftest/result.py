@@ -14,6 +14,9 @@ SCHEMA: Final = 1
 CAUSES_RIGHT: Final = 0.8
 """Share of the logic faults whose cause must be found; none may be wrong."""
 
+PLACES_RIGHT: Final = 0.95
+"""Share of the source edits for which no place but the right one may be named."""
+
 
 @dataclass(frozen=True)
 class GroupResult:
@@ -42,6 +45,7 @@ class SelftestResult:
     groups: tuple[GroupResult, ...]
     variants: tuple[Variant, ...] = ()
     quick: bool = False
+    edits: bool = False
     bounds: dict[str, float] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
@@ -81,9 +85,15 @@ class SelftestResult:
 
     @property
     def exit_code(self) -> int:
-        """0 as it ought to be, 1 not, 6 if nothing was run (or, but for a quick one, no correct variant)."""
-        if not self.faults or not (self.quick or self.variants):
+        """0 as it ought to be, 1 not, 6 if nothing was run (or, but for a quick one, no correct variant).
+
+        Source edits must all be killed, nearly all at the right place, and no cause may be wrong; it may be silent.
+        """
+        if not self.faults or not (self.quick or self.edits or self.variants):
             return 6
+        if self.edits:
+            placed = sum(kill.exact for kill in self.faults) >= PLACES_RIGHT * len(self.faults)
+            return 0 if placed and all(kill.killed for kill in self.faults) and not self.misdiagnosed else 1
         named = sum(kill.diagnosed for kill in self.sought)
         enough = self.quick or (bool(self.sought) and named >= CAUSES_RIGHT * len(self.sought))
         return 0 if enough and not (self.wrong or self.misdiagnosed or self.false_alarms) else 1

@@ -13,6 +13,7 @@ import jax
 from wdport.errors import MachineError
 from wdport.models.registry import find_family
 from wdport.parity.bounds import bounds as default_bounds
+from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.groups import Group, further_groups, layer_group, transforms
 from wdport.parity.selftest.inject import Bounds, run_mutants
@@ -29,11 +30,14 @@ QUICK_WAVELET_FAULT = "filters reversed"
 QUICK_SAMPLER_FAULT = "target mixed up"
 
 
-def run_selftest(quick: bool = False, bounds: Bounds | None = None, say: Say | None = None) -> SelftestResult:
+def run_selftest(
+    quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, edits: bool = False
+) -> SelftestResult:
     """Put every known fault into a correct port, one at a time, and run correct ports in many ways.
 
     Args:
         quick: a dozen faults only, without diagnosis and without correct variants.
+        edits: edits of the source in place of known faults, each tried by a whole `verify` in a copy of wdport.
         bounds: those to judge by that are not the default, by name.
         say: called with a few words at every step, for a progress display.
 
@@ -46,7 +50,11 @@ def run_selftest(quick: bool = False, bounds: Bounds | None = None, say: Say | N
     limits = {**default_bounds(), **(bounds or {})}
     groups: list[GroupResult] = []
     variants: list[Variant] = []
-    if quick:
+    if edits:
+        family = find_family(FAMILY, "selftest")
+        tried = run_edits(family, read_edits(family.edits()))
+        groups.append(_gather(Group("", "source edits", tried), say))
+    elif quick:
         groups.append(_gather(Group("", "quick faults", _quick(limits)), say))
     else:
         family = find_family(FAMILY, "selftest")
@@ -55,7 +63,8 @@ def run_selftest(quick: bool = False, bounds: Bounds | None = None, say: Say | N
             groups.append(group)
             variants += correct
         groups += [_gather(group, say) for group in further_groups(family, limits)]
-    return SelftestResult(tuple(groups), tuple(variants), quick, limits, _environment(), time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return SelftestResult(tuple(groups), tuple(variants), quick, edits, limits, _environment(), seconds)
 
 
 def run_example(
