@@ -148,7 +148,8 @@ class _Server:
     def __enter__(self) -> _Server:
         script = str(Path(__file__).with_name("edit_server.py"))
         self._process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, **self._cache})  # fmt: skip
+                                         stderr=subprocess.DEVNULL, text=True,
+                                         env={**os.environ, **self._cache})  # fmt: skip
         return self
 
     def __exit__(self, *_: object) -> None:
