@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.kernels import lay_out, many_rows, product
+from wdport.models.waveletdiff.kernels import lay_kernels, many_rows, product
 from wdport.models.waveletdiff.padding import pad_weights
 from wdport.models.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
 
@@ -60,11 +60,11 @@ class Denoiser:
             found = pad_weights(found, config, self.pad_widths)
         if "cross" in found:
             found["cross"] = [_query_apart(part) for part in found["cross"]]
-        return lay_out(found, by_outputs)
+        return lay_kernels(found, by_outputs)
 
     def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
         """Arranged weights, lying so."""
-        return lay_out(weights, by_outputs)
+        return lay_kernels(weights, by_outputs)
 
     def by_outputs(self, batch: int | None) -> bool:
         """How weights are best laid out for ``batch`` samples, or for any number of them."""

@@ -44,7 +44,7 @@ def many_rows(config: Config, batch: int | None) -> bool:
     return batch is None or batch * config.coefficients >= MANY_ROWS * config.groups
 
 
-def lay_out(weights: Weights, by_outputs: bool) -> Weights:
+def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
     """Every matrix (in, out) among arranged weights, or kernel, as a kernel that lies so."""
 
     def laid(path: Any, leaf: Any) -> Any:
