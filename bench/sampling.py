@@ -1,8 +1,10 @@
 """Sampling at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
 
-`python bench/sampling.py [--batch 1 64] [--no-compile] [--steps 8] [--device cpu|cuda] [--precision float32]`; `make
-bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in one process; the table has
-medians of the times and of the rounds' ratios. A step is the network and the sampler's update.
+`python bench/sampling.py [--batch 1 64] [--no-compile] [--no-torch] [--steps 8] [--device cpu|cuda]
+[--precision float32]`; `make bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in
+one process; the table has medians of the times and of the rounds' ratios. A step is the network and the sampler's
+update. Last come all batches against the plain Keras model, in parentheses by the least times, which other programs
+disturb least.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.diffusion.steps import step_list
 from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
 from wdport.models.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 from wdport.sampling.network import Network, fast_network, keras_network
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Run = Callable[[], Any]
+PLAIN, OTHER = "wdport, plain Keras model", "wdport, kernels the other way"
+PAUSE = 0.3
+"""Seconds before every run: PyTorch's threads may spin on for a while after their work, to the cost of who is next."""
 
 
 def main() -> None:
@@ -58,29 +64,22 @@ def main() -> None:
         if arguments.precision == "bfloat16":
             module = module.to(torch.bfloat16)
         with jax.default_matmul_precision(precision):
-            for batch in arguments.batch:
-                _table(model, module, batch, arguments)
+            lines = [_table(model, module, batch, arguments) for batch in arguments.batch]
+        print(
+            "\nthe plain Keras model's time, times ours, kernels as for the batch and the other way", *lines, sep="\n"
+        )
         if arguments.device == "cpu":
             _first_samples(converted)
 
 
-def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Namespace) -> None:
+def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Namespace) -> str:
+    """Prints the table of a batch; returns a line on ours and the plain Keras model."""
     state = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
-    runs: dict[str, tuple[Run, int]] = {
-        "wdport": _ours(fast_network(model), state, arguments.steps),
-        "wdport, plain Keras model": _ours(keras_network(model), state, arguments.steps),
-        "PyTorch eager": _torch(module, state, arguments.steps, arguments.device),
-    }
-    if arguments.compile:
-        mode = "reduce-overhead" if arguments.device == "cuda" else "default"
-        compiled = torch.compile(module, mode=mode)
-        runs[f"torch.compile ({mode})"] = _torch(compiled, state, arguments.steps, arguments.device)
-    low = arguments.precision == "bfloat16"
-    runs["matrix products alone, JAX"] = _floor(batch, jnp.bfloat16 if low else jnp.float32)
-    runs["matrix products alone, PyTorch"] = _torch_floor(batch, next(module.parameters()).dtype, arguments.device)
+    runs = _contenders(model, module, state, arguments)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, (run, steps) in runs.items():
+            time.sleep(PAUSE)
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) / steps)
@@ -93,12 +92,46 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
         ratio = statistics.median(other / ours for other, ours in zip(values, times["wdport"], strict=True))
         products = f"{gflop / statistics.median(values):6.0f} GFLOP/s" if "products" in name else ""
         print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x {products}", flush=True)
+    lies = ("(out, in)", "(in, out)")[:: 1 if many_rows(RELEASED, batch) else -1]
+    ratios = (_ratios(times[PLAIN], times[name]) for name in ("wdport", OTHER))
+    said = (f"{ratio} with {way}" for ratio, way in zip(ratios, lies, strict=True))
+    return f"  batch {batch:>3}: {', '.join(said)}"
 
 
-def _ours(network: Network, state: Any, count: int) -> tuple[Run, int]:
+def _ratios(plain: list[float], ours: list[float]) -> str:
+    """Of the rounds, their median, and of the least times."""
+    median = statistics.median(other / own for other, own in zip(plain, ours, strict=True))
+    return f"{median:.2f} ({min(plain) / min(ours):.2f})"
+
+
+def _contenders(
+    model: Any, module: WaveletDiff, state: Any, arguments: argparse.Namespace
+) -> dict[str, tuple[Run, int]]:
+    low, batch, steps = arguments.precision == "bfloat16", len(state), arguments.steps
+    fast, plain = fast_network(model), keras_network(model)
+    ours = fast.weights(batch)
+    runs: dict[str, tuple[Run, int]] = {
+        "wdport": _ours(fast, state, steps, ours),
+        PLAIN: _ours(plain, state, steps, plain.weights()),
+        OTHER: _ours(fast, state, steps, lay_kernels(ours, not many_rows(RELEASED, batch))),
+    }
+    floor = _floor(batch, jnp.bfloat16 if low else jnp.float32)
+    if not arguments.torch:
+        return {**runs, "matrix products alone, JAX": floor}
+    runs["PyTorch eager"] = _torch(module, state, arguments.steps, arguments.device)
+    if arguments.compile:
+        mode = "reduce-overhead" if arguments.device == "cuda" else "default"
+        compiled = torch.compile(module, mode=mode)
+        runs[f"torch.compile ({mode})"] = _torch(compiled, state, arguments.steps, arguments.device)
+    runs["matrix products alone, JAX"] = floor
+    runs["matrix products alone, PyTorch"] = _torch_floor(batch, next(module.parameters()).dtype, arguments.device)
+    return runs
+
+
+def _ours(network: Network, state: Any, count: int, weights: Any) -> tuple[Run, int]:
     """A compiled scan over a DDIM plan."""
     plan = make_plan("ddim", network.schedule(), step_list(count), eta=0.0, target=network.target)
-    rows, weights = plan_rows(plan, network.dtype), network.weights()
+    rows = plan_rows(plan, network.dtype)
     start = jnp.asarray(state, network.dtype)
     tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), network.dtype), plan.noisy))
 
@@ -142,12 +175,12 @@ def _products(batch: int) -> list[tuple[int, int, int]]:
 
 
 def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
-    """The products alone, of the same sizes and as many, in one compiled program; the right factors by rows,
-    (out, in), as they are fastest."""
+    """The products alone, of the same sizes and as many, in one compiled program; the right factors lie as ours."""
     sizes, rng = _products(batch), np.random.default_rng(0)
-    rights = [jnp.asarray(rng.standard_normal((n, k)), dtype) for _, k, n in sizes]
+    lies = many_rows(RELEASED, batch)
+    rights = [Kernel(jnp.asarray(rng.standard_normal((k, n)), dtype), False).laid(lies) for _, k, n in sizes]
     lefts = {size[:2]: jnp.asarray(rng.standard_normal(size[:2]), dtype) for size in sizes}
-    program = jax.jit(lambda lefts, rights: [lefts[str(s[:2])] @ w.T for s, w in zip(sizes, rights, strict=True)])
+    program = jax.jit(lambda lefts, rights: [product(lefts[str(s[:2])], w) for s, w in zip(sizes, rights, strict=True)])
     named = {str(size): array for size, array in lefts.items()}
     run = lambda: jax.block_until_ready(program(named, rights))  # noqa: E731
     run()
@@ -198,6 +231,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
+    parser.add_argument("--no-torch", dest="torch", action="store_false")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     return parser.parse_args()
 

@@ -67,17 +67,18 @@ def test_specs_are_those_of_the_weights(converted: Any, dtype: str, pad: int) ->
     with jax.enable_x64(dtype == "float64"):
         network = stored(converted, dtype=dtype, pad_widths=pad)
         assert network.specs is not None
-        specs = network.specs()
-        assert leaves(specs) == leaves(network.weights())
+        for batch in (1, None):
+            specs = network.specs(batch)
+            assert leaves(specs) == leaves(network.weights(batch))
         assert {leaf.dtype.name for leaf in jax.tree.leaves(specs)} <= set(POLICIES[dtype])
 
 
 def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:
     network, event = stored(converted), threading.Event()
 
-    def weights() -> Any:
+    def weights(batch: int) -> Any:
         assert event.wait(60), "the weights were asked for before the steps were compiled"
-        return network.weights()
+        return network.weights(batch)
 
     sampler = Sampler(Programs(replace(network, weights=weights)), plan_of(network, "ddim", 7, 0.5))
     with compiled(event) as programs:

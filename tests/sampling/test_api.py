@@ -70,10 +70,22 @@ def test_init_and_noise_settle_everything(model: Any) -> None:
     assert not np.allclose(one, wdport.sample(model, init=init, **FAST).coefficients)
 
 
+def test_weights_lie_as_the_batch_has_them_in_any_order(model: Any) -> None:
+    """33 samples of this size are few rows, 34 are many."""
+    init = np.random.default_rng(0).standard_normal((34, *SHAPE))
+    many, few, again = (wdport.sample(model, init=init, batch=batch, **FAST).coefficients for batch in (34, 17, 34))
+    assert np.array_equal(many, again)
+    np.testing.assert_allclose(few, many, rtol=1e-3, atol=1e-4 * np.abs(many).max())
+    model.trainable_variables[-1].assign(model.trainable_variables[-1] + 0.5)
+    other = wdport.sample(model, init=init, batch=17, **FAST).coefficients
+    model.trainable_variables[-1].assign(model.trainable_variables[-1] - 0.5)
+    assert np.abs(other - few).max() > 0.01 * np.abs(few).max()
+
+
 def test_wider_widths_give_the_same_samples(model: Any) -> None:
     init = np.random.default_rng(0).standard_normal((3, *SHAPE))
     plain, padded = (wdport.sample(model, init=init, sampler="ddim", steps=10, pad_widths=m) for m in (1, 24))
-    assert programs_of(model, 24).network.weights()["levels"][0]["input"].shape == (48, 3)
+    assert programs_of(model, 24).network.weights()["levels"][0]["input"].array.shape == (48, 3)
     largest = np.abs(plain.coefficients).max()
     np.testing.assert_allclose(padded.coefficients, plain.coefficients, rtol=1e-3, atol=1e-4 * largest)
 

@@ -51,7 +51,7 @@ def network(target: str, dtype: str = "float64") -> Network:
         return state, TRANSFORM.reconstruct(state) * STD + MEAN
 
     shape = (TRANSFORM.coefficients, FEATURES)
-    return Network(lambda _, times: times, apply, finish, lambda: (), lambda: SCHEDULE, shape, dtype, target)
+    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, shape, dtype, target)
 
 
 def gap() -> np.ndarray:

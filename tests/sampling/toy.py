@@ -25,7 +25,7 @@ def toy_network(dtype: str = "float32") -> Network:
         return state, 2.0 * state
 
     schedule = lambda: noise_schedule("exponential")  # noqa: E731
-    return Network(lambda _, times: times, apply, finish, lambda: gain, schedule, SHAPE, dtype, "noise")
+    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, schedule, SHAPE, dtype, "noise")
 
 
 def toy_programs(dtype: str = "float32") -> Programs:

@@ -76,7 +76,7 @@ def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
 
     with jax.enable_x64(network.dtype == "float64"):
         specs = (("b", *network.shape), network.dtype), (("b",), network.dtype)
-        return lowering.serialise(network.weights(), {"denoise": (denoise, specs)})
+        return lowering.serialise(network.weights(lowering.batch), {"denoise": (denoise, specs)})
 
 
 def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
@@ -107,7 +107,7 @@ def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
             "drawn": (drawn, [((), np.uint32), (("b",), np.uint32)]),
             "given": (given, [(("b", *shape), dtype), *tape]),
         }
-        return lowering.serialise((network.weights(), rows, slots), functions)
+        return lowering.serialise((network.weights(lowering.batch), rows, slots), functions)
 
 
 def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:

@@ -49,7 +49,7 @@ class SamplingNetwork:
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
-        return np.asarray(self._programs[dtype](self._networks[dtype].weights(), *inputs[:2]))
+        return np.asarray(self._programs[dtype](self._networks[dtype].weights(len(inputs[0])), *inputs[:2]))
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Take in a float64 prediction beside the reference's."""
@@ -81,7 +81,7 @@ class SamplingNetwork:
     def _tables(self, dtype: str, times: Array) -> Any:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(), times)
+            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(len(times)), times)
             yield from self._family.time_tables(self._models[dtype], times, conditions)
 
     def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:

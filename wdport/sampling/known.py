@@ -95,8 +95,8 @@ def with_known(network: Network, config: Any, known: ArrayLike) -> Network:
     )
     held = tuple(part.astype(network.dtype) for part in (standard, np.where(mask, values, 0.0), mask))
 
-    def weights() -> Weights:
-        return network.weights(), held
+    def weights(batch: int | None = None) -> Weights:
+        return network.weights(batch), held
 
     def fitted(standard: Tensor, mask: Tensor, coefficients: Tensor) -> Tensor:
         missing = mask * (standard - transform.reconstruct(coefficients))
@@ -119,7 +119,7 @@ def with_known(network: Network, config: Any, known: ArrayLike) -> Network:
         return coefficients, None if series is None else jnp.where(mask > 0, values, series)
 
     inner = network.specs
-    specs = inner and (lambda: (inner(), held))
+    specs = inner and (lambda batch=None: (inner(batch), held))
     return replace(network, conditions=conditions, apply=apply, finish=finish, weights=weights, specs=specs)
 
 

@@ -33,21 +33,22 @@ class Network:
     ``conditions(weights, times (S,))`` is all that depends on the steps alone, arrays with S in front, and
     ``apply(weights, state (B, C, F), condition)`` the prediction (B, C, F) with one step's part of it.
     ``finish(weights, state)`` takes the last state to the coefficients (B, C, F) and their series (B, N, F), None
-    where the wavelet is not known. All are free of side effects. ``weights()`` are the present ones, ``schedule()``
+    where the wavelet is not known. All are free of side effects. ``weights(batch)`` are the present ones, as they are
+    fastest for so many samples per call, or for any number of them (None); they serve every batch. ``schedule()`` is
     the checkpoint's own noise schedule. ``shape`` is (C, F), ``dtype`` that of the state, ``target`` one of
-    :data:`TARGETS`. ``specs()``, where there is such a thing, are the weights' shapes and dtypes, known before they
-    are there, so that programs can be compiled meanwhile.
+    :data:`TARGETS`. ``specs(batch)``, where there is such a thing, are the weights' shapes and dtypes, known before
+    they are there, so that programs can be compiled meanwhile.
     """
 
     conditions: Callable[[Weights, Tensor], Any]
     apply: Callable[[Weights, Tensor, Any], Tensor]
     finish: Callable[[Weights, Tensor], tuple[Tensor, Tensor | None]]
-    weights: Callable[[], Weights]
+    weights: Callable[..., Weights]
     schedule: Callable[[], NoiseSchedule]
     shape: tuple[int, int]
     dtype: str
     target: str
-    specs: Callable[[], Weights] | None = None
+    specs: Callable[..., Weights] | None = None
 
     def at(self, weights: Weights, state: Tensor, times: Tensor) -> Tensor:
         """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
@@ -67,18 +68,21 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
             raise UsageError("pad_widths", "this model has no form with wider widths", "leave it out")
         return plain
     own, denoiser = ref(model), model.denoiser(pad_widths)
-    arranged = _once(denoiser.arrange)
-    kept: dict[str, Any] = {"variables": None, "weights": None}
+    arranged = _Arranged(denoiser)
+    before: dict[str, Tensor] = {}
 
-    def weights() -> Weights:
-        variables = {v.path: v.value for v in _alive(own).trainable_variables}
-        before = kept["variables"]
-        if before is None or any(value is not before[path] for path, value in variables.items()):
-            kept.update(variables=variables, weights=arranged(variables))
-        return kept["weights"]
+    def variables() -> dict[str, Tensor]:
+        return {v.path: v.value for v in _alive(own).trainable_variables}
 
-    def specs() -> Weights:
-        return arranged.eval_shape({v.path: v.value for v in _alive(own).trainable_variables})
+    def weights(batch: int | None = None) -> Weights:
+        present = variables()
+        if any(value is not before.get(path) for path, value in present.items()):
+            before.update(present)
+            arranged.make(present, batch)
+        return arranged.weights(batch)
+
+    def specs(batch: int | None = None) -> Weights:
+        return arranged.specs(variables(), batch)
 
     # What is bound to devices, as under keras.distribution, compiles to another program than shapes alone tell.
     bound = any(getattr(v.value, "committed", True) for v in model.trainable_variables)
@@ -105,19 +109,18 @@ def stored_network(
         raise UsageError("model", f"a {family.name} is no diffusion model", "give what wdport convert wrote")
     computing, held = map(jnp.dtype, POLICIES[dtype])
     denoiser = family.denoiser(config, computing.name, pad_widths)
-    arranged = _once(denoiser.arrange)
+    arranged = _Arranged(denoiser)
     schedule = NoiseSchedule(
         *(variables[f"noise_schedule/{name}"].astype(np.float64) for name in NoiseSchedule._fields)
     )
     trained = [path for path in variables if not path.startswith("noise_schedule/")]
     shapes = {path: spec(variables[path].shape, held) for path in trained}
-    kept: list[Weights] = []
 
-    def weights() -> Weights:
-        if not kept:
-            kept.append(arranged({path: jax.device_put(np.asarray(variables[path], held)) for path in trained}))
+    def weights(batch: int | None = None) -> Weights:
+        if variables:
+            arranged.make({path: jax.device_put(np.asarray(variables[path], held)) for path in trained}, batch)
             variables.clear()
-        return kept[0]
+        return arranged.weights(batch)
 
     return Network(
         conditions=denoiser.conditions,
@@ -128,7 +131,7 @@ def stored_network(
         shape=(config.coefficients, config.features),
         dtype="float64" if dtype == "float64" else "float32",
         target=config.prediction_target,
-        specs=lambda: arranged.eval_shape(shapes),
+        specs=lambda batch=None: arranged.specs(shapes, batch),
     )
 
 
@@ -137,9 +140,33 @@ def spec(shape: Iterable[Any], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
+class _Arranged:
+    """A denoiser's weights, arranged once, and laid out anew where another batch is better off so."""
+
+    def __init__(self, denoiser: Any) -> None:
+        self._best = denoiser.by_outputs
+        self._arrange, self._lay_out = _once(denoiser.arrange), _once(denoiser.lay_out)
+        self._kept: Weights = None
+        self._lies: bool | None = None
+
+    def make(self, variables: dict[str, Tensor], batch: int | None) -> None:
+        self._kept = None  # memory holds them once
+        self._lies = self._best(batch)
+        self._kept = self._arrange(variables, self._lies)
+
+    def weights(self, batch: int | None) -> Weights:
+        if self._lies != (best := self._best(batch)):
+            self._kept, self._lies = self._lay_out(self._kept, best), best
+        return self._kept
+
+    def specs(self, shapes: Any, batch: int | None) -> Weights:
+        return self._arrange.eval_shape(shapes, self._best(batch))
+
+
 def _once(arrange: Any) -> Any:
-    """Compiled for a single run."""
-    return jax.jit(arrange, compiler_options=fast_compile() if jax.default_backend() == "cpu" else None)
+    """Compiled for a single run; how weights lie is its second argument."""
+    options = fast_compile() if jax.default_backend() == "cpu" else None
+    return jax.jit(arrange, static_argnums=1, compiler_options=options)
 
 
 def _require_widths(pad_widths: int) -> None:
@@ -166,7 +193,7 @@ def keras_network(model: Any) -> Network:
     def finish(weights: Weights, state: Tensor) -> tuple[Tensor, Tensor | None]:
         return state, _alive(own).to_series(state) if config.wavelet and config.seq_len else None
 
-    def weights() -> Weights:
+    def weights(_: int | None = None) -> Weights:
         alive = _alive(own)
         return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
 

@@ -43,7 +43,7 @@ class Programs:
             return None
         self._ahead.add(key)
         state = spec((batch, *self.network.shape), self.network.dtype)
-        arguments = (self.network.specs(), rows, (state, state, state))
+        arguments = (self.network.specs(batch), rows, (state, state, state))
         if slots is not None:
             return self.taped.lower(*arguments, slots)
         return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32))

@@ -102,7 +102,7 @@ class Sampler:
         with jax.enable_x64(programs.network.dtype == "float64"):
             segments = list(self._segments(tape))
             with self._compiling(len(indices), *segments[0][:2]):
-                weights = self._weights()
+                weights = self._weights(len(indices))
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
@@ -158,9 +158,13 @@ class Sampler:
         """This process's samples of all, which are along ``axis``, on its devices."""
         return jax.device_put(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
 
-    def _weights(self) -> Weights:
-        weights = self.programs.network.weights()
-        return weights if self.spread is None else self.spread.weights(weights)
+    def _weights(self, batch: int) -> Weights:
+        """As they are best for what one device has of a batch; what is divided is always divided by outputs."""
+        network = self.programs.network
+        if self.spread is None:
+            return network.weights(batch)
+        divided = self.spread.shard_weights
+        return self.spread.weights(network.weights(None if divided else batch // self.spread.count))
 
     def _gathered(self, values: Tensor) -> Array:
         return np.asarray(values) if self.spread is None else self.spread.gather(values)

@@ -25,6 +25,7 @@ from wdport.parity.keras_probe import Probe
 from wdport.parity.measure import float32_share, relative_l2
 from wdport.recorder import run
 from wdport.rules import apply_rule
+from wdport.sampling.network import fast_network
 
 SCALE = Config(**{**QK_NORM.to_dict(), "scale_embedding": True})
 ODD = Config((3, 3, 4), 2, 12, 3, 2, 6, prediction_target="coefficient", noise_schedule="cosine")
@@ -64,6 +65,26 @@ def test_equals_the_reference_in_float64(name: str) -> None:
     theirs = run(FAMILY.build_reference(config, tensors, "float64"), values)[0]
     assert relative_l2(ours, theirs) <= LOGIC
     assert float32_share(ours) < 0.01
+
+
+@pytest.mark.parametrize("factor", [30, 100])
+def test_compiled_stays_finite_where_the_reference_does(factor: int) -> None:
+    """Logits of 1e9 and more: the softmax must subtract the very numbers whose largest it took."""
+    model = WaveletDiff(SMALL)
+    tensors = fill(model, SMALL, "float32")
+    trained = [name for name, _ in make_module(SMALL).named_parameters()]
+    for variable in model.trainable_variables:
+        variable.assign(variable.value * np.float32(factor))
+    large = {**tensors, **{name: tensors[name] * np.float32(factor) for name in trained}}
+    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
+    theirs = run(FAMILY.build_reference(SMALL, large, "float32"), values)[0]
+    assert np.isfinite(theirs).all()
+    assert relative_l2(call(model, values), theirs) <= 1e-5
+    network = fast_network(model)
+    at = jax.jit(network.at, compiler_options=fast_compile())
+    same = np.full(4, values[1][2])
+    single = run(FAMILY.build_reference(SMALL, large, "float32"), (values[0], same))[0]
+    assert relative_l2(np.asarray(at(network.weights(), values[0], same)), single) <= 1e-5
 
 
 @pytest.mark.parametrize("name", CONFIGS)

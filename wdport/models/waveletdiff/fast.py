@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from wdport.models.waveletdiff.config import Config
+from wdport.models.waveletdiff.kernels import lay_kernels, many_rows, product
 from wdport.models.waveletdiff.padding import pad_weights
 from wdport.models.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
 
@@ -43,8 +44,8 @@ class Denoiser:
     dtype: str
     pad_widths: int = 1
 
-    def arrange(self, variables: Mapping[str, Tensor]) -> Weights:
-        """The model's variables by path as the other two want them."""
+    def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
+        """The model's variables by path as the other two want them, lying so (`kernels.py`), which is for speed."""
         config, get = self.config, variables.__getitem__
 
         def low(path: str) -> Tensor:
@@ -59,24 +60,32 @@ class Denoiser:
             found = pad_weights(found, config, self.pad_widths)
         if "cross" in found:
             found["cross"] = [_query_apart(part) for part in found["cross"]]
-        return _laid_out(found)
+        return lay_kernels(found, by_outputs)
+
+    def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
+        """Arranged weights, lying so."""
+        return lay_kernels(weights, by_outputs)
+
+    def by_outputs(self, batch: int | None) -> bool:
+        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        return many_rows(self.config, batch)
 
     def conditions(self, weights: Weights, times: Tensor) -> Any:
         """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
         (w1, b1), (w2, b2) = weights["time"]
-        wide = jnp.promote_types(w1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
+        wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
         frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
         angle = (times.astype(wide) * STEPS_PER_TIME)[:, None] * frequencies
-        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(w1.dtype)
-        embedded = _product(jax.nn.silu(_product(waves, w1) + b1), w2) + b2
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
+        embedded = product(jax.nn.silu(product(waves, w1) + b1), w2) + b2
 
         def scale_shift(ada: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-            return tuple(jnp.split((_product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1))
+            return tuple(jnp.split((product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1))
 
         norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
                  for level in weights["levels"]]  # fmt: skip
         gates = [
-            (scale_shift(part["norm"]), (_product(embedded, part["gate_time"]) + part["gate_bias"]).astype(self.dtype))
+            (scale_shift(part["norm"]), (product(embedded, part["gate_time"]) + part["gate_bias"]).astype(self.dtype))
             for part in weights.get("cross", ())
         ]
         return {"norms": norms, "gates": gates}
@@ -87,7 +96,7 @@ class Denoiser:
         state = state.astype(self.dtype)
         parts = zip(weights["levels"], config.level_slices, config.widths, condition["norms"], strict=True)
         for level, part, width, norms in parts:
-            h = _product(state[:, part], level["input"]) + level["position"]
+            h = product(state[:, part], level["input"]) + level["position"]
             for block, both in zip(level["blocks"], norms, strict=True):
                 h = _block(block, h, both, width, heads)
             tokens.append(h)
@@ -104,23 +113,8 @@ def _query_apart(part: Weights) -> Weights:
     return {**rest, "query": (kernel[:, :each], bias[:each]), "key_value": (kernel[:, each:], bias[each:])}
 
 
-def _laid_out(weights: Weights) -> Weights:
-    """Every kernel as (out, in): XLA on a CPU multiplies by rows so a third faster than by columns (jax 0.10)."""
-    tables = ("position", "embeddings")
-
-    def turned(path: Any, array: Tensor) -> Tensor:
-        return array.T if array.ndim == 2 and getattr(path[-1], "key", None) not in tables else array
-
-    return jax.tree_util.tree_map_with_path(turned, weights)
-
-
-def _product(x: Tensor, kernel: Tensor) -> Tensor:
-    """(..., in) times (out, in) to (..., out)."""
-    return jax.lax.dot_general(x, kernel, (((x.ndim - 1,), (1,)), ((), ())))
-
-
 def _dense(x: Tensor, part: tuple[Tensor, Tensor]) -> Tensor:
-    return _product(x, part[0]) + part[1]
+    return product(x, part[0]) + part[1]
 
 
 def _linear(get: Get, path: str) -> tuple[Tensor, Tensor]:
@@ -250,7 +244,7 @@ def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, config: Con
         key, value = _by_head(_dense(others, part["key_value"]), 2, heads)
         read = _attend(part, query, key, value, config.cross_width // heads)
         read = _dense(read, part["expand"])
-        found.append(h + jax.nn.sigmoid(_product(h, part["gate"]) + time) * _adapted(read, norm, width))
+        found.append(h + jax.nn.sigmoid(product(h, part["gate"]) + time) * _adapted(read, norm, width))
     return found
 
 

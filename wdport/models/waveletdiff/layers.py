@@ -113,6 +113,10 @@ class Attention(layers.Layer):
 
     Kernels are laid out as in `keras.layers.MultiHeadAttention`: query, key, value (D, H, K) and
     out (H, K, D). With ``qk_norm`` query and key are RMS-normalised per head after projection.
+
+    The scale is the query's, as in PyTorch's own attention, not the logits': XLA would contract that product and the
+    softmax's subtraction of the largest logit into one instruction. Its exact product is above the rounded largest by
+    up to half a unit in the last place, 512 at logits of 1e10, and the exponential of that is infinite.
     """
 
     def __init__(self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: Any) -> None:
@@ -158,7 +162,7 @@ class Attention(layers.Layer):
         q, k, v = self.query(query), self.key(key), self.value(value)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
-        logits = ops.einsum("bqhk,bshk->bhqs", q, k) * self.scale
+        logits = ops.einsum("bqhk,bshk->bhqs", q * self.scale, k)
         weights = self.dropout(ops.cast(ops.softmax(wide(logits), axis=-1), v.dtype))
         return self.out(ops.einsum("bhqs,bshk->bqhk", weights, v))
 

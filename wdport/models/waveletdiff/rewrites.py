@@ -36,7 +36,7 @@ def _rewrite(name: str, sites: tuple[str, ...], change: Change, why: str) -> Mut
 
 def _attention() -> list[Mutant]:
     return [
-        _rewrite("query scaled instead of the logits", ATTENTION, calling(_scaled_query), "s (q k) is (s q) k"),
+        _rewrite("logits scaled instead of the query", ATTENTION, calling(_scaled_logits), "(s q) k is s (q k)"),
         _rewrite("softmax written out", ATTENTION, calling(_written_out), "that is what softmax is"),
         _rewrite("softmax by its logarithm", ATTENTION, calling(_by_logarithm), "exp of log is the identity"),
         _rewrite("heads one by one", ATTENTION, calling(_heads_apart), "heads do not see each other"),
@@ -80,16 +80,16 @@ def _projected(layer: Any, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
 
 def _logits(layer: Any, query: Tensor, key: Tensor) -> Tensor:
     q, k = _projected(layer, query, key)
-    return ops.einsum("bqhk,bshk->bhqs", q, k) * layer.scale
+    return ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k)
 
 
 def _attend(layer: Any, weights: Tensor, value: Tensor) -> Tensor:
     return layer.out(ops.einsum("bhqs,bshk->bqhk", layer.dropout(weights), layer.value(value)))
 
 
-def _scaled_query(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _scaled_logits(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     q, k = _projected(layer, query, key)
-    return _attend(layer, ops.softmax(ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k), axis=-1), value)
+    return _attend(layer, ops.softmax(ops.einsum("bqhk,bshk->bhqs", q, k) * layer.scale, axis=-1), value)
 
 
 def _written_out(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def _heads_apart(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tenso
     (q, k), v = _projected(layer, query, key), layer.value(value)
     heads = []
     for head in range(q.shape[2]):
-        weights = ops.softmax(q[:, :, head] @ jnp.swapaxes(k[:, :, head], 1, 2) * layer.scale, axis=-1)
+        weights = ops.softmax(q[:, :, head] * layer.scale @ jnp.swapaxes(k[:, :, head], 1, 2), axis=-1)
         heads.append(layer.dropout(weights) @ v[:, :, head])
     return layer.out(ops.stack(heads, axis=2))
 

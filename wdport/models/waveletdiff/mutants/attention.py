@@ -79,7 +79,7 @@ def weights_of(layer: Any, query: Tensor, key: Tensor, axis: int = -1) -> Tensor
     q, k = layer.query(query), layer.key(key)
     if layer.query_norm is not None:
         q, k = layer.query_norm(q), layer.key_norm(k)
-    return ops.softmax(ops.einsum("bqhk,bshk->bhqs", q, k) * layer.scale, axis=axis)
+    return ops.softmax(ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k), axis=axis)
 
 
 def _softmax_over_queries(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
