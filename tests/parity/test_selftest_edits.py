@@ -50,7 +50,7 @@ FATES: dict[str, tuple[Edit, dict[str, Any], str, bool]] = {
     "another place as well": (NORM, outcome({"A": []}, "level_0/norm1", "level_0"), "A", False),
     "refused": (NORM, {"error": "MisfitError: no", "exit_code": 4}, "refused", True),
     "sampling": (Edit("b", "a.py", "x", "y", ("sampling",), "official"), outcome({"E'": []}), "E'", True),
-    "sampling, elsewhere": (Edit("b", "a.py", "x", "y", ("sampling",), "official"), outcome({"F": []}), "F", False),
+    "elsewhere": (Edit("b", "a.py", "x", "y", ("sampling",), "official"), outcome({"F": []}), "F", False),
 }
 
 
