@@ -48,6 +48,8 @@ FATES: dict[str, tuple[Edit, dict[str, Any], str, bool]] = {
     "found": (NORM, outcome({"A": []}, "level_0/norm1", "level_1/norm2"), "A", True),
     "survived": (NORM, outcome({}), "", False),
     "another place as well": (NORM, outcome({"A": []}, "level_0/norm1", "level_0"), "A", False),
+    "a layer inside not run": (NORM, outcome({"0": []}, missing=["level_0/norm1/ada_lin"]), "0", True),
+    "a layer elsewhere not run": (NORM, outcome({"0": []}, missing=["level_0/position"]), "0", False),
     "refused": (NORM, {"error": "MisfitError: no", "exit_code": 4}, "refused", True),
     "sampling": (Edit("b", "a.py", "x", "y", ("sampling",), "official"), outcome({"E'": []}), "E'", True),
     "elsewhere": (Edit("b", "a.py", "x", "y", ("sampling",), "official"), outcome({"F": []}), "F", False),

@@ -83,6 +83,12 @@ def test_an_optional_tap_is_left_out_with_the_reason() -> None:
     assert shorter == {OPTIONAL[0]: "the port runs b inside it"}
 
 
+def test_a_layer_that_one_side_does_not_run_at_all_hides_nothing() -> None:
+    """It is missing, which is told elsewhere; the layer around it computes something else."""
+    theirs = {"a": "", "a.b": "a", "a.c": "a", "d": ""}
+    assert left_out(OPTIONAL, theirs, {"A": "", "A/b": "A", "d": ""}) == {}
+
+
 def test_a_tap_that_must_be_compared_is_never_left_out() -> None:
     required = [Tap("a", "A", None), *OPTIONAL[1:]]
     assert left_out(required, {"a.b": "", "a.c": "", "d": ""}, OURS) == {}

@@ -65,19 +65,20 @@ Callers = Mapping[str, str]
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
-    """Optional taps that cannot be compared, each with the reason: the reference does not call the module, or the two
-    run different layers inside it.
+    """Optional taps that cannot be compared, each with the reason: the reference does not call the module, or one side
+    runs a layer inside it that the other runs elsewhere.
 
     Raises :class:`IncompleteError` where no tap inside such a module remains: nothing would be compared then.
     """
     by_reference = {tap.reference: tap for tap in taps}
     by_candidate = {tap.candidate: tap for tap in taps}
     theirs, ours = _inside(by_reference, reference), _inside(by_candidate, candidate)
+    both = {tap for tap in taps if tap.reference in reference and tap.candidate in candidate}
     found: dict[Tap, str] = {}
     for tap in (tap for tap in taps if tap.optional):
         if tap.reference not in reference:
             found[tap] = "the reference does not call it"
-        elif differing := theirs[tap] ^ ours[tap]:
+        elif differing := (theirs[tap] ^ ours[tap]) & both:
             other = min(differing, key=lambda each: each.reference)
             side = "the reference" if other in theirs[tap] else "the port"
             found[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"

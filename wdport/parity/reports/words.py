@@ -19,9 +19,7 @@ TEXT_CHARS: Final = 1000
 
 def outcome(verdict: Verdict) -> str:
     """``PASS``, ``FAIL`` or ``INCOMPLETE``."""
-    if verdict:
-        return "PASS"
-    return "FAIL" if verdict.complete else "INCOMPLETE"
+    return {0: "PASS", 1: "FAIL"}.get(verdict.exit_code, "INCOMPLETE")
 
 
 def claim(verdict: Verdict, write: Callable[[str], str] = str) -> str:
@@ -31,8 +29,9 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str) -> str:
     rest = f", assuming {assuming}" if assuming else ""
     if verdict:
         return f"{ours} computes what {theirs} computes{rest}"
-    if verdict.complete:
-        return f"{ours} does not compute what {theirs} computes{rest}"
+    if verdict.exit_code == 1:
+        more = "" if verdict.complete else ", and not everything could be compared"
+        return f"{ours} does not compute what {theirs} computes{rest}{more}"
     return f"not everything in {ours} could be compared with {theirs}{rest}"
 
 

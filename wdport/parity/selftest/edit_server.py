@@ -36,7 +36,10 @@ def verify(job: dict[str, Any]) -> dict[str, Any]:
     gates = [[gate.name, list(gate.findings)] for gate in verdict.gates if not gate.passed]
     faults = [[fault.reference, fault.candidate, fault.feeds] for fault in verdict.faults]
     causes = {path: list(found) for path, found in verdict.causes.items()}
-    return {"exit_code": verdict.exit_code, "error": "", "gates": gates, "faults": faults, "causes": causes}
+    silent = {finding.split(" did not run ")[0] for finding in verdict.gates[0].findings if " did not run " in finding}
+    missing = [tap.candidate for tap in verdict.taps if tap.reference in silent]
+    told = {"gates": gates, "faults": faults, "causes": causes, "missing": missing}
+    return {"exit_code": verdict.exit_code, "error": "", **told}
 
 
 def serve() -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -92,16 +93,25 @@ def fate(edit: Edit, outcome: dict[str, Any]) -> Kill:
     """What became of an edit, from what `verify` said."""
     gates = dict(outcome.get("gates", ()))
     found = tuple(dict.fromkeys(candidate for _, candidate, _ in outcome.get("faults", ())))
+    missing = tuple(outcome.get("missing", ()))
     gate = REFUSED if outcome["error"] else next(iter(gates), "")
     expected = next((ELSEWHERE[site] for site in edit.sites if site in ELSEWHERE), None)
     if expected is not None:
         exact = not found and bool(set(expected) & set(gates))
     else:
-        exact = bool(found) and all(any(fnmatchcase(each, site) for site in edit.sites) for each in found)
+        below = tuple(
+            f"{site}/*" if site else "*" for site in edit.sites
+        )  # a layer that is not run was not called there
+        exact = bool(found or missing) and all(map(partial(_fits, edit.sites), found))
+        exact = exact and (bool(found) or all(map(partial(_fits, below), missing)))
     told = tuple(dict.fromkeys(text for texts in outcome.get("causes", {}).values() for text in texts))
-    return Kill("edits", edit.name, ", ".join(edit.sites) or "the network", gate, gate or "A", found,
+    return Kill("edits", edit.name, ", ".join(edit.sites) or "the network", gate, gate or "A", found or missing,
                 exact or gate == REFUSED, float("nan"), causes=told, sought=bool(gate) and gate != REFUSED,
                 facts=edit.cause)  # fmt: skip
+
+
+def _fits(patterns: Sequence[str], path: str) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def _job(
