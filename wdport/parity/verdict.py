@@ -10,6 +10,8 @@ from typing import Any
 from wdport.parity.bounds import LOGIC, NUMERICS
 
 SCHEMA = 3
+TERMS = ("P", "R", "S")
+"""Gates of a policy, a baseline and the known faults tried first: what is asked for, beyond what was compared."""
 
 TRAINING = ("C", "D", "E")
 """The gates that go beyond the network's forward pass, to its loss and its sampling."""
@@ -212,10 +214,14 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 equal, 1 different, 6 not everything compared; what differs says more than what is missing."""
+        """0 equal, 1 different, 6 not everything compared.
+
+        A difference says more than what is missing; what is missing says more than an unmet policy or baseline.
+        """
         if self:
             return 0
-        return 1 if self.complete or any(gate.differs for gate in self.gates) else 6
+        differs = any(gate.differs for gate in self.gates if gate.name not in TERMS)
+        return 1 if self.complete or differs else 6
 
     @property
     def faults(self) -> tuple[Fault, ...]:
