@@ -139,8 +139,8 @@ def numerics_gate(runner: Runner) -> Gate:
     ratios = {name: max(runner.taps[name].rms_ratio, runner.taps[name].max_ratio) for name in runner.errors}
     ratios[f"{OUTPUT}, whole network"] = max(runner.whole_errors.rms_ratio, runner.whole_errors.max_ratio)
     ratios |= {f"{name} inputs": runner.taps[name].inputs_ratio for name in runner.input_errors}
-    names = runner.family.levels(runner.config).names
-    for (level, channel), pair in runner.level_errors.items():
+    names = runner.levels.shape.names
+    for (level, channel), pair in runner.levels.errors.items():
         ratios[f"{OUTPUT} {names[level]} feature {channel}"] = pair.rms_ratio
     findings = [
         f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items() if not r <= NUMERICS

@@ -51,7 +51,7 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
 
 
 def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Mapping[str, Array]) -> list[str]:
-    """Variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
+    """Sentences on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
 
     Tables that were computed again because 16 bits had ruined them have no hash and are left to gate A'.
     """
@@ -61,7 +61,8 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Ma
     if matrices and not any(equal[name] for name in matrices):
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)
-    return [target for move in known if not equal[move.source] for target in move.targets]
+    wrong = [target for move in known if not equal[move.source] for target in move.targets]
+    return [f"{name} is not its tensor, bit for bit" for name in wrong]
 
 
 def _digest(move: Move, variables: Mapping[str, Array]) -> str:

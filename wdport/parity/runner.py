@@ -19,17 +19,19 @@ import numpy as np
 from wdport.compile_cache import FAST_COMPILE
 from wdport.models.family import Array
 from wdport.parity.battery import CASES, Case
-from wdport.parity.bounds import LEAK, LOGIC, NUMERICS
+from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.compare import comparable, rearranged, tap_errors
 from wdport.parity.diagnose import Evidence
+from wdport.parity.explained import NOTHING, Explained, beyond, explained
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
+from wdport.parity.output_levels import OutputLevels
 from wdport.parity.programs import TRACING, Program
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import Tap, align, left_out, nearest
-from wdport.parity.verdict import LevelResult, Overlay, TapResult
+from wdport.parity.verdict import TapResult
 from wdport.prepare import Prepared
 from wdport.recorder import Observation, Single, scalar_fed
 
@@ -77,18 +79,12 @@ class Runner:
         self.whole_errors = ErrorPair()
         self.errors: dict[str, ErrorPair] = {}
         self.input_errors: dict[str, ErrorPair] = {}
-        self.level_errors: dict[tuple[int, int], ErrorPair] = {}
-        self.level_logic: dict[int, list[float]] = {}
-        self.level_series: dict[int, list[float]] = {}
+        self.levels = OutputLevels(self.family.levels(self.config))
         self.evidence: Evidence | None = None
-        self.level_energy: dict[int, float] = {}
-        self.overlays: tuple[Overlay, ...] = ()
-        self.series_error: float | None = None
         self.findings: list[str] = []
         self.logic, self.numerics = Tally(), Tally()
         self.cases = 0
         self.jax_precision = ""
-        self._shape = self.family.levels(self.config)
 
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
@@ -219,7 +215,7 @@ class Runner:
             self.evidence = self.evidence or Evidence(exact.inputs, port, whole)
             alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
         explained = self._explained(started, own, alone)
-        self._output_logic(output, alone_output, exact.output, explained.get(OUTPUT, _NOTHING))
+        self._output_logic(output, alone_output, exact.output, explained.get(OUTPUT, NOTHING))
         for tap in self.aligned:
             self.logic.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
@@ -227,10 +223,10 @@ class Runner:
                 self.findings.append(f"{tap.reference} did not run on both sides with inputs that can be compared")
                 continue
             result, call = self.taps[tap.reference], exact.calls[tap.reference]
-            spread = explained.get(tap.reference, _NOTHING)
-            result.cumulative = max(result.cumulative, _beyond(result, cumulative[1], spread.running))
-            result.inputs = max(result.inputs, _beyond(result, isolated[0], spread.fed))
-            result.isolated = max(result.isolated, _beyond(result, isolated[1], spread.made))
+            spread = explained.get(tap.reference, NOTHING)
+            result.cumulative = max(result.cumulative, beyond(result, cumulative[1], spread.running))
+            result.inputs = max(result.inputs, beyond(result, isolated[0], spread.fed))
+            result.isolated = max(result.isolated, beyond(result, isolated[1], spread.made))
             shares = [max(map(float32_share, side)) for side in (call.outputs, through[tap.candidate].outputs)]
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
@@ -252,23 +248,17 @@ class Runner:
         self.arranged |= {name: how for name, how in told.items() if how}
         return dict.fromkeys(told, (0.0, 0.0))
 
-    def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, _Explained]:
+    def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
         """What one rounding explains of relative errors, by tap; measured only where an error is beyond the bound."""
-        found = [error for each in errors for error in each.values() if error is not None]
-        if all(max(error) <= LOGIC for error in found):
+        off = [error for each in errors for error in each.values() if error is not None and not max(error) <= LOGIC]
+        if not off:
             return {}
-        told = self.sides.reference.conditioning(started.case, "float64")
-        calls, made = started.seen.calls, {}
-        for name, spread in told.taps.items():
-            sizes = [_size(side) for side in (calls[name].inputs, calls[name].outputs)]
-            squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
-            made[name] = _Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
-        whole = min(NUMERICS * relative_l2(started.seen.output + told.output, started.seen.output), LEAK)
-        return {**made, OUTPUT: _Explained(whole, whole, whole)}
+        found, whole = explained(self.sides.reference.conditioning(started.case, "float64"), started.seen)
+        return {**found, OUTPUT: whole}
 
     def _condition(self, cases: Sequence[Case]) -> None:
         """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
-        pairs = [*self.errors.values(), *self.input_errors.values(), *self.level_errors.values(), self.whole_errors]
+        pairs = [*self.errors.values(), *self.input_errors.values(), *self.levels.errors.values(), self.whole_errors]
         if all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs):
             return
         for case in cases:
@@ -278,35 +268,21 @@ class Runner:
                     if name in known:
                         known[name].allow(*pair)
             self.whole_errors.allow(float(np.sum(told.output**2)), float(np.max(told.output)))
-            for (level, channel), each in self.level_errors.items():
-                part = told.output[:, self._shape.slices[level], channel]
-                each.allow(float(np.sum(part**2)), float(np.max(part)))
+            self.levels.allow(told.output)
 
-    def _output_logic(self, candidate: Array, alone: Array, reference: Array, spread: _Explained) -> None:
-        """The network's output, level by level, as coefficients and as series."""
+    def _output_logic(self, candidate: Array, alone: Array, reference: Array, spread: Explained) -> None:
+        """The network's output, as a whole and level by level."""
         result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, "", None))
         self.logic.expected += 1
         errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
-        result.cumulative = max(result.cumulative, _beyond(result, errors[0], spread.running))
-        result.isolated = max(result.isolated, _beyond(result, errors[1], spread.made))
+        result.cumulative = max(result.cumulative, beyond(result, errors[0], spread.running))
+        result.isolated = max(result.isolated, beyond(result, errors[1], spread.made))
         shares = (float32_share(reference), float32_share(candidate))
         result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
         self.runs[OUTPUT] += 1
         self.logic.compared += 1
-        if candidate.shape != reference.shape:
-            return
-        shape = self._shape
-        for level, part in enumerate(shape.slices):
-            self.level_logic.setdefault(level, []).append(relative_l2(candidate[:, part], reference[:, part]))
-            if shape.reconstruct:
-                masked = [np.zeros_like(candidate), np.zeros_like(reference)]
-                masked[0][:, part], masked[1][:, part] = candidate[:, part], reference[:, part]
-                series = [shape.reconstruct(each) for each in masked]
-                self.level_energy[level] = self.level_energy.get(level, 0.0) + float(np.sum(series[1] ** 2))
-                self.level_series.setdefault(level, []).append(relative_l2(*series))
-        if shape.reconstruct:
-            whole = relative_l2(shape.reconstruct(candidate), shape.reconstruct(reference))
-            self.series_error = max(self.series_error or 0.0, whole)
+        if candidate.shape == reference.shape:
+            self.levels.add(candidate, reference)
 
     def _numerics(self, started: _Started, single: Single) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the output."""
@@ -317,14 +293,9 @@ class Runner:
         self.numerics.expected += 1
         if output.shape == truth.shape == own.shape:
             self.whole_errors.add(output, reference, truth)
-            self.overlays = self.overlays or self._overlays(truth, output)
+            self.levels.add_single(output, reference, truth)
             self.errors.setdefault(OUTPUT, ErrorPair()).add(own, sides[0][0], sides[1][0])
             self.numerics.compared += 1
-            for level, part in enumerate(self._shape.slices):
-                for channel in range(truth.shape[-1]):
-                    at = (slice(None), part, channel)
-                    pair = self.level_errors.setdefault((level, channel), ErrorPair())
-                    pair.add(output[at], reference[at], truth[at])
         references, truths = sides[0][1], sides[1][1]
         for tap in self.aligned:
             self.numerics.expected += 1
@@ -344,59 +315,6 @@ class Runner:
         found = {dtype: future.result() for dtype, future in started.sampled.items()}
         self.sampling.compare(started.case.describe(), found["float64"], started.seen.output)
         self.sampling.compare_single(found["float32"], *single.outputs)
-
-    def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
-        """The first sample's first feature, level by level."""
-        shape, made = self._shape, []
-        if shape.reconstruct is None:
-            return ()
-        for name, part in zip(shape.names, shape.slices, strict=True):
-            sides = []
-            for side in (truth, output):
-                alone = np.zeros_like(side[:1])
-                alone[:, part] = side[:1, part]
-                sides.append(tuple(float(value) for value in shape.reconstruct(alone)[0, :, 0]))
-            made.append(Overlay(name, *sides))
-        return tuple(made)
-
-    def levels(self) -> tuple[LevelResult, ...]:
-        """The results per wavelet level."""
-        found = []
-        for level, name in enumerate(self._shape.names):
-            ratios = [pair.rms_ratio for (own, _), pair in self.level_errors.items() if own == level]
-            series = self.level_series.get(level)
-            logic = max(self.level_logic.get(level, [inf]))
-            total = sum(self.level_energy.values())
-            energy = self.level_energy[level] / total if total else None
-            found.append(LevelResult(name, logic, max(series) if series else None, max(ratios, default=inf), energy))
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Explained:
-    """Relative float64 errors of a tap that one rounding explains: of what it is fed, makes by itself, makes in the
-    running network."""
-
-    fed: float = 0.0
-    made: float = 0.0
-    running: float = 0.0
-
-
-_NOTHING = _Explained()
-
-
-def _beyond(result: TapResult, error: float, explained: float) -> float:
-    """The error, or nothing if it is beyond the bound and explained, which the result then tells."""
-    if error <= LOGIC or not error <= explained:
-        return error
-    result.conditioned = max(result.conditioned, error)
-    return 0.0
-
-
-def _size(values: Any) -> float:
-    """Sum of squares of all arrays, above zero."""
-    arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
-    return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))
 
 
 def _add(pair: ErrorPair, candidate: Any, reference: Any, truth: Any) -> None:

@@ -102,14 +102,15 @@ def series_errors(family: Family, config: Any) -> dict[str, float]:
     return {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(shape[-1])}
 
 
-def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float]) -> Gate:
-    """Gate F of one model: its own transform, both ways, and its series in the units of the data."""
+def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None = None) -> Gate:
+    """Gate F of one model: its own transform, both ways, and ``series``, the errors of its series in the units of the
+    data, unless it is the transform alone that matters."""
     result = wavelet_errors(transform)
     found = {f"{name} analysis": value for name, value in result.analysis.items()}
     found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
-    found |= series
+    found |= series or {}
     limit = bound(transform.mode)
     findings = tuple(f"{name} is off by {value:.1e}" for name, value in found.items() if not value <= limit)
     worst = max(found, key=lambda name: found[name])
-    expected = 2 * len(transform.level_names) + max(len(series), 1)
+    expected = 2 * len(transform.level_names) + (0 if series is None else max(len(series), 1))
     return Gate("F", "wavelet", not findings, len(found), expected, found[worst], limit, worst, findings)

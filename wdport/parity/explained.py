@@ -1,0 +1,53 @@
+"""What one rounding explains of an error: the reference's conditioning in, what an error may be for that reason out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wdport.parity.bounds import LEAK, LOGIC, NUMERICS
+from wdport.parity.calls import leaves
+from wdport.parity.measure import relative_l2
+from wdport.parity.verdict import TapResult
+from wdport.recorder import Conditioning, Observation
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Relative float64 errors of a tap that one rounding explains: of what it is fed, makes by itself, makes in the
+    running network."""
+
+    fed: float = 0.0
+    made: float = 0.0
+    running: float = 0.0
+
+
+NOTHING = Explained()
+
+
+def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explained], Explained]:
+    """By the reference's names, and of the output: as many times what one rounding does as gate B allows, and never
+    more than a precision leak would show."""
+    found = {}
+    for name, spread in told.taps.items():
+        sizes = [_size(side) for side in (seen.calls[name].inputs, seen.calls[name].outputs)]
+        squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
+        found[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
+    whole = min(NUMERICS * relative_l2(seen.output + told.output, seen.output), LEAK)
+    return found, Explained(whole, whole, whole)
+
+
+def beyond(result: TapResult, error: float, allowed: float) -> float:
+    """The error, or nothing if it is beyond the bound and explained, which the result then tells."""
+    if error <= LOGIC or not error <= allowed:
+        return error
+    result.conditioned = max(result.conditioned, error)
+    return 0.0
+
+
+def _size(values: Any) -> float:
+    """Sum of squares of all arrays, above zero."""
+    arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
+    return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))
