@@ -38,7 +38,7 @@ REFUSED = "refused"
 class Edit:
     """One fault: ``old`` stands once in ``file`` and becomes ``new``. ``sites`` are patterns of the layers whose own
     computation is wrong, "" for the network, or a key of :data:`ELSEWHERE`; ``cause`` is what a right diagnosis says,
-    "" if it must be silent; ``full`` says that only the full battery can see it."""
+    "" if it must be silent; ``full`` says that only the full battery can see it, ``outside`` why `verify` cannot."""
 
     name: str
     file: str
@@ -48,6 +48,7 @@ class Edit:
     variant: str
     cause: str = ""
     full: bool = False
+    outside: str = ""
 
     def apply(self, tree: Path) -> None:
         """Edit the file below ``tree``."""
@@ -64,19 +65,19 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     return tuple(
         Edit(row["name"], row["file"], row["old"], row["new"],
              tuple([row["site"]] if isinstance(row["site"], str) else row["site"]),
-             row["variant"], row.get("cause", ""), row.get("full", False))
+             row["variant"], row.get("cause", ""), row.get("full", False), row.get("outside", ""))
         for row in rows
     )  # fmt: skip
 
 
-def run_edits(family: Family, edits: Sequence[Edit], full: bool = False) -> Iterator[Kill]:
-    """The fate of every edit, one after another; ``full`` runs the full battery on those that need it."""
+def run_edits(family: Family, edits: Sequence[Edit]) -> Iterator[Kill]:
+    """The fate of every edit that `verify` has to do with, one after another."""
     with TemporaryDirectory() as made, _Server(Path(made) / "compiled") as server:
         folder = Path(made)
         files = {name: _files(family, config, folder / f"{name}.pt") for name, config in family.edited().items()}
         for checkpoint, converted, given in files.values():
             server.run(_job(PACKAGE.parent, checkpoint, converted, convert=given))
-        for edit in edits:
+        for edit in (each for each in edits if not each.outside):
             tree = folder / "tree"
             shutil.copytree(PACKAGE, tree / "wdport", ignore=shutil.ignore_patterns("__pycache__"))
             _copy_mappings(tree)
@@ -84,7 +85,7 @@ def run_edits(family: Family, edits: Sequence[Edit], full: bool = False) -> Iter
             checkpoint, converted, given = files[edit.variant]
             anew = edit.sites == ("file",)
             target = folder / "anew.keras" if anew else converted
-            told = {"full": full and edit.full}
+            told = {"full": edit.full}
             yield fate(edit, server.run(_job(tree, checkpoint, target, given if anew else None, told)))
             shutil.rmtree(tree)
 
