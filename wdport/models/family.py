@@ -7,6 +7,7 @@ it builds its Keras model and its PyTorch reference on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -141,6 +142,10 @@ class Family(Protocol):
         """The Keras model, its weights zero, waiting to be filled."""
         ...
 
+    def unfilled(self) -> AbstractContextManager[Any]:
+        """Models that are made inside have no initial values, for they are about to be filled."""
+        ...
+
     def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Any:
         """The network for sampling (see :mod:`wdport.models.waveletdiff.fast`), computing in ``dtype``; no Keras."""
         ...
@@ -161,9 +166,13 @@ class Family(Protocol):
         """All values (S,) float64 of the inputs of shape (B,); ``None`` where there are too many to try."""
         ...
 
-    def time_tables(self, model: Any, times: Any, conditions: Any) -> Iterator[tuple[str, Any, Any]]:
-        """By Keras layer path: a table (S, n) of the sampling network that depends on ``times`` (S,) alone, and what
-        the Keras model's layer makes of them; ``conditions`` are what the sampling network makes."""
+    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+        """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
+        what that network makes of S times."""
+        ...
+
+    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+        """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
         ...
 
     def transform(self, config: Any) -> Any | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -14,27 +15,35 @@ from wdport.load import Converted
 from wdport.models.family import Array
 
 
-def library_model(converted: Converted) -> Any | None:
-    """The float32 model as Keras itself loads it; ``None`` for a format that Keras does not know."""
+def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
+    """The library's name, and every variable by path as it reads the file.
+
+    Keras loads into a model of the family that is never run: what it assigns is kept, which compiles nothing.
+    """
     if converted.format == "safetensors":
-        return None
-    import keras
-
-    if converted.format == "keras":
-        return keras.saving.load_model(converted.path, compile=False)
-    model = converted.family.build(converted.config)
-    model.load_weights(converted.path)
-    return model
-
-
-def misread(converted: Converted, model: Any | None, variables: Mapping[str, Array]) -> list[str]:
-    """Sentences on the variables that the library reads otherwise than wdport's ``variables``, bit for bit."""
-    if model is None:
         from safetensors.numpy import load_file
 
-        library, found = "safetensors", load_file(converted.path)
-    else:
-        library, found = "Keras", {variable.path: np.asarray(variable.value) for variable in model.weights}
+        return "safetensors", load_file(converted.path)
+    import keras
+
+    found: dict[str, Array] = {}
+
+    def keep(variable: Any, value: Any) -> Any:
+        found[variable.path] = np.asarray(value)
+        return value
+
+    # A model under construction may assign initial values, which the file's follow.
+    with converted.family.unfilled(), patch.object(keras.Variable, "assign", keep):
+        if converted.format == "keras":
+            keras.saving.load_model(converted.path, compile=False)
+        else:
+            converted.family.build(converted.config).load_weights(converted.path)
+    return "Keras", found
+
+
+def misread(converted: Converted, variables: Mapping[str, Array]) -> list[str]:
+    """Sentences on the variables that the library reads otherwise than wdport's ``variables``, bit for bit."""
+    library, found = library_variables(converted)
     wrong = [name for name in variables if name not in found or not same_bits(found[name], variables[name])]
     return [f"{name} is another array as {library} reads the file" for name in wrong]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
 from wdport.models.family import Array
-from wdport.parity.battery import CASES, Case
+from wdport.parity.battery import Case
 from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.compare import comparable, rearranged, tap_errors
@@ -62,7 +62,7 @@ class _Started:
 class Runner:
     """Compares the sides case by case; float64 logic and float32 numerics side by side."""
 
-    def __init__(self, prepared: Prepared, sides: Sides) -> None:
+    def __init__(self, prepared: Prepared, sides: Sides, full: bool = False) -> None:
         self.sides = sides
         self.config, self.family = prepared.config, prepared.family
         features = prepared.family.features(prepared.config)
@@ -71,10 +71,11 @@ class Runner:
         paths = [tap.candidate for tap in self.aligned]
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.left_out: dict[Tap, str] = {}
+        self.timed: frozenset[str] = frozenset()
         self.arranged: dict[str, str] = {}
         self.runs: Counter[str] = Counter()
         self.taps: dict[str, TapResult] = {}
-        self.sampling = SamplingNetwork(prepared.family, sides.candidates)
+        self.sampling = SamplingNetwork(prepared.family, sides.candidates, full)
         self.time_errors: dict[str, ErrorPair] = {}
         self.whole_errors = ErrorPair()
         self.errors: dict[str, ErrorPair] = {}
@@ -102,12 +103,10 @@ class Runner:
 
     def compare_times(self) -> None:
         """Gates A, B and E at every time: layers that are fed the time alone, and the sampling network's tables."""
-        times, case = self.family.times(self.config), CASES[0]
+        times = self.family.times(self.config)
         if times is None:
             return
-        seen = self._observe(case)
-        fed = scalar_fed(seen.inputs, seen.calls)
-        for tap in [tap for tap in self.aligned if tap.reference in fed]:
+        for tap in [tap for tap in self.aligned if tap.reference in self.timed]:
             told = self.sides.reference.sweep([tap.reference], times).get(tap.reference)
             self.logic.expected += 1
             if told is None:
@@ -156,6 +155,7 @@ class Runner:
         theirs = {name: call.caller for name, call in seen.calls.items()}
         ours = self._port("float64", "callers", seen.inputs)
         self.left_out = left_out(self.aligned, theirs, ours)
+        self.timed = frozenset(scalar_fed(seen.inputs, seen.calls))
         order = {name: position for position, name in enumerate(seen.calls)}
         self.aligned = [tap for tap in self.aligned if tap not in self.left_out]
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
@@ -173,7 +173,7 @@ class Runner:
         whole = pool.submit(self._port, "float32", "whole", single.inputs)
         isolated = pool.submit(self._port, "float32", "isolate", single.inputs, answers)
         pairs = {"float64": seen.inputs, "float32": single.inputs}
-        sampled = {dtype: pool.submit(self._sample, dtype, inputs) for dtype, inputs in pairs.items()}
+        sampled = {dtype: pool.submit(self._sample, dtype, pairs[dtype]) for dtype in self.sampling.dtypes}
         return _Started(case, seen, port, whole, isolated, sampled)
 
     def _sample(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
@@ -311,9 +311,10 @@ class Runner:
             self.numerics.compared += 1
 
     def _sampling(self, started: _Started, single: Single) -> None:
-        """Gate E: the network that samplers run, every sample at its own time."""
+        """Gates E and E': the network that samplers run, every sample at its own time."""
         found = {dtype: future.result() for dtype, future in started.sampled.items()}
-        self.sampling.compare(started.case.describe(), found["float64"], started.seen.output)
+        if "float64" in found:
+            self.sampling.compare(started.case.describe(), found["float64"], started.seen.output)
         self.sampling.compare_single(found["float32"], *single.outputs)
 
 

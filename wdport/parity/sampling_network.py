@@ -7,7 +7,7 @@ leaks from one sample to another is then seen, and the reference need not run ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -27,12 +27,16 @@ WHOLE = "sampling network"
 
 
 class SamplingNetwork:
-    """The sampling networks of a float64 and a float32 port, and the errors found so far."""
+    """The sampling networks of a port by dtype, and the errors found so far.
 
-    def __init__(self, family: Family, models: Mapping[str, Any]) -> None:
+    In float32, as people sample; in float64 as well for the full battery, since that compiles another network.
+    """
+
+    def __init__(self, family: Family, models: Mapping[str, Any], full: bool) -> None:
         self._family, self._models = family, models
-        self._networks = {dtype: fast_network(model) for dtype, model in models.items()}
-        self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in models}
+        self.dtypes = ("float64", "float32") if full else ("float32",)
+        self._networks = {dtype: fast_network(models[dtype]) for dtype in self.dtypes}
+        self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in self.dtypes}
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
@@ -64,34 +68,36 @@ class SamplingNetwork:
             self.numerics.setdefault(WHOLE, ErrorPair()).add(output, reference, truth)
 
     def compare_times(self, times: Array) -> None:
-        """Hold what depends on time alone against the port's own layers at ``times`` (S,), in both dtypes."""
+        """Hold what depends on time alone against the port's own layers at ``times`` (S,)."""
         narrow = times.astype(np.float32)
-        exact = self._tables("float64", times)
-        for name, table, layer in exact:
-            self.expected += 1
-            worst = [relative_l2(a, b) for a, b in zip(np.asarray(table), np.asarray(layer), strict=True)]
-            at = int(np.argmax(np.nan_to_num(worst, nan=inf)))
-            self.logic[f"{WHOLE}, {name} at time {times[at]:g}"] = worst[at]
-        truths = {name: np.asarray(layer) for name, _, layer in self._tables("float64", narrow.astype(np.float64))}
-        for name, table, layer in self._tables("float32", narrow):
-            self.numerics.setdefault(f"{WHOLE}, {name}", ErrorPair()).add(
-                np.asarray(table), np.asarray(layer), truths[name]
-            )
+        both = np.concatenate([times, narrow.astype(np.float64)])
+        exact = {name: np.split(np.asarray(made), 2) for name, made in self._layers("float64", both)}
+        if "float64" in self.dtypes:
+            for name, table in self._tables("float64", times):
+                self.expected += 1
+                errors = _by_row(np.asarray(table), exact[name][0])
+                at = int(np.argmax(errors))
+                self.logic[f"{WHOLE}, {name} at time {times[at]:g}"] = float(errors[at])
+        pairs = zip(self._tables("float32", narrow), self._layers("float32", narrow), strict=True)
+        for (name, table), (_, made) in pairs:
+            pair = self.numerics.setdefault(f"{WHOLE}, {name}", ErrorPair())
+            pair.add(np.asarray(table), np.asarray(made), exact[name][1])
 
-    def _tables(self, dtype: str, times: Array) -> Any:
+    def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Any]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(len(times)), times)
-            yield from self._family.time_tables(self._models[dtype], times, conditions)
+            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), times)
+            found = list(self._family.time_tables(conditions))
+        yield from found
+
+    def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Any]]:
+        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
+            found = list(self._family.time_layers(self._models[dtype], times))
+        yield from found
 
     def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:
-        """Gates E, in float64, and E', in float32; ``trajectories`` and their own gate are the full battery's, which
-        they then include."""
-        findings = [f"{name} is off by {error:.1e}" for name, error in self.logic.items() if not error <= TRAJECTORY]
-        worst = _largest(self.logic)
-        passed = not findings and len(self.logic) == self.expected > 0
-        exact = Gate("E", "sampling, float64", passed, len(self.logic), self.expected, self.logic.get(worst),
-                     TRAJECTORY, worst, tuple(findings))  # fmt: skip
+        """Gate E', in float32, and for the full battery gate E, in float64, with its ``trajectories`` and their own
+        gate ``path``."""
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
         ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
         beyond = [f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items()
@@ -99,7 +105,23 @@ class SamplingNetwork:
         worst, expected = _largest(ratios), max(len(ratios), 1)
         single = Gate("E'", "sampling, float32", not beyond and bool(ratios), len(ratios), expected, ratios.get(worst),
                       NUMERICS, worst, tuple(beyond))  # fmt: skip
-        return [exact if path is None else _joined(exact, path), single]
+        if path is None:
+            return [single]
+        findings = [f"{name} is off by {error:.1e}" for name, error in self.logic.items() if not error <= TRAJECTORY]
+        worst = _largest(self.logic)
+        passed = not findings and len(self.logic) == self.expected > 0
+        exact = Gate("E", "sampling, float64", passed, len(self.logic), self.expected, self.logic.get(worst),
+                     TRAJECTORY, worst, tuple(findings))  # fmt: skip
+        return [_joined(exact, path), single]
+
+
+def _by_row(candidate: Array, reference: Array) -> Array:
+    """Relative L2 error of every row; what is not finite is infinitely wrong."""
+    if candidate.shape != reference.shape:
+        return np.full(1, inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.linalg.norm(candidate - reference, axis=1) / np.linalg.norm(reference, axis=1)
+    return np.asarray(np.nan_to_num(errors, nan=inf))
 
 
 def _largest(found: Mapping[str, float]) -> str:

@@ -93,12 +93,9 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
     return Weights("random biases", tensors, variables, random_biases=True)
 
 
-def build_sides(
-    prepared: Prepared, weights: Weights, reference: Reference | None = None, single: Any | None = None
-) -> Sides:
+def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:
     """The candidates with these weights beside ``reference``, or our own, which is built in a thread of its own.
 
-    ``single`` is the float32 candidate where there is one already, such as the one that Keras loads.
     Raises :class:`MachineError` where that needs torch and it is not installed.
     """
     candidates = {}
@@ -107,8 +104,7 @@ def build_sides(
         own = pool.submit(lambda: reference or family_reference(prepared, kept))
         for dtype in DTYPES:
             with jax.enable_x64(dtype == "float64"):
-                known = single if dtype == "float32" else None
-                candidates[dtype] = known or prepared.family.build(prepared.config, dtype)
+                candidates[dtype] = prepared.family.build(prepared.config, dtype)
         _assign(candidates, weights, set(prepared.plan.targets))
         return Sides(own.result(), candidates)
 

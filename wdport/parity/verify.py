@@ -1,8 +1,9 @@
 """The second river: checkpoint and converted file into two running models, through probes, to a verdict.
 
 Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per wavelet level; E the network that samplers run; F the wavelet transform, where the wavelet is known.
-The full battery adds B' bfloat16, C gradients, D optimiser steps and, to E, trajectories.
+per layer and per wavelet level; E' the network that samplers run; F the wavelet transform, where the wavelet is known.
+The full battery adds B' bfloat16, C gradients, D optimiser steps and E, the sampling network in float64, and
+trajectories.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.keras_probe import Probe
-from wdport.parity.library import library_model, misread
+from wdport.parity.library import misread
 from wdport.parity.recorded import recorded_plan, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
@@ -145,10 +146,11 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
-    loaded = library_model(converted)
-    unequal = [*unequal, *misread(converted, loaded, weights.variables)]
-    sides = build_sides(prepared, weights, reference, loaded)
-    runner = Runner(prepared, sides)
+    if full:
+        say("reading the converted file by its own library")
+        unequal = [*unequal, *misread(converted, weights.variables)]
+    sides = build_sides(prepared, weights, reference)
+    runner = Runner(prepared, sides, full)
     seen: Weights | None = None
     for random_biases in (False, True):
         now = with_random_biases(prepared, weights, sides.reference.shifts) if random_biases else weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,6 +86,13 @@ class WaveletDiffFamily:
         with blank():
             return WaveletDiff(config, dtype=dtype)
 
+    def unfilled(self) -> AbstractContextManager[Any]:
+        import keras  # noqa: F401  as in build
+
+        from wdport.models.waveletdiff.initial import blank
+
+        return blank()
+
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Any:
         from wdport.models.waveletdiff.fast import Denoiser
 
@@ -115,10 +123,15 @@ class WaveletDiffFamily:
     def times(self, config: Config) -> Array:
         return EVERY_TIME
 
-    def time_tables(self, model: Any, times: Any, conditions: Any) -> Iterator[tuple[str, Any, Any]]:
+    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
         from wdport.models.waveletdiff.times import time_tables
 
-        return time_tables(model, times, conditions)
+        return time_tables(conditions)
+
+    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+        from wdport.models.waveletdiff.times import time_layers
+
+        return time_layers(model, times)
 
     def objective(self, config: Config, model: Any) -> Objective:
         from wdport.models.waveletdiff.objective import objective
