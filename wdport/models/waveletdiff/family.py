@@ -150,7 +150,7 @@ class WaveletDiffFamily:
 
     def edited(self) -> dict[str, Config]:
         official = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
-                          norm_mean=(0.5, -2.0, 30.0), norm_std=(2.0, 0.25, 7.0))  # fmt: skip
+                          norm_mean=(0.517, -2.113, 30.71), norm_std=(2.037, 0.2513, 7.19))  # fmt: skip
         return {"official": official, "qk_norm": replace(official, qk_norm=True)}
 
     def edits(self) -> Path:
