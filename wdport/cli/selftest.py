@@ -15,7 +15,7 @@ from wdport.errors import UsageError
 
 @click.command(name="selftest")
 @click.option("--quick", is_flag=True, help="A dozen faults, in seconds; no diagnosis, no correct variants.")
-@click.option("--edits", is_flag=True, help="Edits of wdport's own source in place of known faults (half an hour).")
+@click.option("--edits", is_flag=True, help="Edits of wdport's own source in place of known faults (slow).")
 @click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything that was measured to FILE as JSON.")
 @click.option("--markdown", "markdown_file", metavar="FILE", help="Write the same as Markdown to FILE.")
