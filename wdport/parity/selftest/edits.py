@@ -1,6 +1,7 @@
 """Faults that are no mutants: edits of wdport's own source, each tried by `verify` in a copy that has it.
 
-They were written from the port and the description of the model, without sight of the mutants and the gates. The port, its rebuilt twin, the sampler and the file layout all run the edited code, as they would in the field.
+They were written from the port and the description of the model, without sight of the mutants and the gates. The
+port, its rebuilt twin, the sampler and the file layout all run the edited code, as they would in the field.
 """
 
 from __future__ import annotations
