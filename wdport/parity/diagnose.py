@@ -70,7 +70,8 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
     called = [path for path, call in evidence.port.items() if path and call.caller == fault.candidate]
     answers = [evidence.answers[path] for path in called if path in evidence.answers]
     parts = [np.asarray(leaves(list(call.outputs))[0]) for call in answers if call.outputs]
-    inputs = [] if not fault.candidate else leaves(list(evidence.answers[fault.candidate].inputs))
+    site = evidence.answers.get(fault.candidate)  # the reference may not have run it
+    inputs = leaves(list(site.inputs)) if site is not None and fault.candidate else []
     given = [*inputs, *parts] if fault.feeds else inputs
     found = next((text for each in given if (text := difference(np.asarray(each), right, wrong))), [])
     if not found and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
@@ -147,7 +148,7 @@ def _run(probe: Probe, path: str, evidence: Evidence) -> Calls | None:
             return probe.isolate_layer(path, evidence.port[path], evidence.answers)
         output, calls = probe.isolate(evidence.inputs, evidence.answers)
         return {**calls, "": Call((), (output,))}
-    except (IncompleteError, ValueError, TypeError, RuntimeError):
+    except (IncompleteError, ValueError, TypeError, RuntimeError, KeyError):
         return None
 
 
