@@ -217,9 +217,9 @@ def tap_names(checkpoint: Path, converted: Path) -> tuple[str, ...]:
     """
     import numpy as np
 
+    from wdport.conversion.load import open_converted
+    from wdport.conversion.prepare import Settings, prepare
     from wdport.errors import MachineError
-    from wdport.load import open_converted
-    from wdport.prepare import Settings, prepare
     from wdport.recorder import module_names
 
     known = {name: value for name, value in asdict(open_converted(converted).config).items() if value is not None}

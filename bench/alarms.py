@@ -15,7 +15,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from wdport.load import open_converted
+from wdport.conversion.load import open_converted
+from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.parity.battery import CASES, Case
 from wdport.parity.bounds import NUMERICS
 from wdport.parity.calls import cast, leaves
@@ -24,7 +25,6 @@ from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import ErrorPair, like
 from wdport.parity.sides import Sides, Weights, build_sides, change_weights, converted_weights, with_random_biases
 from wdport.parity.taps import Tap, align
-from wdport.prepare import Prepared, Settings, prepare
 
 Pairs = dict[tuple[str, str], ErrorPair]
 

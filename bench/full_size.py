@@ -36,8 +36,8 @@ def make_checkpoints(folder: Path) -> None:
     """``full.ckpt`` with AdamW state as Lightning saves it, and ``bare.pt``."""
     import torch
 
-    from wdport.models.waveletdiff.config import Config
-    from wdport.models.waveletdiff.reference import WaveletDiff
+    from wdport.families.waveletdiff.config import Config
+    from wdport.families.waveletdiff.reference import WaveletDiff
 
     torch.manual_seed(0)
     model = WaveletDiff(Config((5, 5, 8, 13), 7, 256, 8, 8, 128))

@@ -34,9 +34,9 @@ from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.diffusion.steps import step_list
-from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
-from wdport.models.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
+from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 from wdport.sampling.network import Network, fast_network, keras_network
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)

@@ -22,8 +22,8 @@ import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.reference import WaveletDiff
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.reference import WaveletDiff
 from wdport.wavelets.lengths import group_lengths
 
 NAME, FEATURES, SEQ_LEN, WAVELET, LEVEL = "ecg-seq24-db2", ("ecg", "difference"), 24, "db2", 3

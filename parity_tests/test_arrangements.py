@@ -11,7 +11,7 @@ from keras import ops
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport.models.waveletdiff import layers, port
+from wdport.families.waveletdiff import layers, port
 
 
 @pytest.fixture(scope="module")

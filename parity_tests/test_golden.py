@@ -15,9 +15,9 @@ import pytest
 
 import wdport
 from wdport.checkpoint import open_checkpoint
-from wdport.load import open_converted
+from wdport.conversion.load import open_converted
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.shipped import choose_table
-from wdport.models.waveletdiff.family import FAMILY
 from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.keras_probe import Probe, layers_by_path
 from wdport.parity.measure import like, relative_l2

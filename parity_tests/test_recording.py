@@ -24,7 +24,7 @@ from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
 from tests.make import SETTINGS, make_state, save
 from wdport.errors import IncompleteError, InputError, MisfitError
-from wdport.models.waveletdiff import layers
+from wdport.families.waveletdiff import layers
 from wdport.parity.bounds import LOGIC
 from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Verdict

@@ -21,7 +21,7 @@ from wdport.checkpoint import open_checkpoint
 from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.bounds import NUMERICS, TRAJECTORY
 from wdport.parity.measure import relative_l2
 from wdport.recorder import run

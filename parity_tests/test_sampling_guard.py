@@ -14,11 +14,11 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport.load import open_converted
-from wdport.models.waveletdiff import layers, series
-from wdport.models.waveletdiff.fast import Denoiser
-from wdport.output import keras_files
-from wdport.output.files import read_variables
+from wdport.conversion.load import open_converted
+from wdport.families.waveletdiff import layers, series
+from wdport.families.waveletdiff.fast import Denoiser
+from wdport.files import keras_files
+from wdport.files.model_files import read_variables
 from wdport.parity.library import misread
 from wdport.parity.verdict import Verdict
 

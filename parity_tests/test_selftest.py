@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.parity.test_selftest import PLACES, simultaneous
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.bounds import bounds
 from wdport.parity.selftest import SelftestResult
 from wdport.parity.selftest.example import Example

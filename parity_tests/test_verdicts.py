@@ -22,8 +22,8 @@ import wdport
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.cli.main import main
 from wdport.errors import MisfitError
-from wdport.models.waveletdiff import layers, port
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff import layers, port
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity import sides
 from wdport.parity.verdict import Verdict
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.reference import WaveletDiff
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.reference import WaveletDiff
 
 SMALL = Config((5, 5, 8, 13), 3, 16, 2, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 """24 steps of 3 features in db2: the smallest that still has every part of the model."""
@@ -45,7 +45,7 @@ def save(path: Path, state: dict[str, Any], lightning: bool = True) -> Path:
 
 def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (B, C, F) and time (B,), float64."""
-    from wdport.models.waveletdiff.family import FAMILY
+    from wdport.families.waveletdiff.family import FAMILY
 
     coefficients, time = FAMILY.make_inputs(config, seed, batch, 1.0)
     return coefficients, time

@@ -13,9 +13,9 @@ import torch
 
 import wdport
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.conversion.load import open_converted
 from wdport.errors import InputError, MisfitError, UsageError, WdportError
-from wdport.load import open_converted
-from wdport.output.files import read_variables
+from wdport.files.model_files import read_variables
 
 State = dict[str, Any]
 

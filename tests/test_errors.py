@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from wdport import errors
 from wdport.errors import InputError, MisfitError, UsageError, WdportError, printable
+from wdport.families.waveletdiff.settings import parse_setting
 from wdport.limits import MAX_MESSAGE_CHARS
 from wdport.mapping.table import parse_table
-from wdport.models.waveletdiff.settings import parse_setting
 
 LONG = "level_transformers.0." * 40
 

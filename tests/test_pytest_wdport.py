@@ -16,7 +16,7 @@ import pytest
 
 import pytest_wdport
 import wdport
-import wdport.models.waveletdiff.reference
+import wdport.families.waveletdiff.reference
 import wdport.parity.policy.explain
 from pytest_wdport import tap_names
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tests.make import SMALL, make_state, save
 from wdport import recorder
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.battery import CASES
 from wdport.parity.measure import relative_l2
 from wdport.recorder import Refusal, build, isolate, lifted, module_names, record, record_file

@@ -11,7 +11,7 @@ import pytest
 from wdport.cli.main import main
 from wdport.cli.options import reports, require_reports
 from wdport.errors import MachineError, UsageError, WdportError
-from wdport.writable import require_writable
+from wdport.files.writable import require_writable
 
 
 @pytest.fixture

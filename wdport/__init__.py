@@ -14,19 +14,19 @@ from wdport.errors import WdportError
 from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from wdport.conversion import Conversion, convert
+    from wdport.conversion.load import load_model
+    from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
-    from wdport.load import load_model
     from wdport.parity.verdict import Verdict
     from wdport.parity.verify import verify
     from wdport.sampling import Samples, sample
 
 _LAZY = {
-    "Conversion": "wdport.conversion",
-    "convert": "wdport.conversion",
+    "Conversion": "wdport.conversion.river",
+    "convert": "wdport.conversion.river",
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",
-    "load_model": "wdport.load",
+    "load_model": "wdport.conversion.load",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "Verdict": "wdport.parity.verdict",

@@ -19,7 +19,7 @@ SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={va
 
 SLOW = """
 import sys, time
-import wdport.output.safetensors_file as file
+import wdport.files.safetensors_file as file
 write = file.SafetensorsWriter.write
 
 def slow(*arguments):

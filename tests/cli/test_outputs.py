@@ -17,6 +17,7 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import failing, passing
 from wdport.cli.main import main
+from wdport.files.writable import OURS, is_replaceable, is_same_file
 from wdport.parity.policy.baseline import make_baseline
 from wdport.parity.policy.baseline_file import write_baseline
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
@@ -24,7 +25,6 @@ from wdport.parity.repro import _SCRIPT
 from wdport.parity.repro_files import DATA, KINDS, SCRIPT
 from wdport.parity.selftest.markdown import render_markdown as render_selftest
 from wdport.parity.selftest.result import SelftestResult
-from wdport.writable import OURS, is_replaceable, is_same_file
 
 TEXTS = ("stats.json", "table.yaml", "config.yaml", "data.csv", "parity.toml", "base.json", "run.npz", "init.npy")
 
@@ -228,7 +228,7 @@ def test_reports_from_python(tmp_path: Path) -> None:
 
 def test_standard_output_is_added_to_wherever_it_leads(tmp_path: Path) -> None:
     """A shell's ``>> log``: what is there stays."""
-    code = ("from pathlib import Path; from wdport.output.files import write_text; print('one', flush=True);"
+    code = ("from pathlib import Path; from wdport.files.model_files import write_text; print('one', flush=True);"
             "write_text(Path('/dev/stdout'), 'two\\n'); print('three')")  # fmt: skip
     log = tmp_path / "log"
     log.write_text("zero\n")

@@ -16,8 +16,8 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.cli.signals import Terminated
-from wdport.output.parts import Parts
 from wdport.sampling import memory
+from wdport.sampling.parts import Parts
 
 FAST = ["--sampler", "ddim", "--steps", "4", "--eta", "0.5", "--seed", "3"]
 
@@ -114,7 +114,7 @@ def test_a_killed_run_goes_on(model: Path, tmp_path: Path) -> None:
     """SIGKILL after the first part."""
     code = """
 import os, signal, sys
-from wdport.output.parts import Parts
+from wdport.sampling.parts import Parts
 keep = Parts.save
 def kill(parts, start, block):
     keep(parts, start, block)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import wdport
-import wdport.output.figure as figure
-import wdport.output.samples as samples
+import wdport.files.figure as figure
+import wdport.files.samples as samples
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
-from wdport.output.parts import Parts
+from wdport.sampling.parts import Parts
 
 FAST = ["--sampler", "ddim", "--steps", "2", "--batch", "2"]
 

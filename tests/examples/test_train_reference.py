@@ -14,7 +14,7 @@ import pywt.data
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.conversion import convert
+from wdport.conversion.river import convert
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "train_reference.py"
 STEPS = 12

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.reference import WaveletDiff
+from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import shipped_tables
 from wdport.mapping.table import Table
-from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.family import FAMILY
-from wdport.models.waveletdiff.reference import WaveletDiff
-from wdport.models.waveletdiff.variables import variables
 
 CONFIGS = {
     "official": Config((5, 5, 8, 13), 3, 16, 4, 2, 8),

@@ -14,7 +14,7 @@ import pytest
 
 from tests.make import SMALL, make_state, save
 from wdport.errors import IncompleteError, InputError, MisfitError, error_of
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.battery import CASES
 from wdport.parity.calls import Call, leaves
 from wdport.parity.recording import Replay, open_recording

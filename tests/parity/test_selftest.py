@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from keras import ops
 
-from wdport.models.mutants import Mutant, calling
-from wdport.models.waveletdiff.family import FAMILY
-from wdport.models.waveletdiff.rewrites import rewrites
+from wdport.families.mutants import Mutant, calling
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.rewrites import rewrites
 from wdport.parity.bounds import bounds
 from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.selftest.example import Example

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT
 from wdport.errors import InternalError
-from wdport.models.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.selftest.edits import Edit, fate, read_edits
 
 EDITS = read_edits(FAMILY.edits())

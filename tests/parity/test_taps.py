@@ -8,9 +8,9 @@ import pytest
 
 from tests.make import SMALL, make_module
 from wdport.errors import IncompleteError
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.mapping.table import parse_table
-from wdport.models.waveletdiff.family import FAMILY
-from wdport.models.waveletdiff.port import WaveletDiff
 from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.taps import Tap, align, left_out
 from wdport.recorder import module_names

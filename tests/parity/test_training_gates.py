@@ -12,14 +12,14 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport.load import open_converted
+from wdport.conversion.load import open_converted
+from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.sides import Sides, build_sides, change_weights, converted_weights, with_random_biases
 from wdport.parity.taps import Tap
 from wdport.parity.training_kills import kill_training_faults
-from wdport.prepare import Prepared, Settings, prepare
 
 TAPS = {
     "level_transformers.0": "level_0",

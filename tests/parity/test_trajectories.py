@@ -13,9 +13,9 @@ import pytest
 from tests.make import SMALL, make_state
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.models.waveletdiff.family import FAMILY
 from wdport.parity.bounds import TRAJECTORY
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference

@@ -15,9 +15,9 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
-from wdport.load import open_converted
-from wdport.models.policies import POLICIES
-from wdport.output.files import read_variables
+from wdport.conversion.load import open_converted
+from wdport.dtype_policies import POLICIES
+from wdport.files.model_files import read_variables
 from wdport.sampling.known import with_known
 from wdport.sampling.network import Network, fast_network, stored_network
 from wdport.sampling.programs import Programs

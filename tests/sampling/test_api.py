@@ -18,7 +18,7 @@ import pywt
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
 from wdport.errors import UsageError
-from wdport.models.waveletdiff.port import WaveletDiff
+from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.sampling.programs import programs_of
 
 FAST: dict[str, Any] = {"sampler": "ddim", "steps": 10, "eta": 0.5}

@@ -21,9 +21,9 @@ from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.devices import parse_devices
 from wdport.errors import UsageError
-from wdport.output.parts import Parts
 from wdport.sampling.chunks import chunked
 from wdport.sampling.devices import Spread, spread_over
+from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler, Samples, plan_of
 
 ROOT = Path(__file__).parents[2]

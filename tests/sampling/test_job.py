@@ -11,12 +11,12 @@ import pytest
 
 from tests.make import SMALL
 from tests.sampling.toy import toy_programs
-from wdport.models.waveletdiff.config import Config
-from wdport.models.waveletdiff.port import WaveletDiff
-from wdport.output.parts import Parts
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.sampling import memory
 from wdport.sampling.job import auto_chunk, fill_parts
 from wdport.sampling.memory import auto_batch, sample_bytes
+from wdport.sampling.parts import Parts
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import Sampler, plan_of
 

@@ -51,7 +51,7 @@ def command(
     Writes the model, re-reads and compares it, and puts a manifest FILE.wdport.json beside it.
     """
     values = parse_values(pairs)
-    from wdport.conversion import convert
+    from wdport.conversion.river import convert
 
     with progress_bar("converting") as progress:
         conversion = convert(

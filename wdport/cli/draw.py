@@ -16,8 +16,8 @@ from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
 from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
+from wdport.files.writable import require_writable
 from wdport.version import VERSION
-from wdport.writable import require_writable
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def _draw(
     target: Any,
     figure: Any,
 ) -> None:
-    from wdport.output.parts import Parts
-    from wdport.output.samples import write_samples
+    from wdport.files.samples import write_samples
     from wdport.sampling import agreed, announced, check_same, fill_parts, read_known
+    from wdport.sampling.parts import Parts
 
     use_compile_cache()
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
@@ -111,7 +111,7 @@ def _draw(
 
 
 def _variables(converted: Any) -> dict[str, Any]:
-    from wdport.output.files import read_variables
+    from wdport.files.model_files import read_variables
 
     return dict(read_variables(converted.path, converted.variables))
 
@@ -124,7 +124,7 @@ def _hashes(wanted: Wanted) -> dict[str, str | None]:
 def _hash(path: str) -> str:
     """Of a regular file: another may have no end."""
     from wdport.data.files import data_file
-    from wdport.output.files import file_sha256
+    from wdport.files.model_files import file_sha256
 
     with data_file(path) as file:
         return file_sha256(file)
@@ -154,8 +154,8 @@ def _devices(spread: Any) -> str:
 def _plot(figure: Any, blocks: Callable[[], Iterator[dict[str, Any]]], known: Any, place: str) -> None:
     if figure is None:
         return
-    from wdport.output.figure import LINES, draw_samples
-    from wdport.output.samples import first_samples
+    from wdport.files.figure import LINES, draw_samples
+    from wdport.files.samples import first_samples
 
     draw_samples(figure, first_samples(blocks, LINES), known, place)
 

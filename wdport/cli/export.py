@@ -10,7 +10,7 @@ import click
 from wdport.cli.options import facts, pad_option, size
 from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
-from wdport.writable import with_manifests
+from wdport.files.writable import with_manifests
 
 
 @click.command(name="export")
@@ -36,8 +36,8 @@ def command(model: str, output: str | None, what: str, platforms: str, dtype: st
     Copy wdport/exporting/loader.py to where it runs; it needs jax and, to read the file, flatbuffers.
     """
     # The files are looked at before jax is imported, so that a refusal is instant.
+    from wdport.conversion.load import open_converted
     from wdport.exporting.artefact import export_target
-    from wdport.load import open_converted
 
     converted = open_converted(model)
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
@@ -45,8 +45,8 @@ def command(model: str, output: str | None, what: str, platforms: str, dtype: st
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
     export_target(path, with_manifests({"model": converted.path}, ["model"]), force)
 
+    from wdport.conversion.load import load_model
     from wdport.exporting.api import export
-    from wdport.load import load_model
 
     use_compile_cache()
     names = [name.strip() for name in platforms.split(",") if name.strip()]
@@ -57,7 +57,7 @@ def command(model: str, output: str | None, what: str, platforms: str, dtype: st
 
 
 def _stem(name: str) -> str:
-    from wdport.output.target import FORMATS
+    from wdport.files.target import FORMATS
 
     return next(name.removesuffix(suffix) for suffix in FORMATS if name.endswith(suffix))
 

@@ -12,7 +12,7 @@ import click
 
 from wdport.cli.options import facts, key_option, size
 from wdport.errors import WdportError
-from wdport.output.target import FORMATS
+from wdport.files.target import FORMATS
 
 
 @click.command(name="inspect")
@@ -29,7 +29,7 @@ def command(file: str, key: str | None, every: bool, as_json: bool) -> int:
 
 def _converted(path: Path) -> dict[str, Any] | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
-    from wdport.load import open_converted
+    from wdport.conversion.load import open_converted
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
         return None
@@ -75,7 +75,7 @@ def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
 
 def _recognise(path: Path, key: str | None) -> tuple[str, dict[str, Any]]:
     """Family, variant and configuration; where nothing fits, the reason."""
-    from wdport.prepare import Settings, prepare
+    from wdport.conversion.prepare import Settings, prepare
 
     try:
         with prepare(path, Settings(key=key)) as prepared:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from wdport.errors import UsageError, printable
-from wdport.writable import is_stream, require_apart, require_writable
+from wdport.files.writable import is_stream, require_apart, require_writable
 
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""
@@ -44,7 +44,7 @@ key_option = click.option(
 
 @dataclass(frozen=True)
 class Report:
-    """A file to be written at the end: the option that names it, and what it is of :data:`wdport.writable.OURS`."""
+    """A file to be written at the end: the option that names it, and what it is of ``writable.OURS``."""
 
     option: str
     kind: str

@@ -12,7 +12,7 @@ import click
 from wdport.cli.options import facts, key_option, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, error_of
-from wdport.writable import require_writable
+from wdport.files.writable import require_writable
 
 
 @click.command(name="record")

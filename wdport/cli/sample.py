@@ -10,9 +10,9 @@ import click
 from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Wanted, draw
 from wdport.cli.options import pad_option
+from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
-from wdport.models.policies import POLICIES
-from wdport.writable import by_name, require_apart, with_manifests
+from wdport.files.writable import by_name, require_apart, with_manifests
 
 
 @click.command(name="sample")
@@ -59,9 +59,9 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     if wanted.shard_weights and devices is None:
         raise UsageError("--shard-weights", "there is one device alone", "ask for several, or for --devices all")
     # The files are looked at before jax is imported, so that a refusal is instant.
-    from wdport.load import open_converted
-    from wdport.output.figure import figure_target
-    from wdport.output.samples import samples_target
+    from wdport.conversion.load import open_converted
+    from wdport.files.figure import figure_target
+    from wdport.files.samples import samples_target
 
     converted = open_converted(wanted.model)
     inputs = with_manifests(by_name(model=wanted.model, known=wanted.known, init=wanted.init), ["model"])
@@ -84,7 +84,7 @@ def _number(option: str, text: str) -> int | None:
 def _output(wanted: Wanted) -> Path:
     if wanted.output:
         return Path(wanted.output)
-    from wdport.output.target import FORMATS
+    from wdport.files.target import FORMATS
 
     path = Path(wanted.model)
     stem = next(path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix))

@@ -14,8 +14,8 @@ from wdport.cli.options import Report, force_option, key_option, mapping_option,
 from wdport.cli.progress import steps
 from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
+from wdport.files.writable import by_name, require_apart, with_manifests
 from wdport.parity.repro_files import KINDS
-from wdport.writable import by_name, require_apart, with_manifests
 
 
 @click.command(name="verify")
@@ -68,8 +68,8 @@ def command(
                      baseline=None if update_baseline else baseline, **_module_files(reference))  # fmt: skip
     require_reports(wanted, with_manifests(inputs, ["converted"]), force)
     require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), inputs)
-    from wdport.load import open_converted
-    from wdport.prepare import Settings, prepare
+    from wdport.conversion.load import open_converted
+    from wdport.conversion.prepare import Settings, prepare
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
     open_converted(converted)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
-from wdport.writable import require_writable
+from wdport.files.writable import require_writable
 
 Array = NDArray[Any]
 

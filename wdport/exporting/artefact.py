@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
-from wdport.output.files import whole_file
-from wdport.output.target import Target
-from wdport.writable import require_writable
+from wdport.files.model_files import whole_file
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
 
 Array = NDArray[Any]
 FORMAT = 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.calls import Calls, leaves
 from wdport.parity.measure import like, relative_l2
 from wdport.parity.relations import arrangement

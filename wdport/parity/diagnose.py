@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from wdport.errors import IncompleteError
-from wdport.models.family import Array
-from wdport.models.mutants import Mutant
+from wdport.families.mutants import Mutant
+from wdport.model import Array
 from wdport.parity.bounds import LOGIC
 from wdport.parity.calls import Call, Calls, leaves
 from wdport.parity.keras_probe import Probe, layers_by_path

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wdport.models.family import Array
+from wdport.conversion.prepare import Prepared
+from wdport.model import Array
 from wdport.parity.battery import CASES
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
@@ -18,7 +19,6 @@ from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_schedule, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
 from wdport.parity.verdict import Gate, LevelResult, Trajectory, VariableResult
-from wdport.prepare import Prepared
 from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from wdport.conversion.prepare import PathText
 from wdport.errors import MachineError
 from wdport.parity.policy import (
     Policy,
@@ -19,7 +20,6 @@ from wdport.parity.policy import (
     write_baseline,
 )
 from wdport.parity.verdict import Gate, Verdict
-from wdport.prepare import PathText
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 import keras
 import numpy as np
 
+from wdport.conversion.prepare import Prepared
 from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
 from wdport.parity.measure import ulps
 from wdport.parity.runner import EAGER, OUTPUT, Runner
 from wdport.parity.sides import Weights
 from wdport.parity.verdict import Gate, TapResult
-from wdport.prepare import Prepared
 
 
 def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Gate:

@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.models.family import Array, Levels
+from wdport.conversion.prepare import Prepared
+from wdport.model import Array, Levels
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.measure import ScaledErrors, like, relative_l2
 from wdport.parity.taps import Tap
 from wdport.parity.verdict import Gate
-from wdport.prepare import Prepared
 from wdport.rules import apply_rule
 
 

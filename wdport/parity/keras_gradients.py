@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.calls import leaves
 from wdport.parity.keras_probe import intercepted, layers_by_path
 from wdport.parity.programs import TRACING, Program

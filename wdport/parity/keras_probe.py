@@ -16,7 +16,7 @@ import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
 from wdport.errors import IncompleteError
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.calls import Call, Calls, leaves, shaped_like
 from wdport.parity.programs import Program
 

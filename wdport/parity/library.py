@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from wdport.load import Converted
-from wdport.models.family import Array
+from wdport.conversion.load import Converted
+from wdport.model import Array
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:

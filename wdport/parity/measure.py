@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.bounds import UNIT_ROUNDOFF
 
 

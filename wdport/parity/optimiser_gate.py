@@ -17,9 +17,9 @@ import jax
 import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
+from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
-from wdport.models.family import Array, Objective
-from wdport.models.variables import set_variable
+from wdport.model import Array, Objective
 from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.measure import ScaledErrors, relative_l2

@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from wdport.models.family import Array, Levels
+from wdport.model import Array, Levels
 from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.verdict import LevelResult, Overlay
 

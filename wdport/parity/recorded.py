@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 
 from wdport.checkpoint import Checkpoint
+from wdport.conversion.load import Converted
+from wdport.conversion.prepare import PathText, Prepared, planned
 from wdport.errors import InternalError, MisfitError
-from wdport.load import Converted
+from wdport.families.registry import find_family
 from wdport.mapping.plan import Move
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import load_table
-from wdport.models.family import Array, Resolved
-from wdport.models.registry import find_family
+from wdport.model import Array, Resolved
 from wdport.parity.recording import Recording
-from wdport.prepare import PathText, Prepared, planned
 from wdport.recorder import Tensors
 from wdport.rules import apply_rule
 

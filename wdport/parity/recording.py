@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wdport.errors import IncompleteError, InputError
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.battery import Case
 from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
+from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, error_of
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.battery import Case
-from wdport.prepare import Prepared
 from wdport.recorder import (
     Conditioning,
     Observation,

@@ -11,7 +11,7 @@ from itertools import chain
 import ml_dtypes
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.bounds import LOGIC
 from wdport.parity.measure import relative_l2
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
-from wdport.models.family import Array, Family
-from wdport.models.registry import find_family
-from wdport.models.variables import set_variable
+from wdport.families.registry import find_family
+from wdport.keras_runtime import set_variable
+from wdport.model import Array, Family
 from wdport.parity.calls import leaves, shaped_like
 from wdport.parity.diagnose import Evidence
 from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault
-from wdport.prepare import PathText
 
 _SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's was fed."""
 import numpy as np

@@ -7,4 +7,4 @@ from typing import Final
 DATA: Final = "layer.npz"
 SCRIPT: Final = "repro.py"
 KINDS: Final = {DATA: "layer", SCRIPT: "script"}
-"""What each is among :data:`wdport.writable.OURS`."""
+"""What each is among :data:`wdport.files.writable.OURS`."""

@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
-from wdport.models.family import Array
+from wdport.conversion.prepare import Prepared
+from wdport.model import Array
 from wdport.parity.battery import Case
 from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.calls import Call, Calls, cast, leaves
@@ -32,7 +33,6 @@ from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.taps import Tap, align, left_out, nearest
 from wdport.parity.verdict import TapResult
-from wdport.prepare import Prepared
 from wdport.recorder import Observation, Single, scalar_fed
 
 OUTPUT = "output"

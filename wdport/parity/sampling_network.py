@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compile_cache import FAST_COMPILE
-from wdport.models.family import Array, Family
+from wdport.model import Array, Family
 from wdport.parity.bounds import NUMERICS, TRAJECTORY
 from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.programs import Program

@@ -14,14 +14,14 @@ from typing import Any
 
 import jax
 
-from wdport.apply import source_array
-from wdport.load import Converted
-from wdport.models.family import Array
-from wdport.models.variables import set_variable
-from wdport.output.files import read_variables
+from wdport.conversion.apply import source_array
+from wdport.conversion.load import Converted
+from wdport.conversion.prepare import Prepared
+from wdport.files.model_files import read_variables
+from wdport.keras_runtime import set_variable
+from wdport.model import Array
 from wdport.parity.library import same_bits
 from wdport.parity.reference import Reference, family_reference
-from wdport.prepare import Prepared
 from wdport.rules import apply_rule
 
 DTYPES = ("float64", "float32")

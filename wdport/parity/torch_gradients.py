@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.calls import leaves
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.models.family import Array, Batch, Objective
+from wdport.model import Array, Batch, Objective
 
 
 class TorchTraining:

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from wdport.apply import source_array
+from wdport.conversion.apply import source_array
+from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
 from wdport.diffusion.plans import Plan
 from wdport.diffusion.reference_sampler import ddim_step_list
 from wdport.diffusion.schedules import STEPS, NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.bounds import TRAJECTORY
 from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
 from wdport.parity.verdict import Gate, Trajectory
-from wdport.prepare import Prepared
 
 
 def file_schedule(prepared: Prepared) -> NoiseSchedule:

@@ -21,7 +21,7 @@ from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.programs import Program
 from wdport.sampling.network import fast_network
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import jax
 
+from wdport.conversion.load import Converted, open_converted
+from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError
-from wdport.load import Converted, open_converted
-from wdport.output.files import read_variables
+from wdport.files.model_files import read_variables
 from wdport.parity.battery import CASES
 from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import Evidence, causes
@@ -44,7 +45,6 @@ from wdport.parity.sides import (
 )
 from wdport.parity.verdict import Fault, Verdict, locate
 from wdport.parity.wavelet_gate import series_errors, wavelet_gate
-from wdport.prepare import PathText, Prepared, Settings, prepare
 from wdport.version import VERSION
 
 Say = Callable[[str], None]

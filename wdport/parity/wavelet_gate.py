@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.models.family import Array, Family
+from wdport.model import Array, Family
 from wdport.parity.bounds import WAVELET, WAVELET_EXTRAPOLATED
 from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Gate

@@ -15,8 +15,8 @@ import numpy as np
 
 from wdport.diffusion.schedules import Array
 from wdport.errors import MachineError, UsageError
-from wdport.output.parts import Parts
 from wdport.sampling.chunks import Done, chunked
+from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler, Samples
 
 PARTS = 32

@@ -17,9 +17,9 @@ import numpy as np
 from wdport.compile_cache import fast_compile
 from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
+from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
-from wdport.models.family import Array, Family
-from wdport.models.policies import POLICIES
+from wdport.model import Array, Family
 
 Tensor = Any
 Weights = Any

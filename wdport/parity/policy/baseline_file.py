@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
-from wdport.output.files import write_text
+from wdport.files.model_files import write_text
 from wdport.parity.policy.baseline import RULES, SCHEMA
-from wdport.prepare import PathText
 
 MAX_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""

@@ -6,12 +6,12 @@ from json import dumps
 from os import PathLike
 from pathlib import Path
 
-from wdport.output.files import write_text
+from wdport.files.model_files import write_text
+from wdport.files.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
 from wdport.parity.verdict import Verdict
-from wdport.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 
 __all__ = ["append_step_summary", "render_html", "render_json", "render_junit", "render_markdown", "write_reports"]
 

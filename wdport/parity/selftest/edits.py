@@ -21,7 +21,7 @@ from typing import Any
 
 from wdport.errors import InternalError
 from wdport.mapping.strict_yaml import load_yaml
-from wdport.models.family import Family
+from wdport.model import Family
 from wdport.parity.selftest.kill import Kill
 
 ELSEWHERE = {"sampling": ("E", "E'"), "series": ("F",), "file": ("0",)}

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from wdport.errors import InternalError
-from wdport.models.family import Array, Family
+from wdport.model import Array, Family
 from wdport.parity.battery import CASES, Case
 from wdport.parity.calls import Call, Calls, cast, leaves
 from wdport.parity.compare import comparable, tap_errors

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from wdport.models.family import Family
+from wdport.model import Family
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import Bounds, run_mutants
 from wdport.parity.selftest.kill import Kill

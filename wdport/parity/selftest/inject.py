@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from wdport.errors import IncompleteError, InternalError
-from wdport.models.mutants import Mutant
+from wdport.families.mutants import Mutant
 from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import causes, tapped
 from wdport.parity.selftest.example import Example, Seen

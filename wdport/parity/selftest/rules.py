@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.selftest.example import EAGER, Example, How
 
 Accept = Callable[[Array, Array], bool]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import jax
 
 from wdport.errors import MachineError
-from wdport.models.registry import find_family
+from wdport.families.registry import find_family
 from wdport.parity.bounds import bounds as default_bounds
 from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.example import Example

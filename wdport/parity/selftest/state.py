@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import jax
 
-from wdport.models.mutants import Mutant
+from wdport.families.mutants import Mutant
 from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import tapped
 from wdport.parity.selftest.example import Example

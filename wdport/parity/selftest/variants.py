@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from wdport.errors import IncompleteError
-from wdport.models.mutants import Mutant
+from wdport.families.mutants import Mutant
 from wdport.parity.battery import Case
 from wdport.parity.bounds import bounds
 from wdport.parity.selftest.example import EAGER, Example, How, Seen

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.models.family import Array
+from wdport.model import Array
 from wdport.parity.bounds import WAVELET_EXTRAPOLATED, bounds
 from wdport.parity.selftest.inject import Bounds
 from wdport.parity.selftest.kill import Kill

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 
 from wdport.errors import InternalError
+from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.models.family import Array, Family
-from wdport.models.variables import set_variable
+from wdport.model import Array, Family
 from wdport.parity.reference import Live
 from wdport.rules import apply_rule
 

@@ -1,0 +1,63 @@
+"""Why four of Keras's parts are not used in the port: they compute in float32 inside a float64 model.
+
+If one of these fails because Keras computes in float64 now, the port can use Keras's own part.
+"""
+
+from __future__ import annotations
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+from wdport.families.waveletdiff.layers import Standardize
+from wdport.parity.measure import float32_share, relative_l2
+
+X = np.random.default_rng(0).standard_normal((4, 6, 16))
+
+
+def exact_norm(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "var"])
+def test_ops_that_leak(name: str) -> None:
+    with jax.enable_x64(True):
+        assert float32_share(np.asarray(getattr(keras.ops, name)(X))) == 1.0
+
+
+def test_layer_normalization_leaks() -> None:
+    with jax.enable_x64(True):
+        layer = keras.layers.LayerNormalization(epsilon=1e-5, center=False, scale=False, dtype="float64")
+        assert relative_l2(np.asarray(layer(X)), exact_norm(X)) > 1e-9
+
+
+def test_fused_attention_leaks() -> None:
+    """The same weights on the path with dropout, which Keras computes step by step."""
+    with jax.enable_x64(True):
+        fused = keras.layers.MultiHeadAttention(2, 8, dtype="float64")
+        plain = keras.layers.MultiHeadAttention(2, 8, dropout=0.5, dtype="float64")
+        first = np.asarray(fused(X, X))
+        plain.build(X.shape, X.shape)
+        plain.set_weights(fused.get_weights())
+        second = np.asarray(plain(X, X, training=False))
+    assert 1e-9 < relative_l2(first, second) < 1e-5
+
+
+def test_our_norm_does_not() -> None:
+    with jax.enable_x64(True):
+        assert relative_l2(np.asarray(Standardize(dtype="float64")(X)), exact_norm(X)) < 1e-14
+
+
+@pytest.mark.parametrize("name", ["dense", "einsum", "gelu", "silu", "sigmoid", "softmax"])
+def test_parts_in_use_are_clean(name: str) -> None:
+    with jax.enable_x64(True):
+        layer = {
+            "dense": keras.layers.Dense(16, dtype="float64"),
+            "einsum": keras.layers.EinsumDense("btd,dhk->bthk", (None, 2, 8), bias_axes="hk", dtype="float64"),
+            "gelu": keras.layers.Activation("gelu", dtype="float64"),
+            "silu": keras.layers.Activation("silu", dtype="float64"),
+            "sigmoid": keras.layers.Activation("sigmoid", dtype="float64"),
+            "softmax": keras.layers.Softmax(axis=1, dtype="float64"),
+        }[name]
+        assert float32_share(np.asarray(layer(X))) < 0.01

@@ -1,0 +1,183 @@
+"""The Keras port against our PyTorch reference, whole, in float64; its variables, dtypes and files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
+from wdport.compile_cache import fast_compile
+from wdport.errors import UsageError
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.port import WaveletDiff
+from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.shipped import choose_table
+from wdport.parity.bounds import LOGIC
+from wdport.parity.keras_probe import Probe
+from wdport.parity.measure import float32_share, relative_l2
+from wdport.recorder import run
+from wdport.rules import apply_rule
+from wdport.sampling.network import fast_network
+
+SCALE = Config(**{**QK_NORM.to_dict(), "scale_embedding": True})
+ODD = Config((3, 3, 4), 2, 12, 3, 2, 6, prediction_target="coefficient", noise_schedule="cosine")
+CONFIGS = {"official": SMALL, "qk norm": QK_NORM, "no cross-level": NO_CROSS, "scale": SCALE, "odd sizes": ODD}
+
+
+def call(model: WaveletDiff, values: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The output, compiled: eager Keras on JAX compiles every operation by itself, which takes longer."""
+    return Probe(model, []).whole(values)
+
+
+def fill(model: WaveletDiff, config: Config, dtype: str) -> dict[str, np.ndarray]:
+    """Give the port the reference's random weights through the table; the reference's tensors."""
+    tensors = {name: tensor.numpy() for name, tensor in make_module(config).state_dict().items()}
+    constants = {name: constant.values.shape for name, constant in FAMILY.constants(config).items()}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    table = choose_table(tensors, "test")
+    plan = make_plan(table, shapes, FAMILY.variables(config), constants, FAMILY.features(config))
+    assert isinstance(plan, Plan), plan
+    variables = {variable.path: variable for variable in model.weights}
+    for move in plan.moves:
+        for name, array in zip(move.targets, apply_rule(move.rule, [tensors[move.source]], move.sizes), strict=True):
+            variables[name].assign(np.array(array, dtype))
+    return tensors
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_equals_the_reference_in_float64(name: str) -> None:
+    config = CONFIGS[name]
+    values: tuple[np.ndarray, ...] = inputs(config)
+    if config.scale_embedding:
+        values = (*values, np.array([0.1, 1.0, 3.0, 10.0]))
+    with jax.enable_x64(True):
+        model = WaveletDiff(config, dtype="float64")
+        tensors = fill(model, config, "float64")
+        ours = call(model, values)
+    theirs = run(FAMILY.build_reference(config, tensors, "float64"), values)[0]
+    assert relative_l2(ours, theirs) <= LOGIC
+    assert float32_share(ours) < 0.01
+
+
+@pytest.mark.parametrize("factor", [30, 100])
+def test_compiled_stays_finite_where_the_reference_does(factor: int) -> None:
+    """Logits of 1e9 and more: the softmax must subtract the very numbers whose largest it took."""
+    model = WaveletDiff(SMALL)
+    tensors = fill(model, SMALL, "float32")
+    trained = [name for name, _ in make_module(SMALL).named_parameters()]
+    for variable in model.trainable_variables:
+        variable.assign(variable.value * np.float32(factor))
+    large = {**tensors, **{name: tensors[name] * np.float32(factor) for name in trained}}
+    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
+    theirs = run(FAMILY.build_reference(SMALL, large, "float32"), values)[0]
+    assert np.isfinite(theirs).all()
+    assert relative_l2(call(model, values), theirs) <= 1e-5
+    network = fast_network(model)
+    at = jax.jit(network.at, compiler_options=fast_compile())
+    same = np.full(4, values[1][2])
+    single = run(FAMILY.build_reference(SMALL, large, "float32"), (values[0], same))[0]
+    assert relative_l2(np.asarray(at(network.weights(), values[0], same)), single) <= 1e-5
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_variables_are_the_listed_ones(name: str) -> None:
+    config = CONFIGS[name]
+    model = WaveletDiff(config)
+    assert {v.path: tuple(v.shape) for v in model.weights} == FAMILY.variables(config)
+    assert [v.path for v in model.weights if v.path.startswith("level_0")] == [
+        path for path in FAMILY.variables(config) if path.startswith("level_0")
+    ]
+
+
+def test_without_a_scale_the_scale_embedding_does_nothing() -> None:
+    model = WaveletDiff(SCALE)
+    values = tuple(value.astype(np.float32) for value in inputs(SCALE))
+    plain = call(model, values)
+    assert np.array_equal(plain, call(model, values))
+    assert not np.allclose(plain, call(model, (*values, np.ones(4, np.float32))))
+
+
+def test_released_size() -> None:
+    released = Config((5, 5, 8, 13), 7, 256, 8, 8, 128)
+    shapes = FAMILY.variables(released)
+    counts = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+    assert sum(count for name, count in counts.items() if not name.startswith("noise_schedule")) == 63_099_552
+
+
+def test_predict_and_call_agree() -> None:
+    model = WaveletDiff(SMALL)
+    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
+    predicted = model.predict(values, verbose=0)
+    assert predicted.shape == (4, 31, 3)
+    assert np.allclose(predicted, call(model, values), rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_policy_keeps_time_and_schedule_wide() -> None:
+    single, half = WaveletDiff(SMALL), WaveletDiff(SMALL, dtype="mixed_bfloat16")
+    half.set_weights(single.get_weights())
+    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
+    one, other = call(single, values), call(half, values)
+    assert other.dtype == "bfloat16"
+    assert 1e-4 < relative_l2(other.astype(np.float32), one) < 0.05
+    assert {v.dtype for v in WaveletDiff(SMALL, dtype="bfloat16").noise_schedule.weights} == {"float32"}
+
+
+def test_dropout_only_while_training() -> None:
+    model = WaveletDiff(SMALL)
+    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
+    weights = [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
+
+    @partial(jax.jit, compiler_options=fast_compile())
+    def both(trainable: list, fixed: list) -> tuple:
+        return tuple(model.stateless_call(trainable, fixed, values, training=mode)[0] for mode in (False, True))
+
+    calm, training = both(*weights)
+    assert relative_l2(np.asarray(calm), call(model, values)) < 1e-5
+    assert relative_l2(np.asarray(training), np.asarray(calm)) > 1e-2
+
+
+def test_saved_by_keras_and_loaded_again(tmp_path: Path) -> None:
+    model = WaveletDiff(QK_NORM)
+    model.save(tmp_path / "own.keras")
+    again = keras.saving.load_model(tmp_path / "own.keras")
+    assert again.config == QK_NORM
+    pairs = zip(model.get_weights(), again.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_initial_weights_follow_the_seed() -> None:
+    keras.utils.set_random_seed(3)
+    first = WaveletDiff(SMALL).get_weights()
+    keras.utils.set_random_seed(3)
+    assert all(np.array_equal(a, b) for a, b in zip(first, WaveletDiff(SMALL).get_weights(), strict=True))
+    keras.utils.set_random_seed(4)
+    kernel = WaveletDiff(SMALL).level_1.input_proj.kernel.numpy()
+    assert not np.array_equal(
+        kernel, first[[v.path for v in WaveletDiff(SMALL).weights].index("level_1/input_proj/kernel")]
+    )
+    assert np.abs(kernel).max() <= np.sqrt(6 / (3 + 16))
+
+
+def test_float64_needs_x64() -> None:
+    with pytest.raises(UsageError, match="float64 is switched off"):
+        WaveletDiff(SMALL, dtype="float64")
+
+
+def test_another_backend_is_refused() -> None:
+    code = (
+        "from wdport.families.waveletdiff.port import WaveletDiff\n"
+        "from wdport.families.waveletdiff.config import Config\n"
+        "WaveletDiff(Config((2, 2), 1, 8, 2, 1, 4))"
+    )
+    environment = {"KERAS_BACKEND": "torch", "PATH": "", "HOME": "/nonexistent"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "UsageError" in done.stderr
+    assert "set KERAS_BACKEND=jax" in done.stderr

@@ -1,0 +1,146 @@
+"""Writing never harms: refusals before anything is created, old files intact, no leftovers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import group
+from wdport.errors import InputError, MachineError, UsageError
+from wdport.files import model_files as files
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return save(tmp_path / "small.ckpt", make_state())
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def convert(checkpoint: Path, output: Path | None = None, **options: Any) -> None:
+    wdport.convert(checkpoint, output, values=SETTINGS, **options)
+
+
+def test_default_output_is_beside_the_input(checkpoint: Path) -> None:
+    convert(checkpoint)
+    assert names(checkpoint.parent) == {"small.ckpt", "small.keras", "small.keras.wdport.json"}
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "text"),
+    [
+        ("small.bin", UsageError, "unknown output format"),
+        (".keras", UsageError, "unknown output format"),
+        ("nowhere/a.keras", UsageError, "folder does not exist"),
+        ("folder.keras", UsageError, "is a directory"),
+        ("old.keras", UsageError, "exists already"),
+        ("linked.safetensors", UsageError, r"is an input \("),
+    ],
+)
+def test_refused_targets(checkpoint: Path, output: str, error: type[Exception], text: str) -> None:
+    folder = checkpoint.parent
+    (folder / "folder.keras").mkdir()
+    (folder / "old.keras").write_bytes(b"old")
+    (folder / "linked.safetensors").symlink_to(checkpoint)
+    before = names(folder)
+    with pytest.raises(error, match=text):
+        convert(checkpoint, folder / output, force=output == "linked.safetensors")
+    assert names(folder) == before
+    assert (folder / "old.keras").read_bytes() == b"old"
+
+
+def test_force_replaces(checkpoint: Path) -> None:
+    target = checkpoint.with_name("old.keras")
+    target.write_bytes(b"old")
+    convert(checkpoint, target, force=True)
+    assert target.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("suffix", ["keras", "safetensors", "weights.h5"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_full_or_broken_disk(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
+    """The disk fails at the very end, when everything is synced."""
+    target = checkpoint.with_name(f"old.{suffix}")
+    target.write_bytes(b"old")
+    before = names(checkpoint.parent)
+
+    def fail(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(MachineError, match="could not be written"):
+        convert(checkpoint, target, force=True)
+    assert target.read_bytes() == b"old"
+    assert names(checkpoint.parent) == before
+
+
+def test_what_reads_back_differently_is_not_kept(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = files.read_variables
+
+    def corrupted(path: Path, variables: Any) -> Any:
+        for name, array in read(path, variables):
+            yield name, array + 1 if name.endswith("level_1/input_proj/bias") else array
+
+    monkeypatch.setattr(files, "read_variables", corrupted)
+    with pytest.raises(MachineError, match="reads back differently"):
+        convert(checkpoint)
+    assert names(checkpoint.parent) == {"small.ckpt"}
+
+
+def test_leftovers_of_a_dead_process_go(checkpoint: Path) -> None:
+    dead = checkpoint.with_name(".small.keras.99999999.wdport-tmp.keras")
+    dead.write_bytes(b"half")
+    convert(checkpoint)
+    assert not dead.exists()
+
+
+@pytest.mark.parametrize("keep", [0, 100, -1])
+def test_damaged_converted_files_are_refused(checkpoint: Path, keep: int) -> None:
+    for suffix in ("keras", "safetensors", "weights.h5"):
+        target = checkpoint.with_name(f"cut.{suffix}")
+        convert(checkpoint, target)
+        target.write_bytes(target.read_bytes()[:keep])
+        with pytest.raises(InputError):
+            wdport.load_model(target)
+
+
+BIAS = "level_1/input_proj/vars/1"
+DAMAGES = {
+    "is missing": (lambda file: file.__delitem__(BIAS), "variables where the model has"),
+    "is renamed": (lambda file: file.move(BIAS, "level_1/input_proj/vars/7"), "level_1/input_proj/bias: is missing"),
+    "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables where the model has"),
+    "has another shape": (lambda file: _replace(file, np.zeros(1, "f4")), r"level_1/input_proj/bias: has shape \(1,\)"),
+    "is empty": (lambda file: _replace(file, h5py.Empty("f4")), "level_1/input_proj/bias: is missing"),
+}
+
+
+def _replace(file: h5py.File, data: Any) -> None:
+    del file[BIAS]
+    file[BIAS] = data
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_variable_that_is_not_what_it_should_be(checkpoint: Path, damage: str) -> None:
+    """A bias of one number would be broadcast, were it not refused."""
+    target, (change, message) = checkpoint.with_name("small.weights.h5"), DAMAGES[damage]
+    convert(checkpoint, target)
+    with h5py.File(target, "a") as file:
+        change(file)
+    with pytest.raises(InputError, match=message):
+        wdport.load_model(target)
+    result = CliRunner().invoke(group, ["sample", str(target), "--sampler", "ddim", "--steps", "2"])
+    assert isinstance(result.exception, InputError)
+    assert re.search(message, str(result.exception))
+    assert not target.with_name("small.samples.npz").exists()

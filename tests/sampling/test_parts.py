@@ -1,0 +1,125 @@
+"""The folder that an interrupted run goes on from: what is complete counts, another run's parts do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wdport.errors import InputError, MachineError, UsageError
+from wdport.sampling.parts import Parts
+
+FACTS = {"n": 6, "seed": 0, "chunk": 2}
+
+
+def block(start: int, count: int = 2) -> dict[str, np.ndarray]:
+    return {"coefficients": np.arange(start, start + count)[:, None, None] * np.ones((1, 3, 2), np.float32)}
+
+
+def test_saved_blocks_come_back_in_order(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        assert parts.done == 0
+        for start in (0, 2, 4):
+            parts.save(start, block(start))
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        assert parts.done == 6
+        assert [b["coefficients"][0, 0, 0] for b in parts.blocks()] == [0.0, 2.0, 4.0]
+        parts.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_comes_after_a_gap_or_is_unfinished_does_not_count(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        for start in (0, 4):
+            parts.save(start, block(start))
+        (parts.folder / "000000002-000000004.tmp").write_bytes(b"half")
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        assert parts.done == 2
+        assert not list(parts.folder.glob("*.tmp"))
+        assert len(list(parts.blocks())) == 1
+
+
+def test_another_runs_parts_are_refused(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+    with pytest.raises(UsageError, match="parts of another run, with seed 0 instead of 1") as raised:
+        Parts(tmp_path / "a.npz", {**FACTS, "seed": 1})
+    assert "--force" in str(raised.value)
+    with Parts(tmp_path / "a.npz", {**FACTS, "seed": 1}, anew=True) as parts:
+        assert parts.done == 0
+
+
+def test_a_folder_without_parts_is_nobodys(tmp_path: Path) -> None:
+    for facts in (FACTS, {**FACTS, "seed": 1}):
+        with Parts(tmp_path / "a.npz", facts) as parts:
+            assert parts.facts == facts
+
+
+def test_settled_facts_are_taken_over(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+    with Parts(tmp_path / "a.npz", {**FACTS, "chunk": 64}, settled=("chunk",)) as parts:
+        assert parts.facts["chunk"] == 2
+    with pytest.raises(UsageError, match="with chunk 2 instead of 64"):
+        Parts(tmp_path / "a.npz", {**FACTS, "chunk": 64})
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS), pytest.raises(MachineError, match="another process is sampling into it"):
+        Parts(tmp_path / "a.npz", FACTS)
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+        file = parts.folder / "000000000-000000002.npz"
+        file.write_bytes(file.read_bytes()[:100])
+        with pytest.raises(
+            InputError, match=r"000000000-000000002.npz: is no .npz file, or a damaged one .*; remove it"
+        ):
+            list(parts.blocks())
+    with pytest.raises(InputError, match=r"a damaged one .*; remove it, or begin anew with --force"):
+        Parts(tmp_path / "a.npz", FACTS)
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:  # the refusal above let go of the folder
+        assert parts.done == 0
+        parts.save(0, block(0))
+        (parts.folder / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run.json: is damaged"):
+        Parts(tmp_path / "a.npz", FACTS)
+    (parts.folder / "run.json").unlink()
+    with pytest.raises(InputError, match=r"run.json: is damaged"):
+        Parts(tmp_path / "a.npz", FACTS)
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:
+        assert parts.done == 0
+
+
+def test_what_comes_after_a_gap_is_still_another_runs(tmp_path: Path) -> None:
+    """The first part was damaged and removed: with another seed, what is left must not be gone on from."""
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        for start in (0, 2):
+            parts.save(start, block(start))
+        (parts.folder / "000000000-000000002.npz").unlink()
+    with pytest.raises(UsageError, match="with seed 0 instead of 1"):
+        Parts(tmp_path / "a.npz", {**FACTS, "seed": 1})
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+        assert parts.done == 4
+
+
+def test_beginning_anew_keeps_what_would_be_drawn_again(tmp_path: Path) -> None:
+    with Parts(tmp_path / "a.npz", FACTS) as parts:
+        parts.save(0, block(0))
+    with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:
+        assert parts.done == 2
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.npz.parts").mkdir()
+    thesis = tmp_path / "a.npz.parts" / "thesis.tmp"
+    thesis.write_text("years of work")
+    for seed in (0, 1):
+        with Parts(tmp_path / "a.npz", {**FACTS, "seed": seed}, anew=True) as parts:
+            parts.save(0, block(0))
+    parts.remove()
+    assert list(parts.folder.iterdir()) == [thesis]

@@ -1,0 +1,49 @@
+"""A plan carried out: every variable of the port with its float32 array, one tensor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from wdport.conversion.prepare import Prepared
+from wdport.errors import InputError, MisfitError
+from wdport.model import Array
+from wdport.rules import apply_rule
+
+Progress = Callable[[int, int], None]
+
+
+def converted_arrays(
+    prepared: Prepared, allow_nonfinite: bool = False, cast: bool = False, progress: Progress | None = None
+) -> Iterator[tuple[str, Array]]:
+    """(variable path, float32 array) in the order of the plan.
+
+    Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at a float64 value that float32
+    cannot hold, unless these are allowed.
+    """
+    plan, tensors = prepared.plan, prepared.checkpoint.tensors
+    total, done = sum(tensors[move.source].nbytes for move in plan.moves), 0
+    for move in plan.moves:
+        array = source_array(prepared, move.source, allow_nonfinite, cast)
+        yield from zip(move.targets, apply_rule(move.rule, [array], move.sizes), strict=True)
+        done += tensors[move.source].nbytes
+        if progress:
+            progress(done, total)
+
+
+def source_array(prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False) -> Array:
+    """One tensor of the checkpoint as float32; a table that 16 bits have ruined is recomputed."""
+    if name in prepared.recomputed:
+        return prepared.constants[prepared.plan.checks[name]].values.astype(np.float32)
+    where = (prepared.checkpoint.path, name)
+    stored = prepared.checkpoint.read(name)
+    if stored.dtype.kind != "f":
+        raise MisfitError(where, f"is {stored.dtype.name}, not floating point", "check the table's row for it")
+    if not allow_nonfinite and not np.isfinite(stored).all():
+        raise InputError(where, "has NaN or infinite values", "use a sound checkpoint, or --allow-nonfinite")
+    with np.errstate(over="ignore"):
+        array = stored.astype(np.float32, copy=False)
+    if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):
+        raise MisfitError(where, "has float64 values that float32 cannot hold", "accept the rounding with --cast")
+    return array

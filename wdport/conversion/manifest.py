@@ -1,0 +1,98 @@
+"""The manifest of a conversion: everything that went in, what became of it, and what came out.
+
+Same inputs, same manifest: it holds hashes and versions, no dates and no absolute paths.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any
+
+from wdport.conversion.prepare import Prepared
+from wdport.files.model_files import Written
+from wdport.files.target import Target
+from wdport.version import VERSION
+
+FORMAT = 1
+_PACKAGES = ("numpy", "keras", "jax", "h5py")
+
+
+def describe(prepared: Prepared) -> dict[str, Any]:
+    """What a converted file says about itself, whatever its format."""
+    return {
+        "family": prepared.table.family,
+        "variant": prepared.table.variant,
+        "config": prepared.config.to_dict(),
+        "origins": dict(prepared.resolved.origins),
+        "mapping_sha256": prepared.table.sha256,
+    }
+
+
+def make_manifest(prepared: Prepared, target: Target, written: Written, source_sha256: str) -> dict[str, Any]:
+    """The manifest as JSON values."""
+    checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
+    return {
+        "manifest": FORMAT,
+        "wdport": VERSION,
+        "source": {
+            "name": checkpoint.path.name,
+            "sha256": source_sha256,
+            "format": checkpoint.format,
+            "layout": checkpoint.layout,
+            "key": checkpoint.key,
+            "prefixes": list(checkpoint.prefixes),
+            "other_keys": list(checkpoint.other_keys),
+        },
+        "mapping": {"name": table.path, "sha256": table.sha256, "family": table.family, "variant": table.variant},
+        "output": {
+            "name": target.path.name,
+            "format": target.format,
+            "sha256": written.sha256,
+            "bytes": written.size,
+            "variables": len(written.variables),
+        },
+        "config": {
+            name: {"value": value, "origin": prepared.resolved.origins.get(name, "default")}
+            for name, value in prepared.config.to_dict().items()
+        },
+        "assumed": prepared.resolved.assumed,
+        "alternatives": dict(prepared.resolved.alternatives),
+        "notes": list(prepared.resolved.notes),
+        "tensors": [
+            {
+                "source": move.source,
+                "dtype": checkpoint.tensors[move.source].dtype,
+                "shape": list(checkpoint.tensors[move.source].shape),
+                "rule": move.rule.name,
+                "line": move.line,
+                "recomputed": move.source in prepared.recomputed,
+                "targets": [
+                    {"path": name, "shape": list(written.variables[name][0]), "sha256": written.variables[name][1]}
+                    for name in move.targets
+                ],
+            }
+            for move in plan.moves
+        ],
+        "checks": [
+            {"source": c.source, "constant": c.constant, "error": c.error, "tolerance": c.tolerance}
+            for c in prepared.comparisons
+        ],
+        "drops": dict(plan.drops),
+        "ignored": dict(checkpoint.ignored),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+    }
+
+
+def render_manifest(manifest: dict[str, Any]) -> str:
+    """The manifest as text; JSON has no infinities, so none gets in."""
+    return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and refusals need none
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

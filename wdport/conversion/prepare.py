@@ -1,0 +1,172 @@
+"""A checkpoint's path and the user's settings to an open checkpoint, its configuration and its plan.
+
+Everything that can be refused is refused here, on names, shapes and four small tables, before any
+weight is read and without importing keras, jax or torch. `convert` and `verify` both start here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
+from wdport.data.statistics import Statistics
+from wdport.errors import MisfitError
+from wdport.families.registry import find_family
+from wdport.mapping.axes import Shape
+from wdport.mapping.plan import Misfits, Plan, make_plan
+from wdport.mapping.shipped import choose_table
+from wdport.mapping.strict_yaml import load_yaml
+from wdport.mapping.table import Table, load_table
+from wdport.model import Array, Constant, Family, Resolved, Source
+
+PathText = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user says about a checkpoint: a configuration file, single values, a table, a key.
+
+    ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
+    whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
+    says of itself.
+    """
+
+    config: PathText | None = None
+    values: Mapping[str, str] | None = None
+    mapping: PathText | None = None
+    key: str | None = None
+    strict: bool = False
+    statistics: Statistics | None = None
+    known: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table of the file beside the recomputed one: largest absolute difference and its bound."""
+
+    source: str
+    constant: str
+    error: float | None
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An open checkpoint whose every tensor is accounted for."""
+
+    checkpoint: Checkpoint
+    table: Table
+    family: Family
+    resolved: Resolved
+    plan: Plan
+    constants: Mapping[str, Constant]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def config(self) -> Any:
+        """The configuration, of the family's own type."""
+        return self.resolved.config
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """Tensors whose stored values 16 bits have ruined and which are recomputed instead."""
+        checkpoint = self.checkpoint.tensors
+        return tuple(
+            c.source
+            for c in self.comparisons
+            if checkpoint[c.source].dtype in HALF_ROUNDING and c.tolerance is not None
+        )
+
+
+@contextmanager
+def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
+    """Open ``path`` and plan its conversion; closes the file on exit.
+
+    Raises ``InputError`` for a bad file, ``MisfitError`` where table, configuration and file do not fit.
+    """
+    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+        table = (
+            load_table(Path(settings.mapping))
+            if settings.mapping
+            else choose_table(checkpoint.tensors, checkpoint.path)
+        )
+        family = find_family(table.family, table.path)
+        resolved = _resolve(checkpoint, family, settings)
+        shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes)
+        comparisons = _compare(checkpoint, plan, constants)
+        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons)
+
+
+def planned(
+    path: Path, table: Table, family: Family, config: Any, shapes: Mapping[str, Shape]
+) -> tuple[Plan, Mapping[str, Constant]]:
+    """The plan for tensors of these names and shapes, and the family's constants; raises :class:`MisfitError`."""
+    constants = family.constants(config)
+    known = {name: constant.values.shape for name, constant in constants.items()}
+    plan = make_plan(table, shapes, family.variables(config), known, family.features(config))
+    if isinstance(plan, Misfits):
+        raise _misfit(path, table, plan.faults)
+    return plan, constants
+
+
+def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
+    given = dict(settings.known or {})
+    if settings.config:
+        file = Path(settings.config)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise MisfitError(file, f"cannot be read ({error.strerror})", "give the training configuration") from None
+        given = family.read_settings(load_yaml(data, file).plain(), file)
+    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    if settings.statistics is not None:
+        flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
+    tensors = checkpoint.tensors
+    source = Source(
+        checkpoint.path,
+        {name: info.shape for name, info in tensors.items()},
+        {name: info.dtype for name, info in tensors.items()},
+        checkpoint.read,
+        None if settings.known else checkpoint.hyper_parameters,
+    )
+    resolved = family.resolve(source, given, flags)
+    if settings.strict and resolved.assumed:
+        assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
+        fix = "say them with --config FILE or --set NAME=VALUE"
+        raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
+    return resolved
+
+
+def _misfit(path: Path, table: Table, faults: tuple[str, ...]) -> MisfitError:
+    count = f"{len(faults)} misfits with {table.path}: " if len(faults) > 1 else ""
+    return MisfitError(
+        path, f"{count}{faults[0]}", "correct the checkpoint or give a table with --mapping FILE", faults
+    )
+
+
+def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[Comparison, ...]:
+    """Hold every ``check:`` tensor against its constant; raises :class:`MisfitError` naming all that differ."""
+    comparisons, faults = [], []
+    for source, name in plan.checks.items():
+        constant = constants[name]
+        if constant.tolerance is None:
+            comparisons.append(Comparison(source, name, None, None))
+            continue
+        stored: Array = checkpoint.read(source).astype(np.float64)
+        relative = HALF_ROUNDING.get(checkpoint.tensors[source].dtype, 0.0)
+        difference = np.abs(stored - constant.values)
+        error = float(np.max(difference, initial=0.0))
+        comparisons.append(Comparison(source, name, error, constant.tolerance))
+        if not np.all(difference <= constant.tolerance + relative * np.abs(constant.values)):
+            faults.append(f"{source} is not {name}: off by {error:.1e}, at most {constant.tolerance:.0e} is rounding")
+    if faults:
+        raise _misfit(checkpoint.path, plan.table, tuple(faults))
+    return tuple(comparisons)

@@ -1,0 +1,99 @@
+"""The river: read, plan, apply, write. A checkpoint in, a Keras model file and its manifest out.
+
+Arrays pass one at a time, so peak memory is about one tensor; keras, jax and torch are not imported.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wdport.conversion.apply import Progress, converted_arrays
+from wdport.conversion.manifest import describe, make_manifest, render_manifest
+from wdport.conversion.prepare import PathText, Settings, prepare
+from wdport.data.series import read_series
+from wdport.data.statistics import Statistics, read_statistics
+from wdport.errors import UsageError
+from wdport.files.model_files import publish, write_model
+from wdport.files.target import choose_target
+from wdport.files.writable import by_name, require_apart
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a conversion did; the same facts as the manifest, for reading in Python.
+
+    ``manifest`` is its JSON content; ``assumed`` the configuration values that nothing told.
+    """
+
+    source: Path
+    output: Path
+    manifest_path: Path
+    config: Any
+    assumed: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def convert(
+    checkpoint: PathText,
+    output: PathText | None = None,
+    *,
+    config: PathText | None = None,
+    mapping: PathText | None = None,
+    values: dict[str, str] | None = None,
+    norm_stats: PathText | None = None,
+    data: PathText | None = None,
+    key: str | None = None,
+    strict: bool = False,
+    force: bool = False,
+    allow_nonfinite: bool = False,
+    cast: bool = False,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Convert a PyTorch checkpoint into a Keras model file.
+
+    Args:
+        checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file.
+        output: ``.keras`` (default: beside the checkpoint), ``.safetensors`` or ``.weights.h5``.
+        config: training configuration (YAML); what it does not say is read off the shapes or assumed.
+        mapping: a mapping table of your own instead of the shipped one that fits.
+        values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
+            can come out in the units of the data.
+        data: the data set that the model was trained on, to compute them from instead.
+        key: dotted key of the state_dict where the file holds more than one.
+        strict: refuse any assumption.
+        force: replace an existing output.
+        allow_nonfinite: accept NaN and infinity among the weights.
+        cast: accept float64 weights that float32 cannot hold exactly.
+        progress: called with (bytes done, bytes in all).
+
+    Raises:
+        WdportError: see `wdport.errors`; nothing is written then, and an older output is untouched.
+    """
+    inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
+    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs)
+    settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data))
+    with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
+        require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
+        source_hash = pool.submit(prepared.checkpoint.file_sha256)
+        arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
+        family, settled = prepared.family, prepared.config
+        variables, document = family.variables(settled), family.keras_document(settled)
+        written = write_model(target, variables, arrays, describe(prepared), document)
+        manifest = make_manifest(prepared, target, written, source_hash.result())
+        publish(written, target, render_manifest(manifest))
+    return Conversion(
+        Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, manifest
+    )
+
+
+def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:
+    """The z-score statistics, from whichever of the two is given."""
+    if norm_stats and data:
+        raise UsageError("norm_stats", "given beside data, which it is computed from", "give one of the two")
+    if norm_stats:
+        return read_statistics(norm_stats)
+    return Statistics.of(read_series(data).values) if data else None

@@ -1,0 +1,90 @@
+"""Mutants: known bugs of ports, each put into one place of a correct model for as long as a context lasts.
+
+They measure what `verify` can find, and they diagnose: a mutant of a correct port that computes what a faulty
+layer computes is that layer's probable cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from wdport.model import Array
+
+Change = Callable[[Any, Any], AbstractContextManager[Any]]
+"""(layer, model) to a context inside which the layer has the bug."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One known bug.
+
+    ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says
+    why it changes nothing, where it does not; ``gate`` is the one that ought to kill it: A, 0 if layers no longer
+    run, A' or B if float64 does not show it. ``shares`` allows the fault to be seen at every layer below its site.
+    ``quick`` ones go into the short self-test. ``facts`` are words of a right diagnosis that does not name the bug.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    change: Change
+    gate: str = "A"
+    equivalent: str = ""
+    shares: bool = False
+    quick: bool = False
+    facts: str = ""
+
+    def places(self, layers: Mapping[str, Any]) -> list[str]:
+        """The paths of ``layers`` where it can be."""
+        if "" in self.sites:
+            return [""]
+        return [path for path in layers if any(fnmatchcase(path, site) for site in self.sites)]
+
+
+@contextmanager
+def attributes(target: Any, **values: Any) -> Any:
+    """``target`` with other attributes, past Keras's own bookkeeping of layers and variables."""
+    before = {name: target.__dict__[name] for name in values if name in target.__dict__}
+    target.__dict__.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            del target.__dict__[name]
+        target.__dict__.update(before)
+
+
+def setting(**values: Any) -> Change:
+    """The layer with other attributes."""
+    return lambda layer, _: attributes(layer, **values)
+
+
+def array_of(variable: Any) -> Array:
+    """A variable's value in numpy."""
+    return np.asarray(variable.value)
+
+
+def calling(function: Callable[..., Any]) -> Change:
+    """The layer computes ``function(layer, *inputs)`` instead."""
+
+    def change(layer: Any, _: Any) -> AbstractContextManager[Any]:
+        return patch.object(layer, "call", lambda *inputs, **kwargs: function(layer, *inputs, **kwargs))
+
+    return change
+
+
+@contextmanager
+def holding(*pairs: tuple[Any, Any]) -> Any:
+    """Variables with other values: (variable, array) pairs."""
+    with ExitStack() as stack:
+        for variable, value in pairs:
+            before = variable.value
+            variable.assign(value)
+            stack.callback(variable.assign, before)
+        yield

@@ -1,0 +1,222 @@
+"""WaveletDiff as a family: the one object through which the rest of wdport reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wdport.diffusion.schedules import noise_schedule
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
+from wdport.families.waveletdiff.settings import parse_setting, read_settings
+from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.families.waveletdiff.variables import variables
+from wdport.mapping.axes import Shape
+from wdport.model import Array, Constant, Levels, Objective, Resolved, Source
+from wdport.recorder import EVERY_TIME
+
+
+class WaveletDiffFamily:
+    """See :class:`wdport.model.Family`."""
+
+    name = "waveletdiff"
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        return read_settings(document, where)
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        return parse_setting(key, text)
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        return resolve(source, config, flags)
+
+    def features(self, config: Config) -> frozenset[str]:
+        return frozenset(name for name in ("cross_level_attention", "scale_embedding") if getattr(config, name))
+
+    def variables(self, config: Config) -> dict[str, Shape]:
+        return variables(config)
+
+    def constants(self, config: Config) -> dict[str, Constant]:
+        found: dict[str, Constant] = {}
+        custom = config.noise_schedule == "custom"
+        for name, values in noise_schedule("linear" if custom else config.noise_schedule)._asdict().items():
+            tolerance = None if custom else SCHEDULE_TOLERANCE[config.noise_schedule]
+            found[f"noise_schedule.{name}"] = Constant(values, tolerance)
+        # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
+        # position table: float32 angles p * w lose p * 2^-24 of a radian.
+        found["time_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+        if config.scale_embedding:
+            found["scale_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+        for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
+            found[f"position_table.{level}"] = Constant(position_table(length, width), 1e-7 * max(length, 8))
+            scale = Constant(np.array((width // config.num_heads) ** -0.5), 1e-6)
+            for block in range(config.depths[level]):
+                found[f"attention_scale.{level}.{block}"] = scale
+            if config.cross_level_attention:
+                others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
+                found[f"other_levels.{level}"] = Constant(others, 0.0)
+                cross = (config.cross_width // config.num_heads) ** -0.5
+                found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
+        return found
+
+    def load_config(self, values: Mapping[str, Any]) -> Config:
+        return Config.from_dict(values)
+
+    def keras_document(self, config: Config) -> dict[str, Any]:
+        return {
+            "module": "wdport.families.waveletdiff.port",
+            "class_name": "WaveletDiff",
+            "config": {"name": "waveletdiff", "dtype": "float32", "config": config.to_dict()},
+            "registered_name": "wdport>WaveletDiff",
+            "compile_config": {},
+        }
+
+    def build(self, config: Config, dtype: str | None = None) -> Any:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+
+        from wdport.families.waveletdiff.initial import blank
+        from wdport.families.waveletdiff.port import WaveletDiff
+
+        with blank():
+            return WaveletDiff(config, dtype=dtype)
+
+    def unfilled(self) -> AbstractContextManager[Any]:
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.waveletdiff.initial import blank
+
+        return blank()
+
+    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Any:
+        from wdport.families.waveletdiff.fast import Denoiser
+
+        return Denoiser(config, dtype, pad_widths)
+
+    def to_series(self, config: Config, coefficients: Any) -> Any | None:
+        from wdport.families.waveletdiff.series import to_series
+
+        return to_series(config, coefficients) if config.wavelet and config.seq_len else None
+
+    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Any:
+        import torch
+
+        from wdport.families.waveletdiff.reference import build_reference
+
+        return build_reference(config, tensors, getattr(torch, dtype))
+
+    def make_inputs(self, config: Config, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
+        """Coefficients (B, C, F) with a different energy in every level, time (B,) from both ends."""
+        rng = np.random.default_rng(seed)
+        coefficients = rng.standard_normal((batch, config.coefficients, config.features))
+        for level, part in enumerate(config.level_slices):
+            coefficients[:, part] *= 2.0 ** (1 - level)
+        steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
+        start = 1 if batch == 1 else 0
+        return coefficients * scale, steps[start : start + batch] / 1000.0
+
+    def times(self, config: Config) -> Array:
+        return EVERY_TIME
+
+    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+        from wdport.families.waveletdiff.times import time_tables
+
+        return time_tables(conditions)
+
+    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+        from wdport.families.waveletdiff.times import time_layers
+
+        return time_layers(model, times)
+
+    def objective(self, config: Config, model: Any) -> Objective:
+        from wdport.families.waveletdiff.objective import objective
+
+        return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
+
+    def mutants(self, config: Config) -> tuple[Any, ...]:
+        from wdport.families.waveletdiff.mutants import mutants
+
+        return mutants(config)
+
+    def rewrites(self, config: Config) -> tuple[Any, ...]:
+        from wdport.families.waveletdiff.rewrites import rewrites
+
+        return rewrites(config)
+
+    def edited(self) -> dict[str, Config]:
+        official = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
+                          norm_mean=(0.517, -2.113, 30.71), norm_std=(2.037, 0.2513, 7.19))  # fmt: skip
+        return {"official": official, "qk_norm": replace(official, qk_norm=True)}
+
+    def edits(self) -> Path:
+        return Path(__file__).with_name("edits.yaml")
+
+    def given(self, config: Config) -> dict[str, str]:
+        told = {"num_heads": config.num_heads, "wavelet": config.wavelet, "seq_len": config.seq_len,
+                "boundary_mode": config.boundary_mode, "prediction_target": config.prediction_target,
+                "dropout": config.dropout}  # fmt: skip
+        return {name: str(value) for name, value in told.items() if value is not None}
+
+    def smallest(self) -> Config:
+        return Config((5, 5, 5), 3, 16, 2, 1, 8)
+
+    def examples(self) -> dict[str, Config]:
+        short: dict[str, Any] = {"features": 3, "embed_dim": 16, "num_heads": 2, "num_layers": 2, "time_embed_dim": 8}
+        first = Config((5, 5, 8, 13), **short, wavelet="db2", boundary_mode="symmetric", seq_len=24)
+        second = replace(first, level_lengths=(14, 14, 21, 35), wavelet="db4", seq_len=64,
+                         prediction_target="coefficient", noise_schedule="cosine")  # fmt: skip
+        return {"24/db2": first, "64/db4, coefficient target": second, "24/db2, QK-norm": replace(first, qk_norm=True)}
+
+    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
+        from wdport.families.waveletdiff.reference import random_tensors
+
+        return random_tensors(config, seed)
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        found = {"time_frequencies": model.time_embedding.frequencies}
+        if model.scale_embedding is not None:
+            found["scale_frequencies"] = model.scale_embedding.frequencies
+        for level in range(model.config.groups):
+            own = getattr(model, f"level_{level}")
+            found[f"position_table.{level}"] = own.position.table
+            for block in range(own.depth):
+                found[f"attention_scale.{level}.{block}"] = np.asarray(getattr(own, f"block_{block}").attention.scale)
+            if model.cross_level is not None:
+                attention = getattr(model.cross_level, f"attention_{level}")
+                found[f"cross_attention_scale.{level}"] = np.asarray(attention.scale)
+                found[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
+        return found
+
+    def transform(self, config: Config) -> Any | None:
+        if config.wavelet is None or config.seq_len is None:
+            return None
+        from wdport.wavelets.transform import WaveletTransform
+
+        return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)
+
+    def levels(self, config: Config) -> Levels:
+        reconstruct = None
+        if config.wavelet and config.seq_len:
+            mode = config.boundary_mode or "symmetric"
+            reconstruct = partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices,
+                                  seq_len=config.seq_len)  # fmt: skip
+        known = config.norm_mean is not None and config.norm_std is not None
+        statistics = (config.norm_mean or (), config.norm_std or ()) if known else None
+        return Levels(config.level_names, config.level_slices, reconstruct, statistics=statistics)
+
+
+def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:
+    """(B, C, F) to the series (B, N, F), by PyWavelets."""
+    import pywt
+
+    groups = [coefficients[:, part] for part in slices]
+    series: Array = pywt.waverec(groups, wavelet, mode=mode, axis=1)
+    return series[:, :seq_len]
+
+
+FAMILY = WaveletDiffFamily()

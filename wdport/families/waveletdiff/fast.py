@@ -1,0 +1,254 @@
+"""The denoiser for sampling: the Keras model's weights in, the same function of them with nothing computed twice.
+
+Within one sampling step all samples share the time, so whatever depends on time alone (its embedding, every
+adaptive scale and shift, half of each gate) is computed once per plan; what is equal for all tokens of a group
+(what it reads from the other groups) once per group. Queries, keys and values are one product, the attention's scale
+and the position tables are folded into weights. The readable source of truth is `port.py`; a test holds this to
+it in float64.
+
+Sizes: S steps, B samples, L tokens of a group, D its width, H heads, K head width, T time width, W cross width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.kernels import lay_kernels, many_rows, product
+from wdport.families.waveletdiff.padding import pad_weights
+from wdport.families.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
+
+Tensor = Any
+Weights = dict[str, Any]
+Get = Callable[[str], Tensor]
+LAYER_NORM_EPSILON, RMS_NORM_EPSILON = 1e-5, 1e-8
+SQRT_HALF = 0.5**0.5
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """One configuration's functions, free of side effects; ``dtype`` is what products are computed in.
+
+    ``pad_widths`` fills the model's, hidden and heads' widths up with zeros to a multiple of it, which changes no
+    output beyond rounding. It may pay where matrix units take whole tiles of such a size, on a TPU or GPU; on a CPU
+    it is work for nothing, and so it is where widths are multiples already.
+    """
+
+    config: Config
+    dtype: str
+    pad_widths: int = 1
+
+    def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
+        """The model's variables by path as the other two want them, lying so (`kernels.py`), which is for speed."""
+        config, get = self.config, variables.__getitem__
+
+        def low(path: str) -> Tensor:
+            return get(path).astype(self.dtype)
+
+        time = [_linear(get, f"time_embedding/mlp/{part}") for part in ("hidden", "out")]
+        found: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)], "time": time}
+        if config.cross_level_attention:
+            found["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
+            found["embeddings"] = low("cross_level/level_position_embeddings")
+        if self.pad_widths > 1:
+            found = pad_weights(found, config, self.pad_widths)
+        if "cross" in found:
+            found["cross"] = [_query_apart(part) for part in found["cross"]]
+        return lay_kernels(found, by_outputs)
+
+    def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
+        """Arranged weights, lying so."""
+        return lay_kernels(weights, by_outputs)
+
+    def by_outputs(self, batch: int | None) -> bool:
+        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        return many_rows(self.config, batch)
+
+    def conditions(self, weights: Weights, times: Tensor) -> Any:
+        """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
+        (w1, b1), (w2, b2) = weights["time"]
+        wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
+        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
+        angle = (times.astype(wide) * STEPS_PER_TIME)[:, None] * frequencies
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
+        embedded = product(jax.nn.silu(product(waves, w1) + b1), w2) + b2
+
+        def scale_shift(ada: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+            return tuple(jnp.split((product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1))
+
+        norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
+                 for level in weights["levels"]]  # fmt: skip
+        gates = [
+            (scale_shift(part["norm"]), (product(embedded, part["gate_time"]) + part["gate_bias"]).astype(self.dtype))
+            for part in weights.get("cross", ())
+        ]
+        return {"norms": norms, "gates": gates}
+
+    def predict(self, weights: Weights, state: Tensor, condition: Any) -> Tensor:
+        """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
+        config, heads, tokens = self.config, self.config.num_heads, []
+        state = state.astype(self.dtype)
+        parts = zip(weights["levels"], config.level_slices, config.widths, condition["norms"], strict=True)
+        for level, part, width, norms in parts:
+            h = product(state[:, part], level["input"]) + level["position"]
+            for block, both in zip(level["blocks"], norms, strict=True):
+                h = _block(block, h, both, width, heads)
+            tokens.append(h)
+        if "cross" in weights:
+            tokens = _cross_level(weights, tokens, condition["gates"], config)
+        made = [_dense(h, level["output"]) for h, level in zip(tokens, weights["levels"], strict=True)]
+        return jnp.concatenate(made, axis=1)
+
+
+def _query_apart(part: Weights) -> Weights:
+    """What asks another group's tokens than it reads: the query's kernel (D, D), and (D, 2D) of key and value."""
+    (kernel, bias), rest = part["qkv"], {name: value for name, value in part.items() if name != "qkv"}
+    each = kernel.shape[1] // 3
+    return {**rest, "query": (kernel[:, :each], bias[:each]), "key_value": (kernel[:, each:], bias[each:])}
+
+
+def _dense(x: Tensor, part: tuple[Tensor, Tensor]) -> Tensor:
+    return product(x, part[0]) + part[1]
+
+
+def _linear(get: Get, path: str) -> tuple[Tensor, Tensor]:
+    return get(f"{path}/kernel"), get(f"{path}/bias")
+
+
+def _level(config: Config, index: int, low: Get, get: Get) -> Weights:
+    path, width = f"level_{index}", config.widths[index]
+    kernel, bias = _linear(low, f"{path}/input_proj")
+    table = jnp.asarray(position_table(config.level_lengths[index], width), kernel.dtype)
+    blocks = []
+    for at in range(config.depths[index]):
+        own = f"{path}/block_{at}"
+        blocks.append({
+            **_projections(config, low, f"{own}/attention"),
+            "norm1": _linear(get, f"{own}/norm1/ada_lin"),
+            "norm2": _linear(get, f"{own}/norm2/ada_lin"),
+            "mlp": [_linear(low, f"{own}/mlp/{part}") for part in ("hidden", "out")],
+        })  # fmt: skip
+    return {"input": kernel, "position": bias + table, "blocks": blocks, "output": _linear(low, f"{path}/output_proj")}
+
+
+def _projections(config: Config, get: Get, path: str) -> Weights:
+    """Query, key and value side by side (D, 3D); the scale of the logits is the query's where nothing normalises it."""
+    kernels, biases = zip(*(_linear(get, f"{path}/{part}") for part in ("query", "key", "value")), strict=True)
+    width, _, head = kernels[0].shape
+    scale = head**-0.5
+    flat = [kernel.reshape(width, width) for kernel in kernels]
+    shifts = [bias.reshape(width) for bias in biases]
+    found: Weights = {}
+    if config.qk_norm:
+        found["query_norm"], found["key_norm"] = get(f"{path}/query_norm/scale") * scale, get(f"{path}/key_norm/scale")
+    else:
+        flat[0], shifts[0] = flat[0] * scale, shifts[0] * scale
+    out, bias = _linear(get, f"{path}/out")
+    return {
+        **found,
+        "qkv": (jnp.concatenate(flat, axis=1), jnp.concatenate(shifts)),
+        "out": (out.reshape(width, width), bias),
+    }
+
+
+def _cross(config: Config, index: int, low: Get, get: Get) -> Weights:
+    own, width = "cross_level", config.widths[index]
+    kernel, bias = _linear(get, f"{own}/gate_{index}/linear")
+    return {
+        **_projections(config, low, f"{own}/attention_{index}"),
+        "pool": [_linear(low, f"{own}/aggregator_{index}/{part}") for part in ("hidden", "out")],
+        "project": _linear(low, f"{own}/projection_{index}"),
+        "expand": _linear(low, f"{own}/expander_{index}"),
+        "norm": _linear(get, f"{own}/norm_{index}/ada_lin"),
+        "gate": low(f"{own}/gate_{index}/linear/kernel")[:width],
+        "gate_time": kernel[width:],
+        "gate_bias": bias,
+    }
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In at least float32, as the port has it: sums and exponentials are not taken in 16 bits."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...], width: int) -> Tensor:
+    """scale * LN(x) + shift over the first ``width`` entries of the last axis; beyond them all three are zero."""
+    scale, shift = scale_shift
+    centred = _wide(x) - jnp.sum(_wide(x), axis=-1, keepdims=True) / width
+    if x.shape[-1] > width:
+        centred = jnp.where(jnp.arange(x.shape[-1]) < width, centred, 0.0)
+    variance = jnp.sum(centred * centred, axis=-1, keepdims=True) / width
+    return (centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)).astype(x.dtype) * scale + shift
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _block(block: Weights, h: Tensor, norms: Any, width: int, heads: int) -> Tensor:
+    """A transformer block; a function of its own to jax, so that blocks of one shape are traced and lowered once."""
+    first, second = norms
+    h = h + _attention(block, _adapted(h, first, width), width, heads)
+    return h + _mlp(block["mlp"], _adapted(h, second, width))
+
+
+def _mlp(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    return _dense(_gelu(_dense(x, parts[0])), parts[1])
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """By the error function, as PyTorch has it: by its complement, as jax has it, it takes twice as long on a CPU."""
+    return x * (0.5 + 0.5 * jax.lax.erf(x * SQRT_HALF))
+
+
+def _attention(part: Weights, x: Tensor, width: int, heads: int) -> Tensor:
+    """Self-attention of tokens (B, L, D), ``width`` of whose entries are the model's."""
+    query, key, value = _by_head(_dense(x, part["qkv"]), 3, heads)
+    return _attend(part, query, key, value, width // heads)
+
+
+def _by_head(x: Tensor, count: int, heads: int) -> Tensor:
+    """(B, L, count H K) to (count, B, H, L, K): one rearrangement, after which every product is a plain one."""
+    return jnp.moveaxis(x.reshape(*x.shape[:2], count, heads, -1), (2, 3), (0, 2))
+
+
+def _attend(part: Weights, query: Tensor, key: Tensor, value: Tensor, head: int) -> Tensor:
+    """Projected query (B, H, Q, K), key and value (B, H, L, K) to (B, Q, D); ``head`` of K entries are the model's."""
+    if "query_norm" in part:
+        query, key = _rms(query, head) * part["query_norm"], _rms(key, head) * part["key_norm"]
+    both = ((0, 1), (0, 1))
+    logits = jax.lax.dot_general(query, key, (((3,), (3,)), both))
+    weights = jax.nn.softmax(_wide(logits), axis=-1).astype(value.dtype)
+    made = jnp.moveaxis(jax.lax.dot_general(weights, value, (((3,), (2,)), both)), 1, 2)
+    return _dense(made.reshape(*made.shape[:2], -1), part["out"])
+
+
+def _rms(x: Tensor, head: int) -> Tensor:
+    square = jnp.sum(_wide(x) ** 2, axis=-1, keepdims=True) / head
+    return (_wide(x) * jax.lax.rsqrt(square + RMS_NORM_EPSILON)).astype(x.dtype)
+
+
+def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, config: Config) -> list[Tensor]:
+    """Every group's tokens with what its pooled vector reads from the other groups'."""
+    pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
+    pooled = pooled + weights["embeddings"]
+    found: list[Tensor] = []
+    heads = config.num_heads
+    for part, h, width, (norm, time) in zip(weights["cross"], tokens, config.widths, gates, strict=True):
+        at = len(found)
+        others = jnp.concatenate([pooled[:, :at], pooled[:, at + 1 :]], axis=1)
+        (query,) = _by_head(_dense(pooled[:, at : at + 1], part["query"]), 1, heads)
+        key, value = _by_head(_dense(others, part["key_value"]), 2, heads)
+        read = _attend(part, query, key, value, config.cross_width // heads)
+        read = _dense(read, part["expand"])
+        found.append(h + jax.nn.sigmoid(product(h, part["gate"]) + time) * _adapted(read, norm, width))
+    return found
+
+
+def _pooled(part: Weights, h: Tensor) -> Tensor:
+    """Tokens (B, L, D) to one vector (B, W): a mean weighted by a softmax over the tokens, projected."""
+    weights = jax.nn.softmax(_wide(_mlp(part["pool"], h)), axis=1).astype(h.dtype)
+    return _dense(jnp.sum(weights * h, axis=1), part["project"])

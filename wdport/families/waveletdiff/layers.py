@@ -1,0 +1,202 @@
+"""The building blocks of the Keras port: Keras layers, each one tap, exact in float64 as they stand.
+
+Keras's own layers are used where they fit. Four do not, for measured reasons (Keras 3.15 on JAX, see
+`tests/families/test_keras_precision.py`): `LayerNormalization` and `ops.var` compute in float32 inside
+a float64 model; so do `ops.sin` and `ops.cos`; `MultiHeadAttention` casts its softmax to float32 on
+its fused path and knows no query/key normalisation. Every attribute that holds a layer has that
+layer's name, so the structural path of a variable is the same in the code, in Keras and in a file.
+
+Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T time width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+import numpy as np
+from keras import layers, ops
+
+from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
+from wdport.families.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
+from wdport.families.waveletdiff.tables import position_table, time_frequencies
+
+Tensor = Any
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in at least float32: sums and exponentials are not taken in 16 bits (nor does PyTorch)."""
+    return ops.cast(x, "float32") if keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16") else x
+
+
+class Standardize(layers.Layer):
+    """(..., D) to zero mean and unit biased variance over the last axis; no parameters."""
+
+    def __init__(self, epsilon: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def call(self, x: Tensor) -> Tensor:
+        mean, variance = ops.moments(wide(x), axes=[-1], keepdims=True)
+        return ops.cast((wide(x) - mean) * ops.rsqrt(variance + self.epsilon), x.dtype)
+
+
+class RMSNorm(layers.Layer):
+    """(..., K) divided by its root mean square over the last axis, times a learned ``scale`` (K,)."""
+
+    def __init__(self, epsilon: float = 1e-8, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        square, _ = ops.moments(ops.square(wide(x)), axes=[-1], keepdims=True)
+        return ops.cast(wide(x) * ops.rsqrt(square + self.epsilon), x.dtype) * self.scale
+
+
+class AdaptiveNorm(layers.Layer):
+    """Tokens (B, L, D), time embedding (B, T) -> scale * LN(tokens) + shift, [scale | shift] from time.
+
+    The scale is the first half and is used as it is, without the usual "1 +".
+    """
+
+    def __init__(self, width: int, time_width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.norm = Standardize(name="norm")
+        self.ada_lin = linear(time_width, 2 * width, name="ada_lin")
+
+    def build(self, tokens_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
+        self.ada_lin.build(time_shape)
+        self.built = True
+
+    def call(self, tokens: Tensor, time: Tensor) -> Tensor:
+        scale, shift = ops.split(self.ada_lin(time)[:, None, :], 2, axis=-1)
+        return scale * self.norm(tokens) + shift
+
+
+class Mlp(layers.Layer):
+    """(..., D) -> Dense, activation, Dense; ``widths`` are input, hidden and output.
+
+    With ``dropout`` there is a dropout layer after the activation and at the end.
+    """
+
+    def __init__(
+        self, widths: tuple[int, int, int], activation: str, dropout: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.hidden = linear(*widths[:2], name="hidden")
+        self.activation = layers.Activation(activation, name="activation")
+        self.out = linear(*widths[1:], name="out")
+        self.hidden_dropout = self.out_dropout = None
+        if dropout is not None:
+            self.hidden_dropout = layers.Dropout(dropout, name="hidden_dropout")
+            self.out_dropout = layers.Dropout(dropout, name="out_dropout")
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.hidden.build(x_shape)
+        self.out.build((*x_shape[:-1], self.hidden.units))
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        x = self.activation(self.hidden(x))
+        if self.hidden_dropout is None or self.out_dropout is None:
+            return self.out(x)
+        return self.out_dropout(self.out(self.hidden_dropout(x)))
+
+
+class Attention(layers.Layer):
+    """Multi-head attention: query (B, Lq, D), key and value (B, Lk, D) -> (B, Lq, D), with biases.
+
+    Kernels are laid out as in `keras.layers.MultiHeadAttention`: query, key, value (D, H, K) and
+    out (H, K, D). With ``qk_norm`` query and key are RMS-normalised per head after projection.
+
+    The scale is the query's, as in PyTorch's own attention, not the logits': XLA would contract that product and the
+    softmax's subtraction of the largest logit into one instruction. Its exact product is above the rounded largest by
+    up to half a unit in the last place, 512 at logits of 1e10, and the exponential of that is infinite.
+    """
+
+    def __init__(self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width, self.head_width = width, width // num_heads
+        self.scale = self.head_width**-0.5
+        heads = (None, num_heads, self.head_width)
+        start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
+        for name in ("query", "key", "value"):
+            projection = layers.EinsumDense(
+                "btd,dhk->bthk", heads, bias_axes="hk", kernel_initializer=start, bias_initializer=Zeros(), name=name
+            )
+            setattr(self, name, projection)
+        self.query_norm = RMSNorm(name="query_norm") if qk_norm else None
+        self.key_norm = RMSNorm(name="key_norm") if qk_norm else None
+        self.dropout = layers.Dropout(dropout, name="dropout")
+        start = XavierUniform(2 * width)
+        self.out = layers.EinsumDense(
+            "bthk,hkd->btd",
+            (None, width),
+            bias_axes="d",
+            kernel_initializer=start,
+            bias_initializer=Zeros(),
+            name="out",
+        )
+
+    def build(
+        self,
+        query_shape: tuple[int | None, ...],
+        key_shape: tuple[int | None, ...],
+        value_shape: tuple[int | None, ...],
+    ) -> None:
+        self.query.build(query_shape)
+        self.key.build(key_shape)
+        self.value.build(value_shape)
+        for norm in (self.query_norm, self.key_norm):
+            if norm is not None:
+                norm.build((None, None, None, self.head_width))
+        self.out.build((None, None, self.width // self.head_width, self.head_width))
+        self.built = True
+
+    def call(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        q, k, v = self.query(query), self.key(key), self.value(value)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        logits = ops.einsum("bqhk,bshk->bhqs", q * self.scale, k)
+        weights = self.dropout(ops.cast(ops.softmax(wide(logits), axis=-1), v.dtype))
+        return self.out(ops.einsum("bhqs,bshk->bqhk", weights, v))
+
+
+class SinusoidEmbedding(layers.Layer):
+    """A step or log-scale (B,) -> (B, T): sines then cosines of it times fixed frequencies, then an MLP.
+
+    ``gain`` multiplies the input first. The angles are computed in at least float32 whatever the
+    policy: bfloat16 cannot tell neighbouring steps apart. Sine and cosine are JAX's, because
+    Keras's compute in float32 inside a float64 model.
+    """
+
+    def __init__(self, width: int, gain: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.width, self.gain = width, gain
+        self.frequencies = time_frequencies(width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
+        self.mlp = Mlp((width, 4 * width, width), "silu", name="mlp")
+
+    def build(self, value_shape: tuple[int | None, ...]) -> None:
+        self.mlp.build((None, self.width))
+        self.built = True
+
+    def call(self, value: Tensor) -> Tensor:
+        angle = (ops.cast(value, self.frequencies.dtype.name) * self.gain)[:, None] * self.frequencies
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+        return self.mlp(ops.cast(waves, self.compute_dtype))
+
+
+class Position(layers.Layer):
+    """Tokens (B, L, D) plus the fixed sinusoid table (L, D)."""
+
+    def __init__(self, length: int, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = position_table(length, width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
+
+    def call(self, tokens: Tensor) -> Tensor:
+        return tokens + ops.cast(self.table, tokens.dtype)

@@ -1,0 +1,72 @@
+"""Known bugs of cross-level attention: pooling, who attends to whom, the gate."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from keras import ops
+
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+
+Tensor = Any
+
+
+def cross_level_mutants() -> list[Mutant]:
+    """All of them."""
+    whole, dropped = ("cross_level",), calling(lambda layer, tokens, time, **_: list(tokens))
+    square = ("cross_level/projection_0", "cross_level/expander_0")  # the approximation's, as wide as this block
+    return [
+        Mutant("dense weight not transposed", square, _transposed),
+        Mutant("pooling softmax over the last axis", ("cross_level/aggregator_?/softmax",), setting(axis=-1)),
+        Mutant("mean pooling", whole, _pooling(_mean_pool), gate="0", quick=True),
+        Mutant("level embeddings permuted", whole, _permuted_embeddings),
+        Mutant("a level attends to itself", whole, _with_itself),
+        Mutant("one attention for all levels", whole, _shared_attention, gate="0"),
+        Mutant("gate input in the other order", ("cross_level/gate_?",), calling(_gate_reversed)),
+        Mutant("SiLU for sigmoid", ("cross_level/gate_?/sigmoid",), setting(activation=ops.silu)),
+        Mutant("one minus the gate", ("cross_level/gate_?",), calling(_one_minus)),
+        Mutant("cross-level path dropped", whole, dropped, gate="0"),
+    ]
+
+
+def _transposed(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    return holding((layer.kernel, array_of(layer.kernel).T))
+
+
+def _pooling(function: Any) -> Change:
+    @contextmanager
+    def change(layer: Any, _: Any) -> Any:
+        with patch.object(layer, "_pool", lambda *inputs: function(layer, *inputs)):
+            yield
+
+    return change
+
+
+def _mean_pool(layer: Any, level: int, tokens: Tensor) -> Tensor:
+    return layer._part("projection", level)(ops.mean(tokens, axis=1)) + layer.level_position_embeddings[level]
+
+
+def _permuted_embeddings(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    rows = array_of(layer.level_position_embeddings)
+    return holding((layer.level_position_embeddings, np.roll(rows, 1, axis=0)))
+
+
+def _with_itself(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    return attributes(layer, others=[tuple(range(len(layer.others)))] * len(layer.others))
+
+
+def _shared_attention(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    part = layer._part
+    return patch.object(layer, "_part", lambda name, level: part(name, 0 if name == "attention" else level))
+
+
+def _one_minus(layer: Any, x: Tensor) -> Tensor:
+    return 1.0 - layer.sigmoid(layer.linear(x))
+
+
+def _gate_reversed(layer: Any, x: Tensor) -> Tensor:
+    width = layer.linear.units
+    return layer.sigmoid(layer.linear(ops.concatenate([x[..., width:], x[..., :width]], axis=-1)))

@@ -1,0 +1,66 @@
+"""Known bugs of the fixed sinusoids: diffusion time and the positions of a level's coefficients."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.families.mutants import Change, Mutant, attributes, calling
+from wdport.families.waveletdiff.layers import STEPS_PER_TIME
+
+Tensor = Any
+
+
+def time_mutants() -> list[Mutant]:
+    """Those of the time embedding."""
+    site = ("time_embedding",)
+    return [
+        Mutant("time off by one", site, calling(lambda layer, t: _embedded(layer, t * STEPS_PER_TIME + 1.0))),
+        Mutant("time not scaled by 1000", site, calling(_embedded), quick=True),
+        Mutant("frequencies divided by half", site, _frequencies),
+        Mutant("cosines before sines", site, calling(lambda layer, t: _embedded(layer, t * STEPS_PER_TIME, _cosines))),
+        Mutant("sines and cosines interleaved", site,
+               calling(lambda layer, t: _embedded(layer, t * STEPS_PER_TIME, _alternating))),
+    ]  # fmt: skip
+
+
+def position_mutants() -> list[Mutant]:
+    """Those of the position tables."""
+
+    def table(function: Any) -> Change:
+        return lambda layer, _: attributes(layer, table=function(layer.table))
+
+    site = ("level_?/position",)
+    return [
+        Mutant("position sines and cosines concatenated", site,
+               table(lambda t: np.concatenate([t[:, 0::2], t[:, 1::2]], axis=1))),
+        Mutant("position sines and cosines swapped", site,
+               table(lambda t: np.stack([t[:, 1::2], t[:, 0::2]], axis=2).reshape(t.shape))),
+        Mutant("positions off by one", site, table(lambda t: np.roll(t, 1, axis=0)), quick=True),
+        Mutant("position table missing", site, table(np.zeros_like)),
+    ]  # fmt: skip
+
+
+def _sines(angle: Tensor) -> Tensor:
+    return jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+
+
+def _cosines(angle: Tensor) -> Tensor:
+    return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+
+def _alternating(angle: Tensor) -> Tensor:
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(angle.shape[0], -1)
+
+
+def _embedded(layer: Any, step: Tensor, waves: Any = _sines) -> Tensor:
+    return layer.mlp(waves(step[:, None] * layer.frequencies))
+
+
+def _frequencies(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    half = layer.width // 2
+    made = np.exp(-np.arange(half) * np.log(10000.0) / half)
+    return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))

@@ -1,0 +1,59 @@
+"""Known bugs that float64 does not show: a port that is right on paper and computes in less than float32.
+
+They change a float32 model alone, as the settings and shortcuts that they stand for do. Tables that were made
+in float32 show against their formulas (gate A'), the rest in float32 against the reference (gate B).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from keras import ops
+
+from wdport.families.mutants import Change, Mutant, attributes, calling
+from wdport.families.waveletdiff.mutants.attention import weights_of
+from wdport.families.waveletdiff.mutants.places import ATTENTION, DENSE
+
+Tensor = Any
+
+
+def numerics_mutants() -> list[Mutant]:
+    """All of them."""
+    table = ("level_?/position",)
+    return [
+        Mutant("matrix products in TF32", DENSE, _in_float32(calling(_tf32)), gate="B", quick=True),
+        Mutant("softmax in bfloat16", ATTENTION, _in_float32(calling(_rough_softmax)), gate="B"),
+        Mutant("position angles in float32", table, _in_float32(_float32_table), gate="A'", quick=True),
+    ]
+
+
+def _in_float32(change: Change) -> Change:
+    """``change`` in a float32 model, nothing in a float64 one."""
+
+    def chosen(layer: Any, model: Any) -> AbstractContextManager[Any]:
+        return change(layer, model) if layer.compute_dtype == "float32" else nullcontext()
+
+    return chosen
+
+
+def _tf32(layer: Any, x: Tensor, **_: Any) -> Tensor:
+    """Operands with ten bits after the point, as matrix units take them unless told otherwise."""
+    x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
+    return ops.matmul(x, kernel) + layer.bias
+
+
+def _rough_softmax(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    weights = ops.cast(ops.cast(weights_of(layer, query, key), "bfloat16"), "float32")
+    return layer.out(ops.einsum("bhqs,bshk->bqhk", layer.dropout(weights), layer.value(value)))
+
+
+def _float32_table(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    length, width = layer.table.shape
+    frequency = np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-np.log(10_000.0) / width))
+    angle = np.arange(length, dtype=np.float32)[:, None] * frequency
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(length, width)
+    return attributes(layer, table=table)

@@ -1,0 +1,89 @@
+"""A denoiser's arranged weights in, the same with zeros up to wider widths out: the function stays what it was.
+
+What is added is zero and stays so: a state's added entries come out of added columns of zeros, an activation of them
+is zero (GELU(0) = 0), and every product with them adds zeros. Means and variances are taken over the true width
+alone (`fast.py`). Sizes: as there.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+import jax.numpy as jnp
+
+from wdport.families.waveletdiff.config import Config
+
+Tensor = Any
+Weights = dict[str, Any]
+
+
+def pad_weights(weights: Weights, config: Config, multiple: int) -> Weights:
+    """Model widths, hidden widths and the heads' widths together as multiples of ``multiple``."""
+    padding = _Padding(config, multiple)
+    found = {**weights, "levels": [padding.level(level) for level in weights["levels"]]}
+    if "cross" in weights:
+        found["cross"] = [padding.cross(part) for part in weights["cross"]]
+        found["embeddings"] = padding.ends(weights["embeddings"])
+    return found
+
+
+class _Padding:
+    """The padding of each part of the weights; a part's true widths are its own shape."""
+
+    def __init__(self, config: Config, multiple: int) -> None:
+        self.heads, self.multiple = config.num_heads, multiple
+
+    def level(self, level: Weights) -> Weights:
+        return {
+            "input": self.ends(level["input"]),
+            "position": self.ends(level["position"]),
+            "blocks": [self.block(block) for block in level["blocks"]],
+            "output": (self.ends(level["output"][0], 0), level["output"][1]),
+        }
+
+    def block(self, block: Weights) -> Weights:
+        return {**self.attention(block), "norm1": self.halves(block["norm1"]), "norm2": self.halves(block["norm2"]),
+                "mlp": [self.both(part) for part in block["mlp"]]}  # fmt: skip
+
+    def cross(self, part: Weights) -> Weights:
+        hidden, out = part["pool"]
+        return {
+            **self.attention(part),
+            "pool": [self.both(hidden), (self.ends(out[0], 0), out[1])],
+            "project": self.both(part["project"]),
+            "expand": self.both(part["expand"]),
+            "norm": self.halves(part["norm"]),
+            "gate": self.ends(part["gate"], 0, 1),
+            "gate_time": self.ends(part["gate_time"]),
+            "gate_bias": self.ends(part["gate_bias"]),
+        }
+
+    def attention(self, part: Weights) -> Weights:
+        """Every head gets the same width K, such that all heads together have a multiple."""
+        (qkv, shift), (out, bias), heads = part["qkv"], part["out"], self.heads
+        head, each = qkv.shape[1] // (3 * heads), self.multiple // gcd(self.multiple, heads)
+        more = -head % each
+        qkv = _zeros(qkv.reshape(-1, 3 * heads, head), (0, 0, more)).reshape(len(qkv), -1)
+        shift = _zeros(shift.reshape(3 * heads, head), (0, more)).reshape(-1)
+        out = _zeros(out.reshape(heads, head, -1), (0, more, 0)).reshape(-1, out.shape[1])
+        norms: Weights = {name: _zeros(part[name], (more,)) for name in ("query_norm", "key_norm") if name in part}
+        return {**norms, "qkv": (self.ends(qkv, 0), shift), "out": self.both((out, bias))}
+
+    def both(self, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A kernel's inputs and outputs, and the bias."""
+        return self.ends(part[0], 0, 1), self.ends(part[1])
+
+    def halves(self, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A kernel (T, 2D) and its bias, of which one half makes the scale and the other the shift."""
+        kernel, bias = (self.ends(each.reshape(*each.shape[:-1], 2, -1)) for each in part)
+        return kernel.reshape(len(kernel), -1), bias.reshape(-1)
+
+    def ends(self, array: Tensor, *axes: int) -> Tensor:
+        """Zeros at the end of these axes, of the last if none is given."""
+        padded = axes or (array.ndim - 1,)
+        return _zeros(array, tuple(-size % self.multiple if at in padded else 0 for at, size in enumerate(array.shape)))
+
+
+def _zeros(array: Tensor, more: tuple[int, ...]) -> Tensor:
+    return jnp.pad(array, [(0, count) for count in more])

@@ -1,0 +1,275 @@
+"""WaveletDiff in Keras 3: (coefficients (B, C, F), time (B,)) to the prediction (B, C, F).
+
+The readable source of truth. Every layer named in `mappings/waveletdiff.yaml` is a Keras layer whose
+output can be recorded and whose inputs can be fed, eager or under jit. Source: arXiv 2510.11839.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from wdport.diffusion.schedules import STEPS, noise_schedule
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.fast import Denoiser
+from wdport.families.waveletdiff.initial import UnitRows, linear
+from wdport.families.waveletdiff.layers import (
+    STEPS_PER_TIME,
+    AdaptiveNorm,
+    Attention,
+    Mlp,
+    Position,
+    SinusoidEmbedding,
+    Tensor,
+)
+from wdport.families.waveletdiff.series import to_series
+from wdport.keras_runtime import layer_dtype, require_backend
+
+
+class NoiseSchedule(layers.Layer):
+    """The checkpoint's own beta, alpha and alpha_bar, (1001,) each; at least float32 under any policy."""
+
+    def __init__(self, schedule: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.schedule = schedule
+
+    def build(self, _: Any = None) -> None:
+        dtype = "float64" if self.variable_dtype == "float64" else "float32"
+        start = noise_schedule("exponential" if self.schedule == "custom" else self.schedule)
+        for name, values in start._asdict().items():
+            fill = keras.initializers.Constant(values.astype(dtype))
+            setattr(self, name, self.add_weight(name=name, shape=(STEPS + 1,), dtype=dtype, initializer=fill,
+                                                trainable=False, autocast=False))  # fmt: skip
+        self.built = True
+
+
+class Block(layers.Layer):
+    """Pre-norm transformer block: tokens (B, L, D), time embedding (B, T) -> (B, L, D)."""
+
+    def __init__(self, config: Config, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        time, dropout = config.time_embed_dim, config.dropout
+        self.norm1 = AdaptiveNorm(width, time, name="norm1")
+        self.attention = Attention(config.num_heads, width, config.qk_norm, dropout, name="attention")
+        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.norm2 = AdaptiveNorm(width, time, name="norm2")
+        self.mlp = Mlp((width, 4 * width, width), "gelu", dropout, name="mlp")
+
+    def build(self, tokens_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
+        self.norm1.build(tokens_shape, time_shape)
+        self.attention.build(tokens_shape, tokens_shape, tokens_shape)
+        self.norm2.build(tokens_shape, time_shape)
+        self.mlp.build(tokens_shape)
+        self.built = True
+
+    def call(self, tokens: Tensor, time: Tensor) -> Tensor:
+        a = self.norm1(tokens, time)
+        tokens = tokens + self.dropout(self.attention(a, a, a))
+        return tokens + self.mlp(self.norm2(tokens, time))
+
+
+class Level(layers.Layer):
+    """One coefficient group: (B, L, F), time embedding (B, T) -> tokens (B, L, D).
+
+    ``output_proj`` takes tokens back to (B, L, F); the model calls it after the cross-level block.
+    """
+
+    def __init__(self, config: Config, index: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config, self.index = config, index
+        self.width, self.depth = config.widths[index], config.depths[index]
+        self.input_proj = linear(config.features, self.width, name="input_proj")
+        self.position = Position(config.level_lengths[index], self.width, name="position")
+        self.dropout = layers.Dropout(config.dropout, name="dropout")
+        for i in range(self.depth):
+            setattr(self, f"block_{i}", Block(config, self.width, name=f"block_{i}"))
+        self.output_proj = linear(self.width, config.features, name="output_proj")
+
+    def build(self, coefficients_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
+        tokens = (None, coefficients_shape[1], self.width)
+        self.input_proj.build(coefficients_shape)
+        for i in range(self.depth):
+            getattr(self, f"block_{i}").build(tokens, time_shape)
+        self.output_proj.build(tokens)
+        self.built = True
+
+    def call(self, coefficients: Tensor, time: Tensor, training: bool | None = None) -> Tensor:
+        tokens = self.dropout(self.position(self.input_proj(coefficients)))
+        for i in range(self.depth):
+            tokens = getattr(self, f"block_{i}")(tokens, time)
+        return tokens
+
+
+class Aggregator(Mlp):
+    """Tokens (B, L, D) -> pooling weights (B, L, 1), a softmax over the tokens."""
+
+    def __init__(self, width: int, **kwargs: Any) -> None:
+        super().__init__((width, width // 2, 1), "gelu", **kwargs)
+        self.softmax = layers.Softmax(axis=1, name="softmax")
+
+    def call(self, x: Tensor) -> Tensor:
+        return self.softmax(super().call(x))
+
+
+class Gate(layers.Layer):
+    """[tokens ; time] (B, L, D + T) -> a gate in (0, 1) per token and channel, (B, L, D)."""
+
+    def __init__(self, width: int, time_width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.linear = linear(width + time_width, width, name="linear")
+        self.sigmoid = layers.Activation("sigmoid", name="sigmoid")
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.linear.build(x_shape)
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        return self.sigmoid(self.linear(x))
+
+
+class CrossLevel(layers.Layer):
+    """Tokens of all groups [(B, L_i, D_i)], time embedding (B, T) -> the same shapes.
+
+    Each group is pooled to one vector of the common width W; each vector attends to the others'; the
+    result is expanded, normalised, gated and added to every token of its group.
+    """
+
+    def __init__(self, config: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        cross, time = config.cross_width, config.time_embed_dim
+        self.others = [tuple(i for i in range(config.groups) if i != level) for level in range(config.groups)]
+        for i, width in enumerate(config.widths):
+            parts = {
+                "aggregator": Aggregator(width, name=f"aggregator_{i}"),
+                "projection": linear(width, cross, name=f"projection_{i}"),
+                "attention": Attention(config.num_heads, cross, config.qk_norm, config.dropout, name=f"attention_{i}"),
+                "expander": linear(cross, width, name=f"expander_{i}"),
+                "norm": AdaptiveNorm(width, time, name=f"norm_{i}"),
+                "gate": Gate(width, time, name=f"gate_{i}"),
+            }
+            for name, layer in parts.items():
+                setattr(self, f"{name}_{i}", layer)
+
+    def build(self, tokens_shape: list[tuple[int | None, ...]], time_shape: tuple[int | None, ...]) -> None:
+        cross, time_width = self.config.cross_width, self.config.time_embed_dim
+        self.level_position_embeddings = self.add_weight(
+            name="level_position_embeddings", shape=(self.config.groups, cross), initializer=UnitRows()
+        )
+        for i, width in enumerate(self.config.widths):
+            tokens = (None, self.config.level_lengths[i], width)
+            self._part("aggregator", i).build(tokens)
+            self._part("projection", i).build((None, width))
+            self._part("attention", i).build(*[(None, None, cross)] * 3)
+            self._part("expander", i).build((None, cross))
+            self._part("norm", i).build(tokens, time_shape)
+            self._part("gate", i).build((*tokens[:-1], width + time_width))
+        self.built = True
+
+    def _part(self, name: str, level: int) -> Any:
+        return getattr(self, f"{name}_{level}")
+
+    def call(self, tokens: list[Tensor], time: Tensor, training: bool | None = None) -> list[Tensor]:
+        pooled = [self._pool(i, h) for i, h in enumerate(tokens)]
+        return [h + self._update(i, h, pooled, time) for i, h in enumerate(tokens)]
+
+    def _pool(self, level: int, tokens: Tensor) -> Tensor:
+        weights = self._part("aggregator", level)(tokens)
+        summary = self._part("projection", level)(ops.sum(weights * tokens, axis=1))
+        return summary + self.level_position_embeddings[level]
+
+    def _update(self, level: int, tokens: Tensor, pooled: list[Tensor], time: Tensor) -> Tensor:
+        others = ops.stack([pooled[other] for other in self.others[level]], axis=1)
+        attended = self._part("attention", level)(pooled[level][:, None], others, others)
+        expanded = self._part("expander", level)(attended[:, 0])
+        every_token = ops.broadcast_to(expanded[:, None], ops.shape(tokens))
+        every_time = ops.broadcast_to(time[:, None], (*ops.shape(tokens)[:2], self.config.time_embed_dim))
+        gate = self._part("gate", level)(ops.concatenate([tokens, every_time], axis=-1))
+        return gate * self._part("norm", level)(every_token, time)
+
+
+@keras.saving.register_keras_serializable("wdport")
+class WaveletDiff(keras.Model):
+    """The denoiser: ``model((coefficients, time))`` -> prediction of the noise or of the clean coefficients.
+
+    Args:
+        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every shape, so the model has all
+            its variables from the start.
+
+    Inputs: coefficients (B, C, F) in z-score space, laid out [cA_L, cD_L, ..., cD_1]; time (B,) = step / 1000,
+    divided on the host (XLA rewrites the division under jit). A third input (B,) conditions the scale where
+    the checkpoint has a scale embedding. Output: (B, C, F) in the compute dtype.
+    """
+
+    def __init__(self, config: Config | dict[str, Any], **kwargs: Any) -> None:
+        kwargs = {"name": "waveletdiff", **kwargs, "autocast": False}
+        super().__init__(**kwargs)
+        require_backend(self.variable_dtype)
+        self.config = config if isinstance(config, Config) else Config.from_dict(config)
+        with layer_dtype(self.dtype_policy):
+            self._create()
+        self._build_all()
+
+    def _create(self) -> None:
+        config = self.config
+        self.noise_schedule = NoiseSchedule(config.noise_schedule, name="noise_schedule")
+        self.time_embedding = SinusoidEmbedding(config.time_embed_dim, STEPS_PER_TIME, name="time_embedding")
+        self.scale_embedding = None
+        if config.scale_embedding:
+            self.scale_embedding = SinusoidEmbedding(config.time_embed_dim, name="scale_embedding")
+        for i in range(config.groups):
+            setattr(self, f"level_{i}", Level(config, i, name=f"level_{i}"))
+        self.cross_level = CrossLevel(config, name="cross_level") if config.cross_level_attention else None
+
+    def _build_all(self) -> None:
+        config, time = self.config, (None, self.config.time_embed_dim)
+        self.noise_schedule.build()
+        self.time_embedding.build((None,))
+        if self.scale_embedding is not None:
+            self.scale_embedding.build((None,))
+        for i, length in enumerate(config.level_lengths):
+            getattr(self, f"level_{i}").build((None, length, config.features), time)
+        if self.cross_level is not None:
+            tokens = zip(config.level_lengths, config.widths, strict=True)
+            self.cross_level.build([(None, length, width) for length, width in tokens], time)
+        self.built = True
+
+    def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
+        # Keras's compiled training step calls this without a context: handing `training` on makes one,
+        # in which every dropout layer below finds it.
+        coefficients, time = inputs[:2]
+        embedded = self.time_embedding(time)
+        if self.scale_embedding is not None and len(inputs) > 2:
+            embedded = embedded + self.scale_embedding(ops.log1p(10.0 * inputs[2]))
+        levels = [getattr(self, f"level_{i}") for i in range(self.config.groups)]
+        slices = self.config.level_slices
+        tokens = [
+            level(coefficients[:, s], embedded, training=training) for level, s in zip(levels, slices, strict=True)
+        ]
+        if self.cross_level is not None:
+            tokens = self.cross_level(tokens, embedded, training=training)
+        return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
+
+    def denoiser(self, pad_widths: int = 1) -> Denoiser:
+        """The same function for sampling, with nothing computed twice: see `fast.py`."""
+        return Denoiser(self.config, self.compute_dtype, pad_widths)
+
+    def to_series(self, coefficients: Tensor) -> Tensor:
+        """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.
+
+        Float32 at full precision under any policy. Raises :class:`UsageError` where the wavelet is unknown.
+        """
+        return to_series(self.config, coefficients)
+
+    def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
+        return inputs_shape[0]
+
+    def __dir__(self) -> list[str]:
+        # Keras files a layer under the first attribute that leads to it, in the order of dir(). Its own
+        # generic `layers` would come before `level_0`; without it the file has our structural paths.
+        return [name for name in super().__dir__() if name != "layers"]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}

@@ -1,0 +1,219 @@
+"""Finding a checkpoint's configuration: shapes, what was given, what the file says of itself, stated assumptions.
+
+Shapes tell most of it; the head count, the prediction target and the wavelet leave no trace in an
+official checkpoint. A given value that contradicts the file is an error, never a preference. Hyper-parameters that
+contradict the rest of the file are those of another model, and none of them is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from wdport.checkpoint import HALF_ROUNDING
+from wdport.diffusion.schedules import identify_schedule
+from wdport.errors import MisfitError
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
+from wdport.model import Resolved, Source
+from wdport.wavelets.identify import candidates
+from wdport.wavelets.lengths import auto_wavelet, group_lengths
+
+ASSUMED = {
+    "num_heads": 8,
+    "prediction_target": "noise",
+    "noise_schedule": "exponential",
+    "dropout": 0.1,
+    "boundary_mode": "symmetric",
+}
+"""The released configuration's values for what a checkpoint cannot tell."""
+
+SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
+"""How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
+exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
+
+Values = Mapping[str, tuple[Any, str]]
+"""Fields, each with its value and where that came from."""
+
+_NUMBER = "(0|[1-9][0-9]{0,5})"
+_LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
+_BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
+
+
+def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+    """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
+    told = _told(source)
+    given = {**{name: (value, "config") for name, value in config.items()},
+             **{name: (value, "flag") for name, value in flags.items()}}  # fmt: skip
+    saved = read_saved(source.saved)
+    _refuse_contradictions(source, saved, config, {*told, *flags})
+    notes = list(saved.notes)
+    resolved = None
+    if saved.fields:
+        own = {name: (value, NAME) for name, value in saved.fields.items()}
+        try:
+            resolved = _settle(source, told, {**own, **given})
+        except MisfitError as error:
+            notes.append(f"{NAME} are not used: {error.what}")
+    resolved = resolved or _settle(source, told, given)
+    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed)))
+
+
+def _told(source: Source) -> Values:
+    """What the tensors tell."""
+    told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
+    schedule = _from_buffers(source)
+    return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
+
+
+def _refuse_contradictions(source: Source, saved: Saved, config: Mapping[str, Any], settled: Collection[str]) -> None:
+    """Between the file's own words and a configuration file, but for what its tensors or a flag settle."""
+    faults = [
+        f"{name} is {config[name]} in the config but {value} in its {NAME}"
+        for name, value in saved.fields.items()
+        if name in config and name not in settled and config[name] != value
+    ]
+    if faults:
+        fix = "correct the configuration, or settle it with --set NAME=VALUE"
+        raise MisfitError(source.path, "; ".join(faults), fix, faults)
+
+
+def _settle(source: Source, told: Values, given: Values) -> Resolved:
+    """The configuration of what the tensors tell, what is given, and assumptions for the rest."""
+    faults = []
+    for name, (value, origin) in given.items():
+        if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):
+            faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
+    values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
+    if "noise_schedule" not in values and "beta_all" in source.shapes:
+        faults.append("its noise schedule is none of the known ones (--set noise_schedule=custom keeps it as it is)")
+    if faults:
+        raise MisfitError(source.path, "; ".join(faults), "correct the configuration or leave the value out", faults)
+    for name, value in ASSUMED.items():
+        values.setdefault(name, (value, "assumed"))
+    _wavelet(values, source)
+    plain = {name: value for name, (value, _) in values.items() if name != "levels"}
+    try:
+        made = Config.from_dict(plain)
+    except ValueError as error:
+        fix = "give the right value with --config FILE or --set NAME=VALUE"
+        raise MisfitError(source.path, str(error), fix) from None
+    origins = {name: origin for name, (_, origin) in values.items() if name != "levels"}
+    return Resolved(made, origins, _alternatives(made, origins))
+
+
+def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
+    """What else gives these groups, where the wavelet was assumed; no file can tell them apart."""
+    if origins["wavelet"] != "assumed":
+        return {}
+    found = candidates(config.level_lengths, config.boundary_mode or "symmetric")
+    classes = [f"{', '.join(c.wavelets)} at length {' or '.join(map(str, c.lengths))}" for c in found]
+    return {"wavelet": "; ".join(classes)} if classes else {"wavelet": "no wavelet of PyWavelets gives these groups"}
+
+
+def _from_shapes(source: Source) -> dict[str, Any]:
+    """Everything that the names and shapes alone tell.
+
+    Each size is read off several tensors and the most frequent answer wins, so that one wrong or
+    missing tensor is reported as such by the plan and does not change the configuration.
+    """
+    shapes = source.shapes
+    groups = _contiguous(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
+    blocks = [(int(m[1]), int(m[2])) for name in shapes if (m := _BLOCK.match(name))]
+    depth = [_contiguous(block for level, block in blocks if level == i) for i in range(1, groups)]
+    lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
+    if not depth or not all(lengths):
+        absent = [f"level_transformers.{i}.pos_encoding.pe" for i, d in enumerate(lengths) if not d]
+        what = f"missing {', '.join(absent)}" if depth and groups else "the level transformers are missing"
+        raise MisfitError(source.path, f"{what}, so the model's size is unknown", "use a complete checkpoint")
+    values: dict[str, Any] = {
+        "levels": groups - 1,
+        "level_lengths": tuple(length[0] for length in lengths),
+        "features": _most(_sizes(shapes, "output_proj.bias", 0, range(groups))),
+        "embed_dim": _most(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),
+        "num_layers": _most(depth),
+        "time_embed_dim": _most([
+            *_axis(shapes, "time_embedding.mlp.2.bias", 0),
+            *_axis(shapes, "time_embedding.mlp.0.weight", 1),
+            *(2 * s for s in _axis(shapes, "time_embedding.emb", 0)),
+        ]),
+        "qk_norm": any(name.endswith(".attn.q_norm.scale") for name in shapes),
+        "cross_level_attention": any(name.startswith("cross_level_attention.") for name in shapes),
+        "scale_embedding": any(name.startswith("scale_embedding.") for name in shapes),
+    }  # fmt: skip
+    if unknown := [name for name, value in values.items() if value is None]:
+        raise MisfitError(
+            source.path, f"{', '.join(unknown)} cannot be told from its shapes", "use a complete checkpoint"
+        )
+    if values["qk_norm"]:
+        widths = [s for name in shapes if name.startswith("level_transformers.1.") and name.endswith(".q_norm.scale")
+                  for s in shapes[name]]  # fmt: skip
+        head = _most(widths)
+        if head:
+            values["num_heads"] = values["embed_dim"] // head
+    return values
+
+
+def _contiguous(numbers: Iterable[int]) -> int:
+    """How many numbers follow one another from 0 on: one stray name does not make a model larger."""
+    found = set(numbers)
+    return next(i for i in range(len(found) + 1) if i not in found)
+
+
+def _sizes(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int, levels: Iterable[int]) -> list[int]:
+    return [size for i in levels for size in _axis(shapes, f"level_transformers.{i}.{name}", axis)]
+
+
+def _axis(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int) -> Iterable[int]:
+    shape = shapes.get(name, ())
+    return shape[axis : axis + 1]
+
+
+def _most(answers: list[int]) -> int | None:
+    return Counter(answers).most_common(1)[0][0] if answers else None
+
+
+def _from_buffers(source: Source) -> str | None:
+    """Which schedule the file's beta is; ``None`` if it is none of them or not there."""
+    if source.shapes.get("beta_all") is None:
+        return None
+    beta = source.read("beta_all")
+    relative = HALF_ROUNDING.get(source.dtypes["beta_all"], 0.0)
+    return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
+
+
+def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
+    """Settle wavelet, length and boundary mode, and check them against the group lengths."""
+    lengths = values["level_lengths"][0]
+    level = len(lengths) - 1
+    mode = values["boundary_mode"][0]
+    wavelet, seq_len = values.get("wavelet"), values.get("seq_len")
+    try:
+        if seq_len is not None:
+            wavelet = wavelet or (auto_wavelet(seq_len[0]), "assumed")
+            wanted = group_lengths(seq_len[0], wavelet[0], level, mode)
+            if wanted != lengths:
+                what = f"seq_len {seq_len[0]} with {wavelet[0]} and {level} levels gives groups {list(wanted)}"
+                fix = "correct seq_len or wavelet"
+                raise MisfitError(source.path, f"{what}, the file has {list(lengths)}", fix)
+        else:
+            wavelet, seq_len = _search(wavelet, lengths, mode)
+    except ValueError as error:
+        raise MisfitError(source.path, str(error), "correct wavelet, boundary_mode or seq_len") from None
+    values["wavelet"], values["seq_len"] = wavelet, seq_len
+
+
+def _search(
+    wavelet: tuple[str, str] | None, lengths: tuple[int, ...], mode: str
+) -> tuple[tuple[str | None, str], tuple[int | None, str]]:
+    """The longest series whose groups have these lengths, under the given or the automatic wavelet."""
+    for seq_len in range(4 * lengths[-1], 0, -1):
+        for name in [wavelet[0]] if wavelet else dict.fromkeys(("db2", auto_wavelet(seq_len))):
+            if group_lengths(seq_len, name, len(lengths) - 1, mode) == lengths:
+                return wavelet or (name, "assumed"), (seq_len, "assumed")
+    if wavelet:
+        raise ValueError(f"no series gives groups {list(lengths)} with wavelet {wavelet[0]}, boundary mode {mode}")
+    return (None, "assumed"), (None, "assumed")

@@ -1,0 +1,107 @@
+"""The hyper-parameters that Lightning saved in a checkpoint: what of them is a setting of this model, or nearly one.
+
+People save everything there, nested as in the public form or flat, so nothing in it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from wdport.errors import MisfitError, printable
+from wdport.families.waveletdiff.public_form import READ, near
+from wdport.families.waveletdiff.settings import is_of, read_wavelet
+
+NAME: Final = "hyper_parameters"
+
+FLAT: Final[Mapping[str, tuple[str, type]]] = {
+    **{key: told for (section, key), told in READ.items() if section != "noise"},
+    "cross_level_attention": ("cross_level_attention", bool),
+    "noise_schedule": ("noise_schedule", str),
+    "boundary_mode": ("boundary_mode", str),
+}
+"""Names that say by themselves what they are."""
+
+_WAVELET: Final = {"wavelet": "type", "wavelet_type": "type", "wavelet_levels": "levels"}
+_AROUND: Final = ("config", "cfg", "hparams", "args", "kwargs", "params", "model_config", "model", "model_kwargs")
+"""Groups in which flat names are taken to be the model's."""
+
+_DEEPEST: Final = 6
+_MOST: Final = 5000
+"""Values that are looked at: each name is compared with all that are known."""
+
+
+@dataclass
+class Saved:
+    """Fields of :class:`Config` by what the file itself says, and sentences on what could not be read of it.
+
+    ``torn`` are the fields that it contradicts itself in, ``unknown`` other names in it with the field that each of
+    them nearly is.
+    """
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)
+
+
+def read_saved(values: Any) -> Saved:
+    """The settings among hyper-parameters, which may be anything."""
+    saved, wavelet = Saved(), dict[str, Any]()
+    if not isinstance(values, Mapping):
+        if values is not None:
+            saved.notes.append(f"{NAME} is a {type(values).__name__} and not read")
+        return saved
+    for path, value in islice(_leaves(values, (), set()), _MOST):
+        _take(saved, wavelet, path, value)
+    try:
+        read_wavelet(wavelet, saved.fields, NAME)
+    except MisfitError as error:
+        saved.notes.append(f"{error.where}: {error.what}; not used")
+    saved.fields = {name: value for name, value in saved.fields.items() if name not in saved.torn}
+    return saved
+
+
+def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
+    """Sentences on names that may have been meant to be those of values that are now assumed."""
+    return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
+
+
+def _leaves(values: Mapping[Any, Any], path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value with its names; a group that stands in several places, or in itself, once."""
+    seen.add(id(values))
+    for name, value in values.items():
+        here = (*path, str(name))
+        if not isinstance(value, Mapping):
+            yield here, value
+        elif len(here) < _DEEPEST and id(value) not in seen:
+            yield from _leaves(value, here, seen)
+
+
+def _take(saved: Saved, wavelet: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """One value into ``saved.fields`` or ``wavelet``, or its name to what is nearly known."""
+    section, key = ("", *path)[-2:]
+    flat = all(part.casefold() in _AROUND for part in path[:-1])
+    told = READ.get((section, key)) or (FLAT.get(key) if flat else None)
+    if (section, key) in (("wavelet", "type"), ("wavelet", "levels")):
+        wavelet.setdefault(key, value)
+    elif flat and key in _WAVELET:
+        wavelet.setdefault(_WAVELET[key], value)
+    elif told and value is not None:
+        _keep(saved, path, told, value)
+    elif not told and (flat or any(section == where for where, _ in READ)):
+        meant = near(key, FLAT)
+        if meant:
+            saved.unknown[f"{NAME}.{'.'.join(path)}"] = FLAT[meant][0]
+
+
+def _keep(saved: Saved, path: tuple[str, ...], told: tuple[str, type], value: Any) -> None:
+    name, kind = told
+    what = f"{NAME}.{'.'.join(path)} is {printable(repr(value), 60)}"
+    if not is_of(kind, value):
+        saved.notes.append(f"{what}, which is no {kind.__name__}; not used")
+    elif saved.fields.setdefault(name, value) != value:
+        saved.torn.add(name)
+        saved.notes.append(f"{what}, but {saved.fields[name]!r} elsewhere in it; not used")

@@ -1,0 +1,28 @@
+"""Coefficients in, series out: the way back that a configuration describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from wdport.errors import UsageError
+from wdport.families.waveletdiff.config import Config
+from wdport.wavelets.transform import WaveletTransform
+
+Tensor = Any
+
+
+def to_series(config: Config, coefficients: Tensor) -> Tensor:
+    """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.
+
+    At full precision. Raises :class:`UsageError` where the wavelet is unknown.
+    """
+    if config.wavelet is None or config.seq_len is None:
+        fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
+        raise UsageError("to_series", "the model does not know its wavelet", fix)
+    mode, level = config.boundary_mode or "symmetric", config.groups - 1
+    series = WaveletTransform(config.seq_len, config.wavelet, mode, level).reconstruct(coefficients)
+    if config.norm_mean is None or config.norm_std is None:
+        return series
+    return series * jnp.array(config.norm_std, series.dtype) + jnp.array(config.norm_mean, series.dtype)

@@ -1,0 +1,88 @@
+"""Settings from outside: the public training script's YAML form, and ``--set NAME=VALUE`` flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wdport.errors import MisfitError, UsageError
+from wdport.families.waveletdiff.public_form import READ, near, unknown_names
+from wdport.wavelets.lengths import auto_level, auto_wavelet
+
+_FLAGS: dict[str, Callable[[str], Any]] = {
+    "num_heads": int,
+    "prediction_target": str,
+    "noise_schedule": str,
+    "wavelet": str,
+    "boundary_mode": str,
+    "seq_len": int,
+    "dropout": float,
+}
+
+
+def read_settings(document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    """The fields that a configuration file gives; raises :class:`MisfitError` for unknown names and wrong types."""
+    if unknown := unknown_names(document if isinstance(document, Mapping) else {}):
+        listed = [f"{name}: no such setting; {remedy}" for name, remedy in unknown]
+        more = f", and {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
+        raise MisfitError((where, unknown[0][0]), f"no such setting{more}", unknown[0][1], listed)
+    found: dict[str, Any] = {}
+    for (section, key), (name, kind) in READ.items():
+        value = _section(document, section, where).get(key)
+        if value is None:
+            continue
+        if not is_of(kind, value):
+            raise MisfitError((where, f"{section}.{key}"), f"{value!r} is no {kind.__name__}", "correct the value")
+        found[name] = value
+    if not found and not _section(document, "wavelet", where):
+        raise MisfitError(where, "no setting of a WaveletDiff model in it", "give the training configuration")
+    # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
+    found["boundary_mode"] = "symmetric"
+    read_wavelet(_section(document, "wavelet", where), found, where)
+    return found
+
+
+def is_of(kind: type, value: Any) -> bool:
+    """Whether a value has the type of a setting; a whole number is a float, and a truth value is no number."""
+    accepted = (int, float) if kind is float else kind
+    return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
+
+
+def read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str | Path) -> None:
+    """Wavelet name and group count, resolving ``auto`` by the length as the public code does."""
+    name, levels, seq_len = section.get("type"), section.get("levels"), found.get("seq_len")
+    if name is not None and not isinstance(name, str):
+        raise MisfitError((where, "wavelet.type"), f"{name!r} is no name", "give auto or a wavelet of PyWavelets")
+    if name == "auto":
+        name = auto_wavelet(seq_len) if seq_len else None
+    if name is not None:
+        found["wavelet"] = name
+    if levels == "auto":
+        try:
+            levels = auto_level(seq_len, name) if seq_len and name else None
+        except ValueError as error:
+            raise MisfitError((where, "wavelet.type"), str(error), "give a wavelet of PyWavelets") from None
+    if levels is not None:
+        if type(levels) is not int or levels < 1:
+            raise MisfitError((where, "wavelet.levels"), f"{levels!r} is no level count", "give auto or a number")
+        found["levels"] = levels
+
+
+def _section(document: Mapping[str, Any], name: str, where: str | Path) -> Mapping[str, Any]:
+    section = document.get(name) if isinstance(document, Mapping) else None
+    if section is not None and not isinstance(section, Mapping):
+        raise MisfitError((where, name), "not a group of settings", "indent its settings below it")
+    return section or {}
+
+
+def parse_setting(key: str, text: str) -> Any:
+    """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
+    if key not in _FLAGS:
+        meant = near(key.rpartition(".")[2], _FLAGS)
+        fix = f"did you mean {meant}?" if meant else f"use one of {', '.join(_FLAGS)}"
+        raise UsageError("--set", f"unknown name {key!r}", fix)
+    try:
+        return _FLAGS[key](text)
+    except ValueError:
+        raise UsageError(f"--set {key}", f"{text!r} is not a number", "give a number") from None

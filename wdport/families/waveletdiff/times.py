@@ -1,0 +1,53 @@
+"""What depends on time alone: the sampling network's tables, and the same by the Keras model's own layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from wdport.model import Array
+
+Tensor = Any
+CHANNELS = 32
+"""Of a layer's that are looked at, about."""
+
+
+def time_tables(conditions: Any) -> Iterator[tuple[str, Array]]:
+    """By Keras layer path, the table (S, n) that sampling uses for it, some of its channels; ``conditions`` are a
+    :class:`Denoiser`'s."""
+    for level, blocks in enumerate(conditions["norms"]):
+        for block, norms in enumerate(blocks):
+            for name, halves in zip(("norm1", "norm2"), norms, strict=True):
+                yield f"level_{level}/block_{block}/{name}/ada_lin", _some(np.concatenate(halves, axis=-1))
+    for level, (halves, gate) in enumerate(conditions["gates"]):
+        yield f"cross_level/norm_{level}/ada_lin", _some(np.concatenate(halves, axis=-1))
+        yield f"cross_level/gate_{level}/linear", _some(np.asarray(gate))
+
+
+def _some(array: Array) -> Array:
+    """Every so many channels, of which there are 50,000 at the released size: time is the same for all of a layer's."""
+    return array[..., :: max(1, array.shape[-1] // CHANNELS)]
+
+
+def time_layers(model: Any, times: Tensor) -> Iterator[tuple[str, Array]]:
+    """The same in the same order, by the model's time embedding of ``times`` (S,) and its layers' weights; a gate's
+    without the tokens' half. In numpy: hundreds of products of some shapes each, which JAX would compile."""
+    embedded = np.asarray(model.time_embedding(times))
+
+    def made(layer: Any) -> Array:
+        kernel, bias = np.asarray(layer.kernel.value), np.asarray(layer.bias.value)
+        result: Array = embedded @ _some(kernel[len(kernel) - embedded.shape[1] :]) + _some(bias)
+        return result
+
+    for level in range(model.config.groups):
+        own = getattr(model, f"level_{level}")
+        for block in range(own.depth):
+            for name in ("norm1", "norm2"):
+                layer = getattr(getattr(own, f"block_{block}"), name).ada_lin
+                yield f"level_{level}/block_{block}/{name}/ada_lin", made(layer)
+    for level in range(model.config.groups if model.cross_level is not None else 0):
+        norm, gate = (getattr(model.cross_level, f"{part}_{level}") for part in ("norm", "gate"))
+        yield f"cross_level/norm_{level}/ada_lin", made(norm.ada_lin)
+        yield f"cross_level/gate_{level}/linear", made(gate.linear)

@@ -1,0 +1,73 @@
+"""The port's variables without building it: a configuration to {path: shape}, in creation order.
+
+Neither keras nor jax is imported, so that a plan is made (and a misfit refused) in a fraction of a
+second. A test holds this list against the real model's over many configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wdport.diffusion.schedules import STEPS
+from wdport.families.waveletdiff.config import Config
+
+Shape = tuple[int, ...]
+
+
+def variables(config: Config) -> dict[str, Shape]:
+    """Path and shape of every variable of :class:`wdport.families.waveletdiff.port.WaveletDiff`."""
+    return dict(_all(config))
+
+
+def _all(config: Config) -> Iterator[tuple[str, Shape]]:
+    time = config.time_embed_dim
+    for name in ("beta", "alpha", "alpha_bar"):
+        yield f"noise_schedule/{name}", (STEPS + 1,)
+    yield from _mlp("time_embedding/mlp", time, 4 * time, time)
+    if config.scale_embedding:
+        yield from _mlp("scale_embedding/mlp", time, 4 * time, time)
+    for level, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
+        yield from _dense(f"level_{level}/input_proj", config.features, width)
+        for block in range(depth):
+            path = f"level_{level}/block_{block}"
+            yield from _dense(f"{path}/norm1/ada_lin", time, 2 * width)
+            yield from _attention(f"{path}/attention", width, config)
+            yield from _dense(f"{path}/norm2/ada_lin", time, 2 * width)
+            yield from _mlp(f"{path}/mlp", width, 4 * width, width)
+        yield from _dense(f"level_{level}/output_proj", width, config.features)
+    if config.cross_level_attention:
+        yield from _cross_level(config)
+
+
+def _cross_level(config: Config) -> Iterator[tuple[str, Shape]]:
+    cross, time = config.cross_width, config.time_embed_dim
+    yield "cross_level/level_position_embeddings", (config.groups, cross)
+    for level, width in enumerate(config.widths):
+        yield from _mlp(f"cross_level/aggregator_{level}", width, width // 2, 1)
+        yield from _dense(f"cross_level/projection_{level}", width, cross)
+        yield from _attention(f"cross_level/attention_{level}", cross, config)
+        yield from _dense(f"cross_level/expander_{level}", cross, width)
+        yield from _dense(f"cross_level/norm_{level}/ada_lin", time, 2 * width)
+        yield from _dense(f"cross_level/gate_{level}/linear", width + time, width)
+
+
+def _attention(path: str, width: int, config: Config) -> Iterator[tuple[str, Shape]]:
+    heads, head = config.num_heads, width // config.num_heads
+    for part in ("query", "key", "value"):
+        yield f"{path}/{part}/kernel", (width, heads, head)
+        yield f"{path}/{part}/bias", (heads, head)
+    if config.qk_norm:
+        yield f"{path}/query_norm/scale", (head,)
+        yield f"{path}/key_norm/scale", (head,)
+    yield f"{path}/out/kernel", (heads, head, width)
+    yield f"{path}/out/bias", (width,)
+
+
+def _mlp(path: str, inputs: int, hidden: int, outputs: int) -> Iterator[tuple[str, Shape]]:
+    yield from _dense(f"{path}/hidden", inputs, hidden)
+    yield from _dense(f"{path}/out", hidden, outputs)
+
+
+def _dense(path: str, inputs: int, outputs: int) -> Iterator[tuple[str, Shape]]:
+    yield f"{path}/kernel", (inputs, outputs)
+    yield f"{path}/bias", (outputs,)

@@ -1,0 +1,173 @@
+"""``.weights.h5`` and ``.keras`` files in Keras 3's own layout, written without building the model.
+
+Keras stores a layer's variables under the attribute path of the layer, numbered in the order of
+creation: ``level_0/input_proj/vars/0``. A structural variable path is an attribute path too, so the
+list of paths is all that is needed; a test compares with what `model.save` writes. Keras's own writer
+would cost its import and a second copy of the weights, and destroys an older file on a full disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from wdport.files.window import open_member
+
+METADATA = "wdport"
+"""The attribute (``.weights.h5``) or the member ``wdport.json`` (``.keras``) that holds our metadata."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_WEIGHTS = "model.weights.h5"
+
+
+def dataset_paths(names: Iterator[str] | Mapping[str, Any]) -> dict[str, str]:
+    """Variable paths in creation order -> their places in a Keras weights file."""
+    seen: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for name in names:
+        layer = name.rpartition("/")[0]
+        places[name] = f"{layer}/vars/{seen[layer]}".lstrip("/")
+        seen[layer] += 1
+    return places
+
+
+class WeightsWriter:
+    """Streams arrays into a ``.weights.h5`` file; peak memory is one array."""
+
+    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> None:
+        self._places = dataset_paths(variables)
+        self._path = path
+        self._file = h5py.File(path, "w")
+        if metadata:
+            self._file.attrs[METADATA] = json.dumps(dict(metadata), sort_keys=True)
+
+    def write(self, name: str, array: NDArray[np.float32]) -> None:
+        """Put one array in its place."""
+        place = self._places[name]
+        dataset = self._file.create_dataset(place, data=array, track_times=False)
+        dataset.parent.attrs["name"] = place.split("/")[-3]
+
+    def finish(self) -> None:
+        """Bring everything to the disk and close."""
+        self._file.flush()
+        self._file.close()
+        _sync(self._path)
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        self._file.close()
+
+
+class ArchiveWriter:
+    """A ``.keras`` archive: weights streamed into a file beside it, then packed with the model's config."""
+
+    def __init__(
+        self,
+        path: Path,
+        variables: Mapping[str, tuple[int, ...]],
+        metadata: Mapping[str, str],
+        document: Mapping[str, Any],
+    ) -> None:
+        self._path, self._metadata, self._document = path, dict(metadata), document
+        self._weights_path = path.with_name(f"{path.name}.h5")
+        self._weights = WeightsWriter(self._weights_path, variables, {})
+
+    def write(self, name: str, array: NDArray[np.float32]) -> None:
+        """Put one array in its place."""
+        self._weights.write(name, array)
+
+    def finish(self) -> None:
+        """Pack, bring everything to the disk and close."""
+        self._weights.close()
+        with zipfile.ZipFile(self._path, "w") as archive:
+            archive.writestr(_member("metadata.json"), json.dumps({"keras_version": version("keras")}))
+            archive.writestr(_member("config.json"), json.dumps(self._document))
+            archive.writestr(_member(f"{METADATA}.json"), json.dumps(self._metadata, sort_keys=True))
+            member = _member(_WEIGHTS)
+            member.file_size = self._weights_path.stat().st_size
+            with self._weights_path.open("rb") as source, archive.open(member, "w") as packed:
+                shutil.copyfileobj(source, packed, 1 << 22)
+        self.close()
+        _sync(self._path)
+
+    def close(self) -> None:
+        """Close and remove the weights file, complete or not."""
+        self._weights.close()
+        self._weights_path.unlink(missing_ok=True)
+
+
+def read_archive_document(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config and our metadata of a ``.keras`` archive."""
+    with zipfile.ZipFile(path) as archive:
+        document = json.loads(archive.read("config.json"))
+        ours = archive.read(f"{METADATA}.json") if f"{METADATA}.json" in archive.namelist() else b"{}"
+        return document, json.loads(ours)
+
+
+def read_weights_metadata(path: Path) -> dict[str, str]:
+    """Our metadata of a ``.weights.h5`` file; raises ``KeyError`` if it has none."""
+    with h5py.File(path) as file:
+        found: dict[str, str] = json.loads(file.attrs[METADATA])
+        return found
+
+
+def read_arrays(path: Path, names: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Every variable of a ``.keras`` or ``.weights.h5`` file, by structural path, one at a time.
+
+    Raises ``KeyError`` with the path of one that is not there.
+    """
+    with _weights(path) as file:
+        for name, place in dataset_paths(names).items():
+            # h5py's low level: hundreds of small datasets take it two thirds of the time
+            try:
+                dataset = h5py.h5d.open(file.id, place.encode())
+            except KeyError:
+                raise KeyError(name) from None
+            if dataset.shape is None:  # a null dataspace
+                raise KeyError(name)
+            array = np.empty(dataset.shape, dataset.dtype)
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, array)
+            yield name, array
+
+
+@contextmanager
+def _weights(path: Path) -> Iterator[h5py.File]:
+    """The HDF5 file that ``path`` is, or that it holds."""
+    if path.name.endswith(".h5"):
+        with h5py.File(path) as file:
+            yield file
+        return
+    with open_member(path, _WEIGHTS) as window, h5py.File(window) as file:
+        yield file
+
+
+def count_datasets(path: Path) -> int:
+    """How many variables a ``.keras`` or ``.weights.h5`` file holds."""
+    found: list[int] = []
+    with _weights(path) as file:
+        h5py.h5o.visit(file.id, lambda _, item: found.append(item.type), info=True)
+    return found.count(h5py.h5o.TYPE_DATASET)
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(name, _EPOCH)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

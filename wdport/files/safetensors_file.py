@@ -1,0 +1,65 @@
+"""A ``.safetensors`` file written tensor by tensor: shapes first, then arrays in any order.
+
+Written here rather than by the safetensors library because that one wants all arrays in memory at
+once, writes wrong values for arrays that are not C-contiguous, and does not sync. The library reads
+what is written here (`tests/files/test_formats.py`). Same input, same bytes: sorted names, no dates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+_ALIGNMENT = 8
+
+
+class SafetensorsWriter:
+    """Streams float32 arrays into ``path``; peak memory is one array."""
+
+    def __init__(self, path: Path, variables: Mapping[str, Shape], metadata: Mapping[str, str]) -> None:
+        self._offsets: dict[str, int] = {}
+        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+        position = 0
+        for name, shape in sorted(variables.items()):
+            size = 4 * prod(shape)
+            header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [position, position + size]}
+            self._offsets[name] = position
+            position += size
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % _ALIGNMENT)
+        self._start = 8 + len(text)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o666)
+        os.posix_fallocate(self._file, 0, self._start + position)
+        _write_at(self._file, len(text).to_bytes(8, "little") + text, 0)
+
+    def write(self, name: str, array: NDArray[np.float32]) -> None:
+        """Put one array in its place."""
+        _write_at(
+            self._file, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, self._start + self._offsets[name]
+        )
+
+    def finish(self) -> None:
+        """Bring everything to the disk and close."""
+        os.fsync(self._file)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _write_at(file: int, data: bytes | memoryview, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, position)
+        view, position = view[written:], position + written

@@ -1,0 +1,224 @@
+"""What a model family tells the rest of wdport: the one interface between the two.
+
+A family knows its configuration, its variables and its constants without importing keras or torch;
+it builds its Keras model and its PyTorch reference on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from wdport.mapping.axes import Shape
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A table that the family can recompute: ``values`` in float64, and how far (absolutely) a
+    correct float32 file is from it at most, measured; ``None`` where nothing is known to compare with."""
+
+    values: Array
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors.
+
+    ``saved`` is what the file says of its own configuration, Lightning's ``hyper_parameters``: plain data of any
+    form, or ``None``.
+    """
+
+    path: Path
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, str]
+    read: Callable[[str], Array]
+    saved: Any = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration, and for each of its values where it came from.
+
+    ``origins`` maps a field to "shapes", "buffers", "flag", "config", "hyper_parameters" or "assumed";
+    ``alternatives`` an assumed field to a few words on what else would fit the file. ``notes`` are sentences on
+    what the file says of itself and was not used.
+    """
+
+    config: Any
+    origins: Mapping[str, str]
+    alternatives: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """The values that nothing told."""
+        return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How an output divides into wavelet levels along ``axis``, and back into a series.
+
+    ``reconstruct`` takes coefficients (B, C, F) to a series (B, N, F); ``None`` where the wavelet
+    is not known. ``statistics`` are the mean and the deviation of the data, by feature, where they are known.
+    """
+
+    names: tuple[str, ...]
+    slices: tuple[slice, ...]
+    reconstruct: Callable[[Array], Array] | None
+    axis: int = 1
+    statistics: tuple[Sequence[float], Sequence[float]] | None = None
+
+
+Batch = Mapping[str, Array]
+"""One training batch: named arrays of clean data and random numbers, from which both sides make the rest."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What training minimises, on both sides, as functions of the same batch.
+
+    ``make_batch(seed, size)`` is float64; ``inputs(batch)`` are the network's inputs, ``target(batch)`` what it is
+    to predict and ``loss(prediction, batch)`` the port's loss in JAX. ``reference_loss(network, batch)`` is
+    PyTorch's, from the batch to the scalar, and its prediction.
+    """
+
+    make_batch: Callable[[int, int], Batch]
+    inputs: Callable[[Batch], tuple[Array, ...]]
+    target: Callable[[Batch], Array]
+    loss: Callable[[Any, Batch], Any]
+    reference_loss: Callable[[Any, Batch], Any]
+
+
+class Family(Protocol):
+    """One architecture: see `wdport/families/waveletdiff/family.py` for the first."""
+
+    name: str
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        """The family's fields from a training configuration file (already parsed YAML)."""
+        ...
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        """One ``--set KEY=VALUE``; raises ``UsageError``."""
+        ...
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
+
+        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
+        """
+        ...
+
+    def features(self, config: Any) -> frozenset[str]:
+        """Names that tables use under ``when:``."""
+        ...
+
+    def variables(self, config: Any) -> dict[str, Shape]:
+        """Path and shape of every variable of the port, in creation order."""
+        ...
+
+    def constants(self, config: Any) -> dict[str, Constant]:
+        """Every table of the model, by the name that mapping tables use under ``check:``."""
+        ...
+
+    def load_config(self, values: Mapping[str, Any]) -> Any:
+        """A configuration from its JSON form; raises ``ValueError``."""
+        ...
+
+    def keras_document(self, config: Any) -> dict[str, Any]:
+        """What Keras writes as ``config.json`` for the model in float32."""
+        ...
+
+    def build(self, config: Any, dtype: str | None = None) -> Any:
+        """The Keras model, its weights zero, waiting to be filled."""
+        ...
+
+    def unfilled(self) -> AbstractContextManager[Any]:
+        """Models that are made inside have no initial values, for they are about to be filled."""
+        ...
+
+    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Any:
+        """The network for sampling (see :mod:`wdport.families.waveletdiff.fast`), computing in ``dtype``; no Keras."""
+        ...
+
+    def to_series(self, config: Any, coefficients: Any) -> Any | None:
+        """Coefficients (B, C, F) to series (B, N, F) in the units of the data; ``None`` without a known wavelet."""
+        ...
+
+    def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
+        """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
+        ...
+
+    def make_inputs(self, config: Any, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
+        """Float64 inputs of the network for parity runs, each with the batch on axis 0."""
+        ...
+
+    def times(self, config: Any) -> Array | None:
+        """All values (S,) float64 of the inputs of shape (B,); ``None`` where there are too many to try."""
+        ...
+
+    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+        """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
+        what that network makes of S times."""
+        ...
+
+    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+        """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
+        ...
+
+    def transform(self, config: Any) -> Any | None:
+        """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
+        ...
+
+    def levels(self, config: Any) -> Levels:
+        """How the output divides into wavelet levels."""
+        ...
+
+    def objective(self, config: Any, model: Any) -> Objective:
+        """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
+        ...
+
+    def mutants(self, config: Any) -> Sequence[Any]:
+        """Known bugs of ports of this family: :class:`wdport.families.mutants.Mutant`."""
+        ...
+
+    def rewrites(self, config: Any) -> Sequence[Any]:
+        """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
+        ...
+
+    def edited(self) -> Mapping[str, Any]:
+        """The configurations that source edits are tried on, by the variant that an edit names."""
+        ...
+
+    def edits(self) -> Path:
+        """The file of source edits."""
+        ...
+
+    def given(self, config: Any) -> dict[str, str]:
+        """What shapes do not tell of a configuration, as for ``--set``."""
+        ...
+
+    def smallest(self) -> Any:
+        """The configuration that runs soonest and still has the parts that quick mutants are in."""
+        ...
+
+    def examples(self) -> dict[str, Any]:
+        """Small configurations that between them have every part of the family, by a few words each."""
+        ...
+
+    def random_tensors(self, config: Any, seed: int) -> dict[str, Array]:
+        """A checkpoint's tensors, float32, with every weight and bias random."""
+        ...
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
+        ...

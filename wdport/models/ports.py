@@ -1,7 +1,0 @@
-"""Modules whose import makes Keras know classes of ours; a list of names, nothing is imported."""
-
-from __future__ import annotations
-
-from typing import Final
-
-PORTS: Final = ("wdport.models.waveletdiff.port", "wdport.wavelets.layers")
