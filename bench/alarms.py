@@ -15,16 +15,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from wdport.compare.bounds import NUMERICS
+from wdport.compare.calls import CASES, Case, cast, leaves
+from wdport.compare.errors import comparable
+from wdport.compare.measure import ErrorPair, like
+from wdport.compare.probe import Probe, layers_by_path
+from wdport.compare.taps import Tap, align
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.parity.battery import CASES, Case
-from wdport.parity.bounds import NUMERICS
-from wdport.parity.calls import cast, leaves
-from wdport.parity.compare import comparable
-from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import ErrorPair, like
 from wdport.parity.sides import Sides, Weights, build_sides, change_weights, converted_weights, with_random_biases
-from wdport.parity.taps import Tap, align
 
 Pairs = dict[tuple[str, str], ErrorPair]
 

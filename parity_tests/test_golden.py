@@ -15,13 +15,13 @@ import pytest
 
 import wdport
 from wdport.checkpoint import open_checkpoint
+from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.measure import like, relative_l2
+from wdport.compare.probe import Probe, layers_by_path
+from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.shipped import choose_table
-from wdport.parity.bounds import LOGIC, NUMERICS
-from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import like, relative_l2
-from wdport.parity.taps import align
 from wdport.recorder import module_names, record
 
 NAMES = {
@@ -71,7 +71,7 @@ def port_activations(case: Case) -> tuple[np.ndarray, dict[str, Any]]:
     with jax.enable_x64(True):
         model = wdport.load_model(case.output, dtype="float64")
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
-        output, recorded = Probe(model, [tap.candidate for tap in taps]).record(case.inputs)
+        (output,), recorded = Probe(model, [tap.candidate for tap in taps]).record(case.inputs)
     return output, {tap.reference: recorded[tap.candidate].outputs for tap in taps}
 
 
@@ -99,7 +99,7 @@ def test_port_float64(case: Case) -> None:
 
 def test_reference_float64(case: Case) -> None:
     module = FAMILY.build_reference(open_converted(case.output).config, case.tensors(), "float64")
-    output, calls = record(module, case.inputs)
+    (output,), calls = record(module, case.inputs)
     assert relative_l2(output, case.double["output"]) <= LOGIC
     ours = named({name: call.outputs for name, call in calls.items()})
     errors = {name: relative_l2(like(ours[name], value), value) for name, value in case.activations.items()}
@@ -113,13 +113,13 @@ def test_float32(case: Case, side: str) -> None:
     config, tensors = open_converted(case.output).config, case.tensors()
     module = FAMILY.build_reference(config, tensors, "float32")
     if side == "reference":
-        output, calls = record(module, inputs)
+        (output,), calls = record(module, inputs)
         ours = named({name: call.outputs for name, call in calls.items()})
     else:
         model = wdport.load_model(case.output)
         modules = module_names(module)
         taps = align(choose_table(tensors, "golden"), modules, layers_by_path(model), FAMILY.features(config))
-        output, recorded = Probe(model, [tap.candidate for tap in taps]).record(inputs)
+        (output,), recorded = Probe(model, [tap.candidate for tap in taps]).record(inputs)
         ours = named({tap.reference: recorded[tap.candidate].outputs for tap in taps})
     ours |= {"": output}
     exact = case.activations | {"": case.double["output"]}

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 import wdport
-from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, record_small, save
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
-from wdport.recorder import record_file
 
 UNCALLED = "compared by parts alone: level_transformers.0 and 3 more (the reference does not call it)"
 LONGER = "compared by parts alone: level_transformers.0 and 3 more (the reference runs output_proj inside it)"
@@ -26,7 +25,7 @@ def verdicts(folder: Path, config: Any, factory: str) -> tuple[Verdict, Verdict]
     """Live, and against a recording."""
     path = save(folder / "a.ckpt", make_state(config))
     converted, target = wdport.convert(path, values=SETTINGS).output, f"tests.user_model:{factory}"
-    record_file(target, str(path), str(folder / "run.npz"))
+    record_small(target, path, folder / "run.npz", config)
     return wdport.verify(path, converted, reference=target), verify_recording(converted, folder / "run.npz")
 
 

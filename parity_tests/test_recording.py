@@ -22,14 +22,14 @@ import pytest
 import wdport
 from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, make_state, record_small, save
+from wdport.compare.bounds import LOGIC
+from wdport.compare.measure import relative_l2
 from wdport.errors import IncompleteError, InputError, MisfitError
 from wdport.families.waveletdiff import layers
-from wdport.parity.bounds import LOGIC
-from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
-from wdport.recorder import build, lifted, record, record_file, run
+from wdport.recorder import build, lifted, record, run
 
 FACTORIES = {"etth1-seq24-db2": "etth1", "stocks-seq64-db4": "stocks", "exchange-seq24-qknorm": "exchange"}
 
@@ -74,10 +74,11 @@ LONGER = [pytest.param(name, marks=[pytest.mark.full]) for name in list(FACTORIE
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", *LONGER])
 def test_the_goldens_replay_without_torch(golden: Path, without_torch: Path, tmp_path: Path, name: str) -> None:
     recording = tmp_path / "run.npz"
-    index = record_file(f"tests.user_model:{FACTORIES[name]}", str(golden / NAMES[name]), str(recording))
-    assert index["notes"] == []
     config = golden / f"{name}.config.yaml"
-    converted = wdport.convert(golden / NAMES[name], tmp_path / "port.keras", config=config).output
+    conversion = wdport.convert(golden / NAMES[name], tmp_path / "port.keras", config=config)
+    target, converted = f"tests.user_model:{FACTORIES[name]}", conversion.output
+    index = record_small(target, golden / NAMES[name], recording, conversion.config)
+    assert index["notes"] == []
     verdict = replay(without_torch, converted, recording)
     assert [gate for gate in verdict["gates"] if not gate["passed"]] == []
     assert verdict["exit_code"] == 0
@@ -93,7 +94,7 @@ def test_the_lift_is_true_float64(golden: Path, name: str) -> None:
     exact, single = read_arrays(golden / f"{name}.golden64.npz"), read_arrays(golden / f"{name}.golden.npz")
     inputs = (single["x_t"].astype(np.float64), single["t"] / 1000.0)
     with lifted():
-        output, calls = record(subject.modules["float64"], inputs)
+        (output,), calls = record(subject.modules["float64"], inputs)
     assert relative_l2(output, exact["output"]) <= LOGIC
     seen = {name: call.outputs[0] for name, call in calls.items()}
     errors = {n: relative_l2(seen[n].reshape(exact[f"act/{n}"].shape), exact[f"act/{n}"])
@@ -111,7 +112,7 @@ class Pair:
         self.checkpoint = save(folder / "small.ckpt", make_state())
         self.converted = wdport.convert(self.checkpoint, folder / "small.weights.h5", values=SETTINGS).output
         self.recording = folder / "small.npz"
-        record_file("tests.user_model:small", str(self.checkpoint), str(self.recording))
+        record_small("tests.user_model:small", self.checkpoint, self.recording)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,7 @@ def test_live_and_recorded_agree(pair: Pair) -> None:
 
 def test_a_reference_that_loads_its_own_weights(pair: Pair, tmp_path: Path) -> None:
     recording = tmp_path / "loaded.npz"
-    record_file("tests.user_model:loaded", str(pair.checkpoint), str(recording))
+    record_small("tests.user_model:loaded", pair.checkpoint, recording)
     assert verify_recording(pair.converted, recording)
 
 
@@ -175,7 +176,7 @@ def test_a_fault_in_the_users_code_is_found(pair: Pair, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(user_model.Position, "forward", lambda self, x: x + self.pe[: x.size(1)] * (1 + 1e-7))
     recording = tmp_path / "other.npz"
-    record_file("tests.user_model:small", str(pair.checkpoint), str(recording))
+    record_small("tests.user_model:small", pair.checkpoint, recording)
     verdict = verify_recording(pair.converted, recording)
     assert verdict.exit_code == 1
     assert {fault.candidate.rpartition("/")[2] for fault in verdict.faults} == {"position"}
@@ -193,7 +194,7 @@ def edited(source: Path, target: Path, change: Any) -> Path:
 
 def test_a_recording_of_another_checkpoint_is_refused(pair: Pair, tmp_path: Path) -> None:
     other = save(tmp_path / "other.ckpt", make_state(seed=1))
-    record_file("tests.user_model:small", str(other), str(tmp_path / "other.npz"))
+    record_small("tests.user_model:small", other, tmp_path / "other.npz")
     with pytest.raises(MisfitError, match="is of another checkpoint") as refusal:
         verify_recording(pair.converted, tmp_path / "other.npz")
     assert refusal.value.exit_code == 4

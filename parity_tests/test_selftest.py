@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.parity.test_selftest import PLACES, simultaneous
+from wdport.compare.bounds import bounds
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.bounds import bounds
 from wdport.parity.selftest import SelftestResult
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.groups import further_groups

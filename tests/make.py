@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.reference import WaveletDiff
+from wdport.recorder import record_file
 
 SMALL = Config((5, 5, 8, 13), 3, 16, 2, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 """24 steps of 3 features in db2: the smallest that still has every part of the model."""
@@ -47,5 +49,12 @@ def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, n
     """Coefficients (B, C, F) and time (B,), float64."""
     from wdport.families.waveletdiff.family import FAMILY
 
-    coefficients, time = FAMILY.make_inputs(config, seed, batch, 1.0)
+    coefficients, time = FAMILY.signature(config).make(seed, batch, 1.0)
     return coefficients, time
+
+
+def record_small(
+    target: str, checkpoint: Path | str, output: Path, config: Config = SMALL, **kwargs: Any
+) -> dict[str, Any]:
+    """:func:`wdport.recorder.record_file` with the inputs of this family."""
+    return record_file(target, str(checkpoint), str(output), inputs=FAMILY.signature(config).inputs, **kwargs)

@@ -15,8 +15,8 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport import compile_cache
+from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE, fast_compile, known_options
-from wdport.parity.programs import Program
 
 CALLS = """
 import sys, jax

@@ -20,8 +20,8 @@ import wdport.families.waveletdiff.reference
 import wdport.parity.policy.explain
 from pytest_wdport import tap_names
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.compare.bounds import bounds
 from wdport.errors import MachineError
-from wdport.parity.bounds import bounds
 from wdport.parity.policy.judge import tap_findings
 from wdport.parity.verdict import Gate, TapResult, Verdict
 

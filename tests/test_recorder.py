@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.make import SMALL, make_state, save
+from tests.make import SMALL, make_state, record_small, save
 from wdport import recorder
+from wdport.compare.calls import CASES
+from wdport.compare.measure import relative_l2
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.battery import CASES
-from wdport.parity.measure import relative_l2
 from wdport.recorder import Refusal, build, isolate, lifted, module_names, record, record_file
 
 FILE = Path(recorder.__file__)
@@ -58,7 +58,8 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
         "assert importlib.util.find_spec('wdport') is None\n"
         "runpy.run_path('recorder.py', run_name='__main__')"
     )
-    arguments = ["recorder.py", "user_model:small", "small.ckpt", "-o", "run.npz"]
+    told = ["--input", "x: b 31 3, parts 5 5 8 13", "--input", "t: b, steps 1000"]
+    arguments = ["recorder.py", "user_model:small", *told, "small.ckpt", "-o", "run.npz"]
     command = [sys.executable, "-I", "-S", "-c", program, str(site), *arguments[1:]]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -71,15 +72,40 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
     assert done.stderr == "error: nothing.ckpt: cannot be read (No such file or directory); check the path\n"
 
 
-def test_the_inputs_are_the_familys() -> None:
-    shapes = {name: tuple(tensor.shape) for name, tensor in make_state().items()}
-    make = recorder.wavelet_inputs(shapes)
-    assert make is not None
-    for case in CASES:
-        ours = make(case.seed, case.batch, case.scale)
-        theirs = FAMILY.make_inputs(SMALL, case.seed, case.batch, case.scale)
-        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert recorder.wavelet_inputs({"weight": (2, 2)}) is None
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [
+        ("x: b 3 48 40", (4, 3, 48, 40), "float64"),
+        ("x: t=7 b 40", (7, 4, 40), "float64"),
+        ("x: b c=3 h=4 w=5 -> b h w c, from 0 to 1", (4, 3, 4, 5), "float64"),
+        ("ids: b 12, below 1000", (4, 12), "int64"),
+        ("t: b, steps 1000", (4,), "float64"),
+        ("x: b 31 3, parts 5 5 8 13", (4, 31, 3), "float64"),
+        ("m: b 9, mask", (4, 9), "bool"),
+    ],
+)
+def test_inputs_are_drawn_as_they_say(text: str, shape: tuple[int, ...], dtype: str) -> None:
+    told = recorder.parse_input(text)
+    made = told.make(1, 4, 1.0)
+    assert (made.shape, str(made.dtype)) == (shape, dtype)
+    assert np.array_equal(made, told.make(1, 4, 1.0))
+    assert not np.array_equal(made, told.make(2, 4, 1.0))
+    assert len(np.unique(made)) > 1
+    larger = told.make(1, 4, 50.0)
+    assert np.array_equal(larger, made) is not ("from" not in text and told.draw in ("normal", "parts"))
+    if told.every is not None:
+        assert {1, 500, 1000} <= set(np.round(1000 * made).astype(int))
+        assert set(made) <= set(told.every)
+
+
+@pytest.mark.parametrize(
+    "text", ["x b 3", "x: 3 4", "x: b 3 -> b 4", "x: b 3, below", "x: b 3, below 1.5", "x: b c=3 c=4", "x: b 0",
+             "x: b 3, parts 1 1", "x: b 3, from 0 1 2", "x: b 3, often", ""]
+)  # fmt: skip
+def test_inputs_that_say_nothing(text: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        recorder.read_input(text)
+    assert refusal.value.exit_code == 2
 
 
 # --- Watching
@@ -111,18 +137,23 @@ class Pair(nn.Module):
 
 def test_calls_as_they_come() -> None:
     """By name and out of order, dictionaries, in place, and twice."""
+
     torch.manual_seed(0)
     x, notes = np.random.default_rng(0).standard_normal((2, 3)), []
     module = Odd().double().eval()
-    output, calls = record(module, (x,), note=notes.append)
-    assert list(calls) == ["named", "pair", "inplace"]
-    assert notes == ["twice is called twice in one pass, so it is not recorded; tap the layers around it"]
+    (output,), calls = record(module, (x,), note=notes.append)
+    assert list(calls) == ["named", "pair", "inplace", "twice", "twice#2"]
+    assert notes == []
+    assert np.array_equal(calls["twice#2"].inputs[0], calls["twice"].outputs[0])
+    assert calls["named"].names == ("x", "shift")
     assert [array.tolist() for array in calls["named"].inputs] == [(2 * x).tolist(), x.tolist()]
     assert [array.tolist() for array in calls["pair"].outputs] == [(3 * x).tolist(), (3 * x + 1.0).tolist()]
     assert calls["inplace"].inputs[0].min() < 0.0 <= calls["inplace"].outputs[0].min()
     zeros = {name: recorder.Call(recorder.cast(call.inputs, np.float64), call.outputs) for name, call in calls.items()}
     zeros["pair"] = recorder.Call((0 * x,), (0 * x, 0 * x))
-    answered, seen = isolate(module, (x,), zeros)
+    zeros["twice"] = recorder.Call((x,), (-x,))
+    (answered,), seen = isolate(module, (x,), zeros)
+    assert np.array_equal(seen["twice#2"].inputs[0], -x)
     assert np.array_equal(seen["pair"].inputs[0], calls["named"].outputs[0])
     assert np.array_equal(seen["pair"].outputs[1], 0 * x + 1.0)
     assert np.array_equal(seen["inplace"].inputs[0], 0 * x - 0.5)
@@ -168,7 +199,7 @@ def test_attention_is_put_together(kind: str) -> None:
     widths = (8, KINDS[kind].get("kdim", 8), KINDS[kind].get("vdim", 8))
     inputs = [tokens(2, length, width, seed=length) for length, width in zip((3, 4, 4), widths, strict=True)]
     turn = not KINDS[kind].get("batch_first", False)
-    output, calls = record(module, [x.swapaxes(0, 1) if turn else x for x in inputs])
+    (output,), calls = record(module, [x.swapaxes(0, 1) if turn else x for x in inputs])
     assert [name for name in module_names(module) if name in calls] == [
         "attn",
         *(f"attn.{s}" for s in recorder.ATTENTION),
@@ -191,10 +222,10 @@ def test_attention_is_isolated_step_by_step() -> None:
     torch.manual_seed(2)
     module = Asks(batch_first=True).double().eval()
     inputs = [tokens(2, 3, 8, seed=seed) for seed in range(3)]
-    output, calls = record(module, inputs)
+    (output,), calls = record(module, inputs)
     answers = {name: recorder.Call(tuple(2.0 * x for x in call.inputs), tuple(0.5 * x for x in call.outputs))
                for name, call in calls.items()}  # fmt: skip
-    answered, seen = isolate(module, inputs, answers)
+    (answered,), seen = isolate(module, inputs, answers)
     assert np.array_equal(answered, answers["attn"].outputs[0])
     assert np.array_equal(seen["attn"].outputs[0], answers["attn.out"].outputs[0])
     assert np.array_equal(seen["attn.query"].inputs[0], 2.0 * inputs[0])
@@ -222,7 +253,7 @@ def test_attention_that_is_not_plain() -> None:
     assert notes == ["0.attn is attention with attn_mask, so its insides are not recorded"]
     module.attn = scaled
     module.double().eval()
-    with pytest.raises(Refusal, match=r"attn: its own output is \S+ from plain attention") as refusal:
+    with pytest.raises(Refusal, match=r"attn: its own output is \S+ from what its parameters") as refusal:
         record(module, (x, x, x))
     assert refusal.value.exit_code == 6
     names = [name for name in module_names(module) if not name.startswith("attn.")]
@@ -412,6 +443,9 @@ REFUSALS: dict[str, tuple[str, Any, int, str]] = {
 }  # fmt: skip
 
 
+INPUTS = FAMILY.signature(SMALL).inputs
+
+
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals(tmp_path: Path, case: str) -> None:
     target, change, code, words = REFUSALS[case]
@@ -425,7 +459,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
     else:
         torch.save({name: tensor for name, tensor in {**make_state(), **change}.items() if tensor is not None}, path)
     with pytest.raises(Refusal, match=words) as refusal:
-        record_file(target, str(path), str(tmp_path / "run.npz"))
+        record_file(target, str(path), str(tmp_path / "run.npz"), inputs=() if case == "no inputs" else INPUTS)
     assert refusal.value.exit_code == code
     assert "\n" not in str(refusal.value)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.pt"]
@@ -435,7 +469,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
 
 
 def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "run.npz"))
+    index = record_small("tests.user_model:small", checkpoint, tmp_path / "run.npz")
     assert "cases" not in index
     with np.load(tmp_path / "run.npz") as file:
         arrays = [file[name] for name in file.files if name != "index"]
@@ -448,7 +482,7 @@ def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "run.npz"), leave_out=["*.attn.*"])
+    index = record_small("tests.user_model:small", checkpoint, tmp_path / "run.npz", leave_out=["*.attn.*"])
     assert "level_transformers.0.blocks.0.attn" in index["names"]
     assert not any(".attn." in name for name in index["names"])
     with np.load(tmp_path / "run.npz") as file:
@@ -458,5 +492,5 @@ def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="could not be written") as refusal:
-        record_file("tests.user_model:small", str(checkpoint), str(tmp_path / "no" / "run.npz"))
+        record_small("tests.user_model:small", checkpoint, tmp_path / "no" / "run.npz")
     assert refusal.value.exit_code == 5

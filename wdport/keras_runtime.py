@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
+from keras.src.backend.common import dtypes
+from keras.src.models.functional import Functional
 
 from wdport.errors import UsageError
 from wdport.model import Array
@@ -42,3 +48,139 @@ def set_variable(variable: Any, array: Array) -> None:
     Handing the array itself to Keras compiles a program for every new shape (JAX 0.10), 30 ms each.
     """
     variable.assign(jax.device_put(np.asarray(array, dtype=variable.dtype)))
+
+
+AUTO_NAMED = re.compile(r"_\d+$")
+
+
+def layers_by_path(model: Any) -> dict[str, Any]:
+    """Every layer below ``model`` by path: the attributes that lead to it, joined by ``/``, as ``blocks/1/attention``.
+
+    Layers of a functional or sequential model go by their names; one that Keras named itself is counted within its
+    model, so that a second build has the same paths. A layer that several attributes lead to has the first's path.
+    """
+    found: dict[str, Any] = {}
+
+    def visit(layer: Any, path: str) -> None:
+        for name, child in children(layer).items():
+            full = f"{path}/{name}".lstrip("/")
+            if id(child) not in seen:
+                seen.add(id(child))
+                found[full] = child
+                visit(child, full)
+
+    seen = {id(model)}
+    visit(model, "")
+    return found
+
+
+def children(layer: Any) -> dict[str, Any]:
+    """The layers that a layer is made of, by the names that :func:`layers_by_path` gives them."""
+    own = [child for child in layer._flatten_layers(include_self=False, recursive=False)
+           if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
+    named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
+    found: dict[str, Any] = {}
+    count: dict[str, int] = {}
+    for child in own:
+        name = named.get(id(child)) or _steady_name(child, count)
+        while name in found:
+            name += "_"
+        found[name] = child
+    return found
+
+
+def variables_by_path(model: Any) -> dict[str, Any]:
+    """Every variable of a model by path, in the order of its layers; seeds of random generators are none."""
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for path, layer in {"": model, **layers_by_path(model)}.items():
+        named = _attributes(layer)
+        for variable in (*layer._trainable_variables, *layer._non_trainable_variables):
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                name = f"{path}/{named.get(id(variable)) or variable.name}".lstrip("/")
+                while name in found:
+                    name += "_"
+                found[name] = variable
+    return found
+
+
+def call_names(layer: Any) -> tuple[str, ...]:
+    """The names of the arguments that a layer takes by position."""
+    try:
+        parameters = inspect.signature(layer.call).parameters.items()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(name for name, each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+
+
+def _attributes(layer: Any) -> dict[int, str]:
+    """By identity, the public attribute, or the place in one that is a list or a dictionary, of all that it holds."""
+    found: dict[int, str] = {}
+
+    def visit(value: Any, name: str, depth: int) -> None:
+        if isinstance(value, (keras.layers.Layer, keras.Variable)):
+            found.setdefault(id(value), name)
+        elif isinstance(value, (list, tuple)) and depth < 3:
+            for at, each in enumerate(value):
+                visit(each, f"{name}/{at}", depth + 1)
+        elif isinstance(value, dict) and depth < 3:
+            for key, each in value.items():
+                visit(each, f"{name}/{key}", depth + 1)
+
+    for name, value in vars(layer).items():
+        if not name.startswith("_"):
+            visit(value, name, 0)
+    return found
+
+
+def _steady_name(layer: Any, count: dict[str, int]) -> str:
+    """The layer's name, or, where Keras chose it, its class and how many of those came before."""
+    kind = _snake_case(type(layer).__name__)
+    if AUTO_NAMED.sub("", layer.name) != kind:
+        return str(layer.name)
+    count[kind] = count.get(kind, -1) + 1
+    return kind if count[kind] == 0 else f"{kind}_{count[kind]}"
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(
+        r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", re.sub(r"\W+", "", name))
+    ).lower()
+
+
+@contextmanager
+def exact_float64() -> Iterator[None]:
+    """True float64 inside, for any Keras model that is built or called there, under JAX's 64 bits.
+
+    Keras's promotion takes float64 for float32 on JAX, and its attention computes a softmax in float32. The table of
+    the first is private, so what it did is proved at every tap by the share of values that float32 can hold.
+    """
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        with (
+            patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
+            patch.object(jax.nn, "dot_product_attention", _explicit_attention),
+        ):
+            yield
+    finally:
+        keras.config.set_floatx(before)
+
+
+def _explicit_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
+    is_causal: bool = False, **_: Any,
+) -> Any:  # fmt: skip
+    """``jax.nn.dot_product_attention`` of (B, T, N, H) in the dtype of its inputs throughout."""
+    groups = query.shape[2] // key.shape[2]
+    key, value = (jnp.repeat(each, groups, axis=2) if groups > 1 else each for each in (key, value))
+    logits = jnp.einsum("btnh,bsnh->bnts", query * (query.shape[-1] ** -0.5 if scale is None else scale), key)
+    if bias is not None:
+        logits = logits + bias
+    least = float(np.finfo(logits.dtype).min)
+    if mask is not None:
+        logits = jnp.where(mask, logits, least)
+    if is_causal:
+        logits = jnp.where(jnp.tril(jnp.ones(logits.shape[-2:], bool)), logits, least)
+    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(logits, axis=-1), value)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from wdport.mapping.axes import Shape
+from wdport.recorder import Input
 
 Array = NDArray[Any]
 
@@ -98,6 +100,44 @@ class Objective:
     reference_loss: Callable[[Any, Batch], Any]
 
 
+@dataclass(frozen=True)
+class Port:
+    """One output of a network: its axes in PyTorch and in Keras, in the language of the rules (``b c h w -> b h w c``;
+    "" where they are the same), and the parts of its axis behind the batch's that a report tells apart."""
+
+    name: str
+    axes: str = ""
+    parts: Mapping[str, slice] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a network takes and gives. ``outputs`` may be empty: whatever it gives, as it is."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Port, ...] = ()
+
+    def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
+        """Inputs as the PyTorch model takes them, float64, int64 or bool."""
+        return tuple(each.make(seed, batch, scale) for each in self.inputs)
+
+    def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Inputs of the PyTorch model as the Keras model takes them."""
+        if len(inputs) != len(self.inputs):  # the user's own make_inputs
+            return tuple(inputs)
+        return tuple(
+            np.ascontiguousarray(np.transpose(array, [told.axes.index(axis) for axis in told.keras_axes]))
+            for array, told in zip(inputs, self.inputs, strict=True)
+        )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """How activations are transposed, by what inputs and outputs state: rules, each other rank once."""
+        found = [f"{' '.join(each.axes)} -> {' '.join(each.keras_axes)}" for each in self.inputs
+                 if each.axes != each.keras_axes]  # fmt: skip
+        return tuple(dict.fromkeys([*found, *(port.axes for port in self.outputs if port.axes)]))
+
+
 class Family(Protocol):
     """One architecture: see `wdport/families/waveletdiff/family.py` for the first."""
 
@@ -158,12 +198,8 @@ class Family(Protocol):
         """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
         ...
 
-    def make_inputs(self, config: Any, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
-        """Float64 inputs of the network for parity runs, each with the batch on axis 0."""
-        ...
-
-    def times(self, config: Any) -> Array | None:
-        """All values (S,) float64 of the inputs of shape (B,); ``None`` where there are too many to try."""
+    def signature(self, config: Any) -> Signature:
+        """What the network takes and gives."""
         ...
 
     def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,8 @@ This file needs Python 3.8, numpy and torch 1.13, or later, and nothing else of 
 
 ``factory`` is called with the checkpoint's path if it must have one argument, and returns the module with its
 weights loaded; otherwise it is called with nothing and the weights are loaded here. It returns the module, or the
-module and ``make_inputs(seed, batch, scale)``, a function to a tuple of float64 arrays with the batch on axis 0.
+module and ``make_inputs(seed, batch, scale)``, a function to a tuple of float64 arrays with the batch on axis 0;
+``--input 'x: b 3 48 48'``, once for every input, stands for such a function.
 
 The file holds arrays ``N.npy``, none of them twice, and ``index.npy``, UTF-8 JSON. It refers to array N as ``"N"``,
 as ``"N:s"`` rounded to float32 and as ``"N:d"`` rounded so and made float64 again.
@@ -26,7 +27,7 @@ import sys
 import zipfile
 import zlib
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple
 from unittest.mock import patch
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SCHEMA = 2
+SCHEMA = 3
 BIAS_SEED = 7
 RECOMPOSED = 1e-12
 """How far attention put together here may be from the module's own, relative, in float64."""
@@ -60,21 +61,42 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, and the innermost watched layer
-    whose code made the call ("" is the network)."""
+    """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost watched call
+    around it ("" is the network), and the names of its inputs where they are the parameters of a function."""
 
     inputs: tuple[Any, ...]
     outputs: tuple[Array, ...]
     caller: str = ""
+    names: tuple[str, ...] = ()
 
 
 Calls = Mapping[str, Call]
+"""By layer path; the second call of X in one pass is ``X#2``."""
+
+MOST_CALLS = 64
+"""Calls of one layer in one pass that are kept apart: more are a loop, and the layer around it is to be looked at."""
+
+
+def call_name(name: str, count: int) -> str:
+    """What the ``count``-th call of ``name`` is called."""
+    return name if count == 1 else f"{name}#{count}"
+
+
+def layer_of(call: str) -> str:
+    """The layer that was called: ``X`` for ``X#2``."""
+    return call.partition("#")[0]
+
+
+def inside(call: str, part: str) -> str:
+    """The part of a layer in one of its calls: ``X.query#2`` for ``X#2``."""
+    name, mark, count = call.partition("#")
+    return f"{name}.{part}{mark}{count}"
 
 
 def cast(value: Any, dtype: Any) -> Any:
     """Floating arrays in lists, tuples and calls to ``dtype``."""
     if isinstance(value, Call):
-        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype), value.caller)
+        return Call(cast(value.inputs, dtype), cast(value.outputs, dtype), value.caller, value.names)
     if isinstance(value, (list, tuple)):
         return type(value)(cast(item, dtype) for item in value)
     array = np.asarray(value)
@@ -122,33 +144,140 @@ CASES = (
 MakeInputs = Callable[[int, int, float], Sequence[Any]]
 
 
-def wavelet_inputs(shapes: Mapping[str, tuple[int, ...]]) -> MakeInputs | None:
-    """WaveletDiff's inputs, told by the names and shapes of its state_dict; ``None`` if these are another model's.
+_INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
+_AXIS = re.compile(r"(?:([a-z]\w*)=)?([1-9]\d*)")
+_DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0}
+"""How an input is drawn, with how many words follow; -1 for any number."""
 
-    Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000 from both ends.
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
+
+    Axes are sizes, with a name or without, and ``b``, the batch; those behind the arrow are the Keras model's. DRAW is
+    ``normal`` (which nothing says means; the sizes of values differ along the first axis that is not the batch's),
+    ``below N`` (whole numbers), ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal,
+    each of these parts of that axis half the size of the one before) or ``mask`` (true up to some place of the last
+    axis).
     """
-    pattern = re.compile(r"level_transformers\.(\d+)\.pos_encoding\.pe")
-    found = {int(match.group(1)): shapes[name][0] for name in shapes for match in [pattern.fullmatch(name)] if match}
-    projection = shapes.get("level_transformers.0.input_proj.weight")
-    if not found or sorted(found) != list(range(len(found))) or projection is None:
-        return None
-    lengths, features = [found[level] for level in sorted(found)], projection[1]
 
-    def make(seed: int, batch: int, scale: float) -> tuple[Array, Array]:
-        rng = np.random.default_rng(seed)
-        coefficients = rng.standard_normal((batch, sum(lengths), features))
-        for level, length in enumerate(lengths):
-            start = sum(lengths[:level])
-            coefficients[:, start : start + length] *= 2.0 ** (1 - level)
-        steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
+    name: str
+    axes: tuple[str, ...]
+    sizes: Mapping[str, int]
+    keras_axes: tuple[str, ...]
+    draw: str = "normal"
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """ "float", "int" or "bool"."""
+        return {"below": "int", "mask": "bool"}.get(self.draw, "float")
+
+    @property
+    def every(self) -> Array | None:
+        """All values, float64 or int64, of an input of one number per sample; ``None`` where they are no list."""
+        if self.axes != ("b",) or self.draw not in ("steps", "below"):
+            return None
+        count = int(self.numbers[0])
+        return np.arange(count + 1) / count if self.draw == "steps" else np.arange(count)
+
+    def shape(self, batch: int) -> tuple[int, ...]:
+        """As the PyTorch model takes it."""
+        return tuple(batch if axis == "b" else self.sizes[axis] for axis in self.axes)
+
+    def make(self, seed: int, batch: int, scale: float) -> Array:
+        """Values in float64, int64 or bool; ``scale`` is for normal ones."""
+        rng, shape = np.random.default_rng([seed, zlib.crc32(self.name.encode())]), self.shape(batch)
+        if self.draw == "below":
+            return rng.integers(0, int(self.numbers[0]), shape)
+        if self.draw == "from":
+            return rng.uniform(self.numbers[0], self.numbers[1], shape)
+        if self.draw == "mask":
+            places = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+            return np.arange(shape[-1]) < places
+        if self.draw == "steps":
+            return self._steps(rng, batch, shape) / self.numbers[0]
+        values = rng.standard_normal(shape) * scale
+        first = next((at for at, axis in enumerate(self.axes) if axis != "b"), None)
+        if first is None:
+            return values
+        sizes = np.ones(len(values.shape), int)
+        sizes[first] = shape[first]
+        return values * self._energies(shape[first]).reshape(sizes)
+
+    def _steps(self, rng: Any, batch: int, shape: tuple[int, ...]) -> Array:
+        """Both ends and the middle in one batch, and others."""
+        last = int(self.numbers[0])
+        if shape != (batch,):
+            return np.asarray(rng.integers(0, last + 1, shape))
+        steps = np.concatenate(
+            [[1, (last + 1) // 2, last], rng.integers(min(2, last), max(last, 3), max(batch - 3, 0))]
+        )
         first = 1 if batch == 1 else 0
-        return coefficients * scale, steps[first : first + batch] / 1000.0
+        return steps[first : first + batch]
 
-    return make
+    def _energies(self, size: int) -> Array:
+        """Factors along an axis, none alike in a part or a neighbour."""
+        if self.draw == "parts":
+            parts = [int(each) for each in self.numbers]
+            return np.repeat(2.0 ** (1 - np.arange(len(parts))), parts)
+        return 2.0 ** (1.0 - 2.0 * (np.arange(size) % 8) / 7.0) if size > 1 else np.ones(1)
 
 
-EVERY_TIME = np.arange(1001) / 1000.0
-"""Every time that WaveletDiff's network is given: step / 1000."""
+def parse_input(text: str) -> Input:
+    """Read ``NAME: AXES [-> AXES] [, DRAW]``; raises ``ValueError`` with the reason."""
+    found = _INPUT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
+    name, left, right, draw, rest = found.groups()
+    axes, sizes = _parse_axes(left, text)
+    keras_axes = tuple(right.split()) if right else axes
+    if sorted(keras_axes) != sorted(axes):
+        raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
+    words = rest.split() if rest else []
+    if draw is None:
+        return Input(name, axes, sizes, keras_axes)
+    if draw not in _DRAWS or _DRAWS[draw] not in (-1, len(words)) or (draw == "from" and words[1] != "to"):
+        raise ValueError(f"{text!r}: {draw!r} is not normal, below N, from LOW to HIGH, steps N, parts N N or mask")
+    try:
+        numbers = tuple(float(word) for word in words if word != "to")
+    except ValueError:
+        raise ValueError(f"{text!r}: {' '.join(words)!r} are not numbers") from None
+    made = Input(name, axes, sizes, keras_axes, draw, numbers)
+    if draw in ("below", "steps", "parts") and any(each < 1 or each % 1 for each in numbers):
+        raise ValueError(f"{text!r}: {draw} takes positive whole numbers")
+    if draw == "parts" and (len(axes) < 2 or sum(numbers) != made.shape(1)[1]):
+        raise ValueError(f"{text!r}: the parts do not add up to the axis behind b")
+    return made
+
+
+def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    axes: list[str] = []
+    sizes: dict[str, int] = {}
+    for at, word in enumerate(text.split()):
+        found = _AXIS.fullmatch(word)
+        name = word if word == "b" else (found.group(1) or f"_{at}") if found else ""
+        if not name or name in axes:
+            raise ValueError(f"{where!r}: {word!r} is not b, a size or NAME=SIZE, or repeats another axis")
+        axes.append(name)
+        if found and word != "b":
+            sizes[name] = int(found.group(2))
+    if "b" not in axes:
+        raise ValueError(f"{where!r} has no batch axis, b")
+    return tuple(axes), sizes
+
+
+def read_input(text: str) -> Input:
+    """:func:`parse_input` of what a user wrote; raises :class:`Refusal`."""
+    try:
+        return parse_input(text)
+    except ValueError as error:
+        raise Refusal(2, "--input", str(error), "see --help") from None
+
+
+def make_inputs_of(inputs: Sequence[Input]) -> MakeInputs:
+    """A function to all of them, each drawn by its own name."""
+    return lambda seed, batch, scale: tuple(each.make(seed, batch, scale) for each in inputs)
 
 
 def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
@@ -194,24 +323,31 @@ def _silent(_: str) -> None:
     pass
 
 
+Outputs = Tuple["Array", ...]
+
+
 @dataclass(frozen=True)
 class Single:
-    """One case in float32 and beside it in float64, from the same rounded inputs: the outputs, and output and calls
+    """One case in float32 and beside it in float64, from the same rounded inputs: the outputs, and outputs and calls
     with every tap answered for by the float64 calls, rounded; each pair is float32, then float64."""
 
     inputs: tuple[Any, ...]
-    outputs: tuple[Array, Array]
-    isolated: tuple[tuple[Array, Calls], tuple[Array, Calls]]
+    outputs: tuple[Outputs, Outputs]
+    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One case in float64: inputs, output, every call in order of completion; and in float32 where it is asked for."""
+    """One case in float64: inputs, outputs, every call in order of completion; and in float32 where it is asked for.
+
+    ``names`` are what the outputs are called, "" where nothing names them.
+    """
 
     inputs: tuple[Any, ...]
-    output: Array
+    outputs: Outputs
     calls: Calls
     single: Single | None = None
+    names: tuple[str, ...] = ()
 
 
 def observe(
@@ -227,16 +363,17 @@ def observe(
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
         with lifted():
-            output, calls = record(double, inputs, names, note)
+            found: list[str] = []
+            outputs, calls = record(double, inputs, names, note, found)
         if not case.numerics:
-            return Observation(inputs, output, calls)
+            return Observation(inputs, outputs, calls, names=tuple(found))
         rounded = cast(inputs, np.float32)
         answers = {name: cast(call, np.float32) for name, call in calls.items() if taps is None or name in taps}
-        outputs, alone = run(single, rounded)[0], isolate(single, rounded, answers)
+        own, alone = run(single, rounded), isolate(single, rounded, answers)
         with lifted():
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
-            exact = (run(double, truth)[0], isolate(double, truth, wide))
-    return Observation(inputs, output, calls, Single(rounded, (outputs, exact[0]), (alone, exact[1])))
+            exact = (run(double, truth), isolate(double, truth, wide))
+    return Observation(inputs, outputs, calls, Single(rounded, (own, exact[0]), (alone, exact[1])), tuple(found))
 
 
 # --- Conditioning ----------------------------------------------------------------------------------------------------
@@ -259,11 +396,11 @@ class Spread:
 
 @dataclass
 class Conditioning:
-    """One case in float64, moved by the rounding of a dtype: by module, and by how much each value of the output moves
+    """One case in float64, moved by the rounding of a dtype: by call, and by how much each value of the outputs moves
     at most."""
 
     taps: dict[str, Spread]
-    output: Array
+    outputs: Outputs
 
 
 def conditioning(module: Module, case: Case, inputs: Sequence[Any], dtype: str) -> Conditioning:
@@ -271,15 +408,16 @@ def conditioning(module: Module, case: Case, inputs: Sequence[Any], dtype: str) 
     submodules."""
     given, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
     with highest_precision(), lifted():
-        output, calls = record(module, given)
-        found = Conditioning({name: Spread() for name in calls}, np.zeros_like(output))
+        outputs, calls = record(module, given)
+        found = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
         for draw in range(DRAWS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
-            moved = {name: Call(_moved(call.inputs, rng, unit), _moved(call.outputs, rng, unit), call.caller)
+            moved = {name: replace(call, inputs=_moved(call.inputs, rng, unit), outputs=_moved(call.outputs, rng, unit))
                      for name, call in calls.items()}  # fmt: skip
             _, alone = isolate(module, _moved(given, rng, unit), moved)
             whole, running = _disturbed(module, _moved(given, rng, unit), rng, unit)
-            found.output = np.maximum(found.output, np.abs(whole - output))
+            moves = zip(found.outputs, whole, outputs)
+            found.outputs = tuple(np.maximum(most, np.abs(a - b)) for most, a, b in moves)
             for name, spread in found.taps.items():
                 if name in alone:
                     spread.fed = _further(spread.fed, alone[name].inputs, calls[name].inputs)
@@ -303,25 +441,23 @@ def _further(so_far: tuple[float, float], moved: Any, still: Any) -> tuple[float
     return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
 
 
-def _disturbed(module: Module, inputs: Sequence[Any], rng: Any, unit: float) -> tuple[Array, dict[str, Call]]:
+def _disturbed(module: Module, inputs: Sequence[Any], rng: Any, unit: float) -> tuple[Outputs, dict[str, Call]]:
     """A run in which what every submodule makes is moved by one rounding."""
     calls: dict[str, Call] = {}
 
     def disturb(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
         output = compute(*given)
         moved = [_tensor(_moved(_array(tensor), rng, unit)) for tensor in _tensors(output)]
-        if _is_attention(part):
-            found, _ = _attention(name, part, given, {}, _silent)
-            calls.update(found)
+        calls.update(_apart(name, part, given, {}, _silent)[0])
         calls[name] = Call((), tuple(_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller)
         return _replaced(part, output, moved)
 
     with _watched({name: part for name, part in module.named_modules() if name}, disturb):
-        output = run(module, inputs)
-    return output[0], calls
+        outputs = run(module, inputs)
+    return outputs, calls
 
 
-# --- Time ------------------------------------------------------------------------------------------------------------
+# --- Inputs of few values --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -340,99 +476,111 @@ def scalar_fed(inputs: Sequence[Any], calls: Calls) -> dict[str, int]:
     for name, call in calls.items():
         given = leaves(list(call.inputs))
         for at, value in enumerate(inputs):
-            if len(given) == 1 and np.ndim(value) == 1 and np.array_equal(given[0], value):
+            if "#" not in name and len(given) == 1 and np.ndim(value) == 1 and np.array_equal(given[0], value):
                 found[name] = at
     return found
 
 
 def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, Sweep]:
-    """Run these submodules, by themselves, on ``values`` (n,) float64."""
-    narrow, found = values.astype(np.float32), {}
+    """Run these submodules, by themselves, on ``values`` (n,), float64 or whole numbers."""
+    narrow, found = cast(values, np.float32), {}
     double, single = (dict(modules[dtype].named_modules()) for dtype in ("float64", "float32"))
     for name in names:
         with highest_precision():
             rounded = run(single[name], (narrow,))[0]
             with lifted():
-                exact, truth = (run(double[name], (each,))[0] for each in (values, narrow.astype(np.float64)))
+                exact, truth = (run(double[name], (each,))[0] for each in (values, cast(narrow, np.float64)))
         found[name] = Sweep(exact, rounded, truth)
     return found
 
 
 def module_names(module: Module) -> list[str]:
-    """The paths of all submodules, and of the insides of attention below theirs."""
+    """The paths of all submodules, and of the parts that are recorded of them below theirs."""
     found = []
     for name, part in module.named_modules():
         if name:
-            found += [name, *(f"{name}.{step}" for step in ATTENTION if _is_attention(part))]
+            found += [name, *(f"{name}.{step}" for step in _steps_of(part))]
     return found
 
 
 def record(
-    module: Module, inputs: Sequence[Any], names: Collection[str] | None = None, note: Note = _silent
-) -> tuple[Array, dict[str, Call]]:
-    """Run ``module``; its output, and every submodule's call in order of completion.
+    module: Module,
+    inputs: Sequence[Any],
+    names: Collection[str] | None = None,
+    note: Note = _silent,
+    output_names: list[str] | None = None,
+) -> tuple[Outputs, dict[str, Call]]:
+    """Run ``module``; its outputs, and every call of its submodules in order of completion.
 
-    A submodule that is called twice in one pass has no call; ``note`` is told.
+    A submodule that is called too often has no calls; ``note`` is told.
     """
     calls: dict[str, Call] = {}
 
     def keep(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
-        inputs = _inputs(part, *given)
+        inputs, told = _inputs(part, *given)
         output = compute(*given)
-        steps = [step for step in ATTENTION if names is None or f"{name}.{step}" in names]
-        if steps and _is_attention(part):
-            found, made = _attention(name, part, given, {}, note)
-            _check_attention(name, made, output)
-            calls.update({f"{name}.{step}": found[f"{name}.{step}"] for step in steps if found})
-        calls[name] = Call(inputs, _outputs(part, output), caller)
+        path = layer_of(name)
+        steps = [step for step in _steps_of(part) if names is None or f"{path}.{step}" in names]
+        if steps:
+            found, made = _apart(name, part, given, {}, note)
+            _check_apart(name, made, output)
+            calls.update({inside(name, step): found[inside(name, step)] for step in steps if found})
+        calls[name] = Call(inputs, _outputs(part, output), caller, told)
         return output
 
     parts = {name: part for name, part in module.named_modules() if name and (names is None or name in names)}
-    with _watched(parts, keep) as again:
-        output = run(module, inputs)
-    for name in again:
-        note(f"{name} is called twice in one pass, so it is not recorded; tap the layers around it")
-        for lost in (name, *(f"{name}.{step}" for step in ATTENTION)):
-            calls.pop(lost, None)
-    return output[0], calls
+    with _watched(parts, keep) as too_often:
+        outputs = run(module, inputs, output_names)
+    for name in too_often:
+        note(f"{name} is called more than {MOST_CALLS} times in one pass and not recorded; tap the layers around it")
+        lost = {name, *(f"{name}.{step}" for step in _steps_of(parts[name]))}
+        for call in [call for call in calls if layer_of(call) in lost]:
+            del calls[call]
+    return outputs, calls
 
 
-def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Array, dict[str, Call]]:
-    """Run ``module`` with the submodules of ``answers`` answered for.
+def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Outputs, dict[str, Call]]:
+    """Run ``module`` with the calls of ``answers`` answered for.
 
     Each of them computes from its answer's inputs and hands on its answer's outputs. What comes back: the
-    output, and per submodule the inputs that it would have been given and the outputs of its own computation.
+    outputs, and per call the inputs that it would have been given and the outputs of its own computation.
     """
     calls: dict[str, Call] = {}
 
     def answer(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
-        inputs, own = _inputs(part, *given), answers.get(name)
+        (inputs, told), own = _inputs(part, *given), answers.get(name)
         if own is not None:
             given = _fed(part, given, own)
         output = compute(*given)
-        if any(f"{name}.{step}" in answers for step in ATTENTION):
-            found, made = _attention(name, part, given, answers, _silent)
-            calls.update({inside: call for inside, call in found.items() if inside in answers})
-            output = _replaced(part, output, [made])
+        if any(inside(name, step) in answers for step in _steps_of(part)):
+            found, made = _apart(name, part, given, answers, _silent)
+            calls.update({step: call for step, call in found.items() if step in answers})
+            output = _replaced(part, output, made)
         if own is None:
             return output
-        calls[name] = Call(inputs, _outputs(part, output), caller)
+        calls[name] = Call(inputs, _outputs(part, output), caller, told)
         return _replaced(part, output, [_tensor(value) for value in own.outputs])
 
-    owners = {name.rpartition(".")[0] for name in answers}
+    layers = {layer_of(name) for name in answers}
+    owners = {name.rpartition(".")[0] for name in layers}
     parts = {name: part for name, part in module.named_modules()
-             if name in answers or (name in owners and _is_attention(part))}  # fmt: skip
+             if name in layers or (name in owners and _steps_of(part))}  # fmt: skip
     with _watched(parts, answer):
-        output = run(module, inputs)
-    return output[0], calls
+        outputs = run(module, inputs)
+    return outputs, calls
 
 
-def run(module: Module, inputs: Sequence[Any]) -> tuple[Array, ...]:
-    """The outputs of ``module`` for arrays (or lists of arrays), without gradients."""
+def run(module: Module, inputs: Sequence[Any], names: list[str] | None = None) -> Outputs:
+    """The outputs of ``module`` for arrays (or lists of arrays), without gradients; ``names`` gets what a dictionary
+    or the like calls them."""
     import torch
 
     with torch.no_grad():
-        return tuple(_array(tensor) for tensor in _tensors(module(*(_tensor(value) for value in inputs))))
+        output = module(*(_tensor(value) for value in inputs))
+    if names is not None:
+        named = isinstance(output, dict) and all(len(_tensors(value)) == 1 for value in output.values())
+        names[:] = list(map(str, output)) if named else [""] * len(_tensors(output))
+    return tuple(_array(tensor) for tensor in _tensors(output))
 
 
 @contextmanager
@@ -450,41 +598,46 @@ def highest_precision() -> Iterator[str]:
 
 @contextmanager
 def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterator[Collection[str]]:
-    """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``caller`` is the
-    innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names that are called
-    again; only the first call is handled.
+    """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is the
+    call's, ``caller`` the innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names
+    of modules that are called too often; only the first calls are handled.
 
     Not by hooks: before torch 2 they do not see arguments that are given by name.
     """
     from torch import nn
 
     wanted = {id(part): name for name, part in parts.items()}
-    seen: dict[str, bool] = {}
-    inside = [""]
+    count = dict.fromkeys(wanted.values(), 0)
+    within = [""]
     call = nn.Module.__call__
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = wanted.get(id(self))
-        if name is None or name in seen:
-            if name is not None:
-                seen[name] = True
+        if name is None or count[name] > MOST_CALLS:
             return call(self, *args, **kwargs)
-        seen[name] = False
-        inside.append(name)
+        count[name] += 1
+        if count[name] > MOST_CALLS:
+            return call(self, *args, **kwargs)
+        within.append(call_name(name, count[name]))
         try:
-            return handle(name, inside[-2], self, lambda given, named: call(self, *given, **named), (args, kwargs))
+            compute = lambda given, named: call(self, *given, **named)  # noqa: E731
+            return handle(within[-1], within[-2], self, compute, (args, kwargs))
         finally:
-            inside.pop()
+            within.pop()
 
-    again: list[str] = []
+    too_often: list[str] = []
     with patch.object(nn.Module, "__call__", watched):
-        yield again
-        again += [name for name, twice in seen.items() if twice]
+        yield too_often
+        too_often += [name for name, calls in count.items() if calls > MOST_CALLS]
 
 
-def _inputs(part: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Copies of the tensors among a module's arguments, in the order of its signature; nested ones in lists."""
-    return tuple(_nested(value) for value in (*args, *_ordered(part, kwargs).values()) if _tensors(value))
+def _inputs(part: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Copies of the tensors among a module's arguments, in the order of its signature, nested ones in lists; and the
+    parameters' names."""
+    order = _parameters(part)
+    named = [*zip([*order, *([""] * len(args))], args), *_ordered(part, kwargs).items()]
+    held = [(name, value) for name, value in named if _tensors(value)]
+    return tuple(_nested(value) for _, value in held), tuple(name for name, _ in held)
 
 
 def _outputs(part: Module, output: Any) -> tuple[Array, ...]:
@@ -506,8 +659,17 @@ def _replaced(part: Module, output: Any, tensors: Sequence[Any]) -> Any:
     return _filled(output, iter(tensors))
 
 
+def _parameters(part: Module) -> list[str]:
+    """The names that arguments by position have."""
+    try:
+        found = inspect.signature(part.forward).parameters.items()
+    except (TypeError, ValueError):
+        return []
+    return [name for name, each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
 def _ordered(part: Module, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    order = list(inspect.signature(part.forward).parameters) if kwargs else []
+    order = _parameters(part) if kwargs else []
     return dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
 
@@ -553,13 +715,73 @@ def _tensor(value: Any) -> Any:
     return [_tensor(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-# --- The insides of attention ----------------------------------------------------------------------------------------
+# --- The insides of modules ------------------------------------------------------------------------------------------
 
 
 def _is_attention(part: Module) -> bool:
     from torch import nn
 
     return isinstance(part, nn.MultiheadAttention)
+
+
+def _steps_of(part: Module) -> tuple[str, ...]:
+    """What is recorded inside a module that is one call to torch: :data:`ATTENTION`, or ``layer_<n>`` of an RNN."""
+    from torch import nn
+
+    if _is_attention(part):
+        return ATTENTION
+    if isinstance(part, nn.RNNBase) and part.num_layers > 1:
+        return tuple(f"layer_{layer}" for layer in range(part.num_layers))
+    return ()
+
+
+def _apart(
+    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
+) -> tuple[dict[str, Call], list[Any]]:
+    """The calls inside a module, put together from its parameters and inputs, and the tensors that it makes of them;
+    nothing where there are none, or, with a note, where it does more than can be put together.
+
+    Those in ``answers`` are answered for, as :func:`isolate` does with modules.
+    """
+    if _is_attention(part):
+        calls, made = _attention(name, part, given, answers, note)
+        return calls, [] if made is None else [made]
+    return _recurrent(name, part, given, answers, note) if _steps_of(part) else ({}, [])
+
+
+def _recurrent(
+    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
+) -> tuple[dict[str, Call], list[Any]]:
+    """The layers of ``torch.nn.LSTM``, ``GRU`` or ``RNN``, each from its sequence to its sequence and last states."""
+    import torch
+
+    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
+    tokens, start = told["input"], told.get("hx")
+    if not isinstance(tokens, torch.Tensor) or tokens.ndim != 3:
+        note(f"{name} is fed a packed sequence or one without a batch, so its layers are not recorded")
+        return {}, []
+    ways = 2 if part.bidirectional else 1
+    size = part.proj_size or part.hidden_size
+    batch = tokens.shape[0 if part.batch_first else 1]
+    widths = (size, part.hidden_size) if part.mode == "LSTM" else (size,)
+    starts = start if isinstance(start, tuple) else (start,)
+    if start is None:
+        starts = tuple(tokens.new_zeros(ways * part.num_layers, batch, width) for width in widths)
+    compute = getattr(torch._VF, {"LSTM": "lstm", "GRU": "gru"}.get(part.mode, part.mode.lower()))
+    count = len(part._flat_weights) // part.num_layers
+    calls, states = {}, []
+    for layer in range(part.num_layers):
+        call, at = inside(name, f"layer_{layer}"), slice(layer * ways, (layer + 1) * ways)
+        answer, weights = answers.get(call), part._flat_weights[layer * count : (layer + 1) * count]
+        first = tuple(each[at] for each in starts)
+        fed = tokens if answer is None else _tensor(answer.inputs[0])
+        made = compute(fed, first if part.mode == "LSTM" else first[0], weights, part.bias, 1, 0.0, False,
+                       part.bidirectional, part.batch_first)  # fmt: skip
+        calls[call] = Call((_array(tokens),), tuple(map(_array, made)), name)
+        handed = list(made) if answer is None else [_tensor(each) for each in answer.outputs]
+        tokens = handed[0]
+        states.append(handed[1:])
+    return calls, [tokens, *(torch.cat(each) for each in zip(*states))]
 
 
 def _attention(
@@ -578,9 +800,10 @@ def _attention(
     calls: dict[str, Call] = {}
 
     def project(step: str, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
-        answer = answers.get(f"{name}.{step}")
+        call = inside(name, step)
+        answer = answers.get(call)
         made = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
-        calls[f"{name}.{step}"] = Call((_array(tokens),), (_array(made),), name)
+        calls[call] = Call((_array(tokens),), (_array(made),), name)
         return made if answer is None else _tensor(answer.outputs[0])
 
     weights = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
@@ -612,39 +835,38 @@ def _plain_arguments(name: str, part: Any, given: tuple[Any, Any], note: Note) -
     return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
 
 
-def _check_attention(name: str, made: Tensor | None, output: Any) -> None:
+def _check_apart(name: str, made: Sequence[Tensor], output: Any) -> None:
     """Refuse where what was put together is not what the module computes itself."""
     import torch
 
-    own = _tensors(output)[0]
-    if made is None or own.dtype != torch.float64:
-        return
-    error = float((made - own).norm() / own.norm().clamp_min(1e-300))
-    if not error <= RECOMPOSED:
-        fix = f"leave its insides out with --leave-out {name}.*"
-        raise Refusal(6, name, f"its own output is {error:.1e} from plain attention with its weights", fix)
+    for ours, own in zip(made, _tensors(output)):
+        if own.dtype != torch.float64:
+            continue
+        error = float((ours - own).norm() / own.norm().clamp_min(1e-300))
+        if not error <= RECOMPOSED:
+            fix = f"leave its insides out with --leave-out '{layer_of(name)}.*'"
+            raise Refusal(6, name, f"its own output is {error:.1e} from what its parameters and inputs make", fix)
 
 
 # --- True float64 ----------------------------------------------------------------------------------------------------
 
-_LIFTED = frozenset({
-    "to", "type", "arange", "linspace", "logspace", "eye", "full", "ones", "zeros", "tensor", "as_tensor", "full_like",
-    "ones_like", "zeros_like", "new_full", "new_ones", "new_zeros", "new_tensor", "softmax", "log_softmax", "sum",
-    "mean", "prod", "cumsum", "cumprod",
-})  # fmt: skip
-"""Functions of torch in which float32, said outright, means float64 while a model is lifted."""
+_READING = frozenset({"view", "frombuffer"})
+"""Functions of torch to which a dtype says what bytes are."""
 
 
 @contextmanager
 def lifted() -> Iterator[None]:
-    """True float64 inside: it is the default, and ``.float()`` and float32 by name mean it too.
+    """True float64 inside: it is the default, and every narrower floating dtype that is named means it too.
 
     ``module.double()`` alone leaves tables that were computed in float32, and casts down on the way: 2e-6 off.
     """
     import torch
     from torch.overrides import TorchFunctionMode
 
-    wide = {torch.float32: torch.float64, torch.FloatTensor: torch.DoubleTensor, "torch.FloatTensor": torch.float64}
+    narrow = (torch.float32, torch.float16, torch.bfloat16)
+    wide: dict[Any, Any] = {**dict.fromkeys(narrow, torch.float64), torch.complex64: torch.complex128}
+    for kind in ("Float", "Half", "BFloat16"):
+        wide[getattr(torch, f"{kind}Tensor")], wide[f"torch.{kind}Tensor"] = torch.DoubleTensor, "torch.DoubleTensor"
 
     def lift(value: Any) -> Any:
         return wide.get(value, value) if isinstance(value, (torch.dtype, type, str)) else value
@@ -652,10 +874,11 @@ def lifted() -> Iterator[None]:
     class Lift(TorchFunctionMode):
         def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-            if name == "float":
+            if name in ("float", "half", "bfloat16"):
                 return args[0].double()
             # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
-            if name in _LIFTED and not (name == "tensor" and args and isinstance(args[0], list) and not args[0]):
+            empty = name in ("tensor", "empty") and bool(args) and args[0] in ([], 0, (0,), [0])
+            if name not in _READING and not empty:
                 args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
             return function(*args, **kwargs)
 
@@ -691,13 +914,12 @@ class Tensors:
 @dataclass
 class Subject:
     """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` say what was done to
-    its tables. ``times`` are all the numbers that an input of shape (B,) can be, where that is known."""
+    its tables."""
 
     modules: dict[str, Module]
     make_inputs: MakeInputs | None
     tensors: dict[str, Tensors]
     notes: list[str] = field(default_factory=list)
-    times: Array | None = None
 
     @property
     def evaluating(self) -> bool:
@@ -731,9 +953,7 @@ def build(target: str, checkpoint: str, key: str | None = None) -> Subject:
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(_array(t)))
         for name, t in narrow.state_dict().items()
     }
-    own = wavelet_inputs({name: each.shape for name, each in tensors.items()})
-    times = EVERY_TIME if own else None
-    return Subject({"float64": wide, "float32": narrow}, make_inputs or own, tensors, notes, times)
+    return Subject({"float64": wide, "float32": narrow}, make_inputs, tensors, notes)
 
 
 def _find_factory(target: str) -> Callable[..., Any]:
@@ -996,18 +1216,20 @@ def _described(
         return [refer(item) for item in value] if isinstance(value, (list, tuple)) else put(value)
 
     def listed(calls: Calls) -> dict[str, Any]:
-        return {name: [refer(call.inputs), refer(call.outputs), call.caller] for name, call in calls.items()}
+        return {name: [refer(call.inputs), refer(call.outputs), call.caller, list(call.names)]
+                for name, call in calls.items()}  # fmt: skip
 
-    made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "output": put(seen.output)}
+    made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "outputs": refer(seen.outputs)}
+    made["names"] = list(seen.names)
     made["calls"], made["single"] = listed(seen.calls), None
     made["conditioning"] = {
-        dtype: [{name: asdict(spread) for name, spread in each.taps.items()}, put(each.output)]
+        dtype: [{name: asdict(spread) for name, spread in each.taps.items()}, refer(each.outputs)]
         for dtype, each in moves.items()
     }
     if seen.single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
-        alone = [[put(output), listed(calls)] for output, calls in reversed(seen.single.isolated)]
-        outputs = [put(output) for output in reversed(seen.single.outputs)]
+        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated)]
+        outputs = [refer(each) for each in reversed(seen.single.outputs)]
         made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": alone[::-1]}
     return made
 
@@ -1019,11 +1241,13 @@ def record_file(
     key: str | None = None,
     leave_out: Sequence[str] = (),
     say: Note = _silent,
+    inputs: Sequence[Input] = (),
 ) -> dict[str, Any]:
     """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
 
     ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
-    names that are not recorded. Raises :class:`Refusal`.
+    names that are not recorded; ``inputs`` are the model's, unless its factory returns ``make_inputs``. Raises
+    :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
     say("building the model in float32 and in float64")
@@ -1041,7 +1265,7 @@ def record_file(
     try:
         writer = _Writer(output)
         try:
-            told = _record_cases(subject, names, target, writer, say)
+            told = _record_cases(subject, inputs, names, target, writer, say)
             writer.close({**index, **told})
         except BaseException:
             writer.abandon()
@@ -1051,23 +1275,27 @@ def record_file(
     return {**index, **{name: value for name, value in told.items() if name != "cases"}}
 
 
-def _record_cases(subject: Subject, names: list[str], target: str, writer: _Writer, say: Note) -> dict[str, Any]:
+def _record_cases(
+    subject: Subject, drawn: Sequence[Input], names: list[str], target: str, writer: _Writer, say: Note
+) -> dict[str, Any]:
     """The battery: what the index says of it."""
+    make_inputs = subject.make_inputs or (make_inputs_of(drawn) if drawn else None)
+    every = {} if subject.make_inputs else {at: each.every for at, each in enumerate(drawn) if each.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
     notes, cases, repeats = dict.fromkeys(subject.notes), [], True
     sweeps: dict[str, Sweep] = {}
     for case in CASES:
         say(f"running {case.describe()}")
-        inputs = checked_inputs(subject.make_inputs, case, target)
+        inputs = checked_inputs(make_inputs, case, target, drawn)
         with moved_biases(subject.modules, shifts if case.random_biases else {}):
             try:
                 seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
                 repeats = repeats and is_repeatable(subject.modules["float64"], seen)
                 dtypes = ("float64", "float32") if case.numerics else ("float64",)
                 moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
-                if not sweeps and subject.times is not None:
-                    fed = [name for name in scalar_fed(inputs, seen.calls) if name in names]
-                    sweeps = sweep(subject.modules, fed, subject.times)
+                for name, at in scalar_fed(inputs, seen.calls).items() if not sweeps else ():
+                    if name in names and at in every:
+                        sweeps |= sweep(subject.modules, [name], every[at])
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
                 fix = "return make_inputs that fits the module beside it"
                 raise Refusal(4, target, f"running it raises {_one_line(error)}", fix) from error
@@ -1081,20 +1309,24 @@ def _record_cases(subject: Subject, names: list[str], target: str, writer: _Writ
 def is_repeatable(module: Module, seen: Observation) -> bool:
     """Whether another run gives the same output, bit for bit."""
     with highest_precision(), lifted():
-        return bool(np.array_equal(run(module, seen.inputs)[0], seen.output, equal_nan=True))
+        pairs = zip(run(module, seen.inputs), seen.outputs)
+        return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
 
 
-def checked_inputs(make_inputs: MakeInputs | None, case: Case, target: str) -> tuple[Array, ...]:
+def checked_inputs(
+    make_inputs: MakeInputs | None, case: Case, target: str, drawn: Sequence[Input] = ()
+) -> tuple[Array, ...]:
     """The inputs of one case as arrays, floating ones in float64."""
     if make_inputs is None:
-        fix = "return (module, make_inputs) with make_inputs(seed, batch, scale), a tuple of float64 arrays"
+        fix = "say it, such as --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise Refusal(2, target, "nothing tells what the model's inputs are", fix)
     try:
         made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {_one_line(error)}", "correct it") from error
-    for value in made:
-        if value.ndim == 0 or value.shape[0] != case.batch or value.dtype.kind not in "fiub":
+    for at, value in enumerate(made):
+        batch = drawn[at].axes.index("b") if at < len(drawn) else 0
+        if value.ndim <= batch or value.shape[batch] != case.batch or value.dtype.kind not in "fiub":
             what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
             raise Refusal(4, target, what, "put the batch on axis 0 of every array")
     return cast(tuple(made), np.float64)  # type: ignore[no-any-return]
@@ -1131,9 +1363,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
     parser.add_argument("--key", metavar="NAME", help="key of the state_dict where the file holds several")
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
+    parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="such as 'x: b 3 48 48'")
     told = parser.parse_args(arguments)
     try:
-        index = record_file(told.reference, told.checkpoint, told.output, told.key, told.leave_out)
+        inputs = [read_input(text) for text in told.input]
+        index = record_file(told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs)
     except Refusal as refusal:
         sys.stderr.write(f"error: {refusal}\n")
         return refusal.exit_code

@@ -38,7 +38,8 @@ def test_it_says_what_it_recorded(checkpoint: Path, capsys: pytest.CaptureFixtur
 def test_a_table_of_its_own_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = make_state()
     checkpoint = save(tmp_path / "a.ckpt", {**state, "beta_all": state["beta_all"] * 1.01})
-    assert main(["record", "tests.user_model:small", str(checkpoint)]) == 0
+    told = ["--input", "x: b 31 3, parts 5 5 8 13", "--input", "t: b, steps 1000"]
+    assert main(["record", "tests.user_model:small", str(checkpoint), *told]) == 0
     assert "note   beta_all is the checkpoint's: the code computes another one\n" in capsys.readouterr().out
 
 

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+from wdport.compare.measure import float32_share, relative_l2
 from wdport.families.waveletdiff.layers import Standardize
-from wdport.parity.measure import float32_share, relative_l2
 
 X = np.random.default_rng(0).standard_normal((4, 6, 16))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.errors import UsageError
 from wdport.limits import MAX_MESSAGE_CHARS
-from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.policy import Policy, loosened, read_policy
 
 TODAY = date(2026, 11, 21)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wdport.parity.bounds import LOGIC, NUMERICS, bounds
+from wdport.compare.bounds import LOGIC, NUMERICS, bounds
 from wdport.parity.policy import Policy, apply_policy, is_notice, read_policy, waived_taps
 from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
 from wdport.parity.policy.judge import OUTPUT, tap_findings

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.make import SMALL, make_state, save
+from tests.make import SMALL, make_state, record_small, save
+from wdport.compare.calls import CASES, Call, leaves
 from wdport.errors import IncompleteError, InputError, MisfitError, error_of
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.battery import CASES
-from wdport.parity.calls import Call, leaves
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Live, Reference
-from wdport.recorder import Observation, build, record_file
+from wdport.recorder import Observation, build
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A checkpoint and its recording."""
     folder = tmp_path_factory.mktemp("reference")
     checkpoint = save(folder / "small.ckpt", make_state())
-    record_file("tests.user_model:small", str(checkpoint), str(folder / "run.npz"))
+    record_small("tests.user_model:small", checkpoint, folder / "run.npz")
     return checkpoint, folder / "run.npz"
 
 
@@ -35,7 +34,7 @@ def live(checkpoint: Path) -> Live:
     subject = build("tests.user_model:small", str(checkpoint))
 
     def make_inputs(seed: int, batch: int, scale: float) -> Any:
-        return FAMILY.make_inputs(SMALL, seed, batch, scale)
+        return FAMILY.signature(SMALL).make(seed, batch, scale)
 
     return Live(subject.modules, make_inputs)
 
@@ -47,11 +46,11 @@ def arrays(seen: Observation) -> list[Any]:
         assert all(isinstance(call, Call) for call in calls.values())
         return [leaf for name in calls for leaf in leaves([*calls[name].inputs, *calls[name].outputs])]
 
-    found = [*seen.inputs, seen.output, *of(seen.calls)]
+    found = [*seen.inputs, *seen.outputs, *of(seen.calls)]
     if seen.single is not None:
-        found += [*seen.single.inputs, *seen.single.outputs]
-        for output, calls in seen.single.isolated:
-            found += [output, *of(calls)]
+        found += [*seen.single.inputs, *leaves(list(seen.single.outputs))]
+        for outputs, calls in seen.single.isolated:
+            found += [*outputs, *of(calls)]
     return found
 
 
@@ -76,7 +75,7 @@ def test_a_replay_is_the_run_bit_for_bit(recorded: tuple[Path, Path]) -> None:
 def test_live_weights_move_with_the_case(recorded: tuple[Path, Path]) -> None:
     here = live(recorded[0])
     first, moved = CASES[0], CASES[-1]
-    outputs = [here.observe(case, ()).output for case in (first, moved, first)]
+    outputs = [here.observe(case, ()).outputs[0] for case in (first, moved, first)]
     assert np.array_equal(outputs[0], outputs[2])
     assert not np.array_equal(outputs[0], outputs[1])
 
@@ -120,7 +119,7 @@ def rebuilt(source: Path, target: Path, change: Change, method: int = zipfile.ZI
 
 def first(index: dict[str, Any]) -> str:
     """The member that the first case's output is in."""
-    return f"{index['cases'][0]['output']}.npy"
+    return f"{index['cases'][0]['outputs'][0]}.npy"
 
 
 def lying(members: Members, index: dict[str, Any]) -> None:
@@ -160,7 +159,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "an index that nests too deep": (index_of(b"[" * 100000), "recursion"),
     "no schema": (lambda members, index: index.pop("schema") and None, "KeyError"),
     "tensors in a list": (lambda members, index: index.update(tensors=[]), "items"),
-    "a reference to nothing": (lambda members, index: index["cases"][0].update(output="x"), "invalid literal"),
+    "a reference to nothing": (lambda members, index: index["cases"][0].update(outputs=["x"]), "invalid literal"),
     "a call cut short": (cut_call, "not enough values"),
 }
 

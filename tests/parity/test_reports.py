@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from wdport.compare.bounds import bounds
 from wdport.errors import MachineError, UsageError
-from wdport.parity.bounds import bounds
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import by_tap, claim, nearness, number, outcome, place, probable, shortfall

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tests.make import SMALL, make_state
+from wdport.compare.bounds import TRAJECTORY
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.parity.bounds import TRAJECTORY
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
 from wdport.recorder import run

@@ -11,8 +11,9 @@ import click
 
 from wdport.cli.options import facts, key_option, size
 from wdport.cli.progress import steps
-from wdport.errors import UsageError, error_of
+from wdport.errors import UsageError, WdportError, error_of
 from wdport.files.writable import require_writable
+from wdport.recorder import Input
 
 
 @click.command(name="record")
@@ -22,25 +23,43 @@ from wdport.files.writable import require_writable
 @click.option(
     "--leave-out", metavar="PATTERN", multiple=True, help="Modules not to record, such as 'ema.*'; repeatable."
 )
+@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 def command(
-    reference: str, checkpoint: str, output: str | None, leave_out: tuple[str, ...], key: str | None, force: bool
+    reference: str,
+    checkpoint: str,
+    output: str | None,
+    leave_out: tuple[str, ...],
+    inputs: tuple[str, ...],
+    key: str | None,
+    force: bool,
 ) -> int:
     """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record what it computes.
 
     `wdport verify CONVERTED --against FILE` compares with the recording where torch is not installed.
     """
-    from wdport.recorder import Refusal, record_file
+    from wdport.recorder import Refusal, read_input, record_file
 
     target = _target(Path(checkpoint), output, force)
     try:
+        told = [read_input(text) for text in inputs] or _known_inputs(checkpoint, key)
         with redirect_stdout(sys.stderr), steps() as say:  # a model may print; standard output is for what is said here
-            index = record_file(reference, checkpoint, str(target), key, leave_out, say or (lambda _: None))
+            index = record_file(reference, checkpoint, str(target), key, leave_out, say or (lambda _: None), told)
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     click.echo(_text(index, target))
     return 0
+
+
+def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
+    """The inputs of a family that the checkpoint belongs to, if there is one."""
+    from wdport.conversion.prepare import Settings, signature_of
+
+    try:
+        return signature_of(checkpoint, Settings(key=key)).inputs
+    except WdportError:  # a model of the user's own, or a file that torch alone reads
+        return ()
 
 
 def _target(checkpoint: Path, output: str | None, force: bool) -> Path:

@@ -24,7 +24,7 @@ from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml
 from wdport.mapping.table import Table, load_table
-from wdport.model import Array, Constant, Family, Resolved, Source
+from wdport.model import Array, Constant, Family, Resolved, Signature, Source
 
 PathText = str | PathLike[str]
 
@@ -103,6 +103,15 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
         plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes)
         comparisons = _compare(checkpoint, plan, constants)
         yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons)
+
+
+def signature_of(path: PathText, settings: Settings) -> Signature:
+    """What the network of a checkpoint takes and gives, by its family; raises as :func:`prepare` does, but looks at
+    names, shapes and configuration alone."""
+    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+        table = choose_table(checkpoint.tensors, checkpoint.path)
+        family = find_family(table.family, table.path)
+        return family.signature(_resolve(checkpoint, family, settings).config)
 
 
 def planned(

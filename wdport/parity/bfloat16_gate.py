@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.parity.battery import Case
-from wdport.parity.bounds import NUMERICS, UNIT_ROUNDOFF_16
-from wdport.parity.calls import Calls, cast, leaves
-from wdport.parity.keras_probe import Probe
-from wdport.parity.measure import ErrorPair, like
-from wdport.parity.runner import OUTPUT, Runner
+from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
+from wdport.compare.calls import Calls, Case, cast, layer_of
+from wdport.compare.errors import InPort
+from wdport.compare.measure import ErrorPair
+from wdport.compare.probe import Probe
+from wdport.parity.runner import Runner
 from wdport.parity.verdict import Gate
 from wdport.recorder import isolate, lifted, record
 
@@ -27,29 +27,36 @@ POLICY = "mixed_bfloat16"
 def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
     """Run one case, with the weights that the sides hold; the ratios are by the reference's names."""
     taps = runner.aligned
-    inputs = runner.family.make_inputs(runner.config, case.seed, case.batch, case.scale)
-    single, (reference, truth) = _reference_calls(runner, inputs)
-    answers = {tap.candidate: cast(truth[1][tap.reference], np.float32) for tap in taps if tap.reference in truth[1]}
-    model = _model(runner)
+    inputs = runner.signature.make(case.seed, case.batch, case.scale)
+    single, (reference, truth), names = _reference_calls(runner, inputs)
+    narrow = runner.signature.in_port(single)
+    probe = Probe(_model(runner), {layer_of(tap.candidate) for tap in taps})
     with jax.default_matmul_precision("highest"):
-        output, port = Probe(model, [tap.candidate for tap in taps]).isolate(single, answers)
-    pairs = {OUTPUT: _pair([output], [reference[0]], [truth[0]])}
+        wanted, shapes = probe.shapes(narrow)
+        into = InPort(taps, shapes)
+        outputs, port = probe.isolate(narrow, into({name: cast(call, np.float32) for name, call in truth[1].items()}))
+    sides = [runner.outputs_in_port(made, names, wanted) for made in (reference[0], truth[0])]
+    pairs = {name: _pair(outputs[at : at + 1], *(side[at : at + 1] for side in sides))
+             for at, name in enumerate(runner.outputs)}  # fmt: skip
+    theirs, exact = (into(calls) for _, calls in (reference, truth))
     for tap in taps:
-        ours, theirs, exact = port.get(tap.candidate), reference[1].get(tap.reference), truth[1].get(tap.reference)
-        if ours is not None and theirs is not None and exact is not None:
-            pairs[tap.reference] = _pair(ours.outputs, theirs.outputs, exact.outputs)
+        if all(tap.candidate in side for side in (port, theirs, exact)):
+            calls = (port[tap.candidate], theirs[tap.candidate], exact[tap.candidate])
+            pairs[tap.reference] = _pair(*(call.outputs for call in calls))
     ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in pairs.items() if pair.count}
-    return _gate(ratios, len(taps) + 1), ratios
+    return _gate(ratios, len(taps) + len(runner.outputs)), ratios
 
 
-def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any, Calls], tuple[Any, Calls]]]:
-    """The inputs in float32, and output and isolated calls of the reference in bfloat16 and in float64."""
+def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any, Calls], tuple[Any, Calls]], list[str]]:
+    """The inputs in float32, outputs and isolated calls of the reference in bfloat16 and in float64, and what the
+    outputs are called."""
     import torch
 
     modules: Mapping[str, Any] = runner.sides.references
     names = [tap.reference for tap in runner.aligned]
+    told: list[str] = []
     with lifted():
-        _, calls = record(modules["float64"], inputs)
+        _, calls = record(modules["float64"], inputs, output_names=told)
     answers = {name: cast(calls[name], np.float32) for name in names if name in calls}
     single = cast(inputs, np.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -57,7 +64,7 @@ def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any,
     with lifted():
         wide = {name: cast(call, np.float64) for name, call in answers.items()}
         high = isolate(modules["float64"], cast(single, np.float64), wide)
-    return single, (low, high)
+    return single, (low, high), told
 
 
 def _model(runner: Runner) -> Any:
@@ -72,8 +79,8 @@ def _pair(ours: Any, theirs: Any, exact: Any) -> ErrorPair:
     """Empty, and so not compared, where count or shapes differ."""
     pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
     try:
-        for c, r, t in zip(leaves(list(ours)), leaves(list(theirs)), leaves(list(exact)), strict=True):
-            pair.add(like(np.asarray(c).astype(np.float32), t), r, t)
+        for c, r, t in zip(ours, theirs, exact, strict=True):
+            pair.add(np.asarray(c).astype(np.float32), r, t)
     except ValueError:
         return ErrorPair()
     return pair

@@ -3,7 +3,7 @@
 The port is built again with the checkpoint's weights. If it then computes something else at that place, the file's
 weights have the fault, and the known bug that makes the new port compute just what was seen is named. If it computes
 the same, its code has the fault, which no bug put into faulty code explains. Then the values are asked (see
-:mod:`wdport.parity.recognize` and :mod:`wdport.parity.relations`): what they say holds to the logic bound.
+:mod:`wdport.compare.recognize` and :mod:`wdport.compare.relations`): what they say holds to the logic bound.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import LOGIC
+from wdport.compare.calls import Call, Calls, leaves
+from wdport.compare.measure import relative_l2
+from wdport.compare.probe import Answers, Probe
+from wdport.compare.recognize import attention_difference, difference
+from wdport.compare.relations import added_relations, relations, same
 from wdport.errors import IncompleteError
 from wdport.families.mutants import Mutant
+from wdport.keras_runtime import layers_by_path
 from wdport.model import Array
-from wdport.parity.bounds import LOGIC
-from wdport.parity.calls import Call, Calls, leaves
-from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import like, relative_l2
-from wdport.parity.recognize import attention_difference, difference
-from wdport.parity.relations import added_relations, relations, same
 from wdport.parity.verdict import Fault
 
 MOST_PARTS = 6
@@ -48,7 +49,7 @@ class Evidence:
 
     inputs: tuple[Array, ...]
     port: Calls
-    answers: Calls
+    answers: Answers
 
 
 def causes(
@@ -69,9 +70,9 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
         return []
     called = [path for path, call in evidence.port.items() if path and call.caller == fault.candidate]
     answers = [evidence.answers[path] for path in called if path in evidence.answers]
-    parts = [np.asarray(leaves(list(call.outputs))[0]) for call in answers if call.outputs]
+    parts = [np.asarray(call.outputs[0]) for call in answers if call.outputs]
     site = evidence.answers.get(fault.candidate)  # the reference may not have run it
-    inputs = leaves(list(site.inputs)) if site is not None and fault.candidate else []
+    inputs = site.given if site is not None and fault.candidate else []
     given = [*inputs, *parts] if fault.feeds else inputs
     found = next((text for each in given if (text := difference(np.asarray(each), right, wrong))), [])
     if not found and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
@@ -87,12 +88,12 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     path = next((path for path, name in names.items() if name == fault.feeds), "") if fault.feeds else fault.candidate
     if path not in evidence.port or path not in evidence.answers:
         return None, None, ""
-    sides = (evidence.port[path], evidence.answers[path])
-    ours, theirs = (leaves(list(call.inputs if fault.feeds else call.outputs)) for call in sides)
-    for c, r in zip(ours, theirs, strict=False):
-        try:
-            wrong, right = like(np.asarray(c), np.asarray(r)), np.asarray(r)
-        except ValueError:
+    own, expected = evidence.port[path], evidence.answers[path]
+    given = leaves(list(own.inputs))
+    pairs = [(given[at], right) for at, right in expected.inputs.items() if at < len(given)]
+    for c, r in pairs if fault.feeds else zip(own.outputs, expected.outputs, strict=False):
+        wrong, right = np.asarray(c), np.asarray(r)
+        if wrong.shape != right.shape:
             return None, None, ""
         if not same(wrong, right):
             return wrong, right, f"what {fault.feeds} is fed" if fault.feeds else "its output"
@@ -107,7 +108,7 @@ def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Ar
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
     for what in ("output", "input"):
         for path, call in ordered:
-            for leaf in leaves(list(call.outputs if what == "output" else call.inputs)):
+            for leaf in call.outputs if what == "output" else call.given:
                 array = np.asarray(leaf)
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:
                     found.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
@@ -147,7 +148,7 @@ def _run(probe: Probe, path: str, evidence: Evidence) -> Calls | None:
         if path:
             return probe.isolate_layer(path, evidence.port[path], evidence.answers)
         output, calls = probe.isolate(evidence.inputs, evidence.answers)
-        return {**calls, "": Call((), (output,))}
+        return {**calls, "": Call((), output)}
     except (IncompleteError, ValueError, TypeError, RuntimeError, KeyError):
         return None
 

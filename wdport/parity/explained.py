@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wdport.parity.bounds import LEAK, LOGIC, NUMERICS
-from wdport.parity.calls import leaves
-from wdport.parity.measure import relative_l2
+from wdport.compare.bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.calls import leaves
+from wdport.compare.measure import relative_l2
 from wdport.parity.verdict import TapResult
 from wdport.recorder import Conditioning, Observation
 
@@ -32,10 +32,13 @@ def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explaine
     more than a precision leak would show."""
     found = {}
     for name, spread in told.taps.items():
+        if name not in seen.calls:
+            continue
         sizes = [_size(side) for side in (seen.calls[name].inputs, seen.calls[name].outputs)]
         squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
         found[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
-    whole = min(NUMERICS * relative_l2(seen.output + told.output, seen.output), LEAK)
+    pairs = zip(seen.outputs, told.outputs, strict=True)
+    whole = min(NUMERICS * max(relative_l2(output + moves, output) for output, moves in pairs), LEAK)
     return found, Explained(whole, whole, whole)
 
 

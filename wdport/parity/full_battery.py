@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
+from wdport.compare.calls import CASES
+from wdport.compare.memory import release_memory
 from wdport.conversion.prepare import Prepared
 from wdport.model import Array
-from wdport.parity.battery import CASES
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.memory import release_memory
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_schedule, trajectories_gate
@@ -49,7 +49,7 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     release_memory()
     probe = GradientProbe(sides.candidates["float64"], [tap.candidate for tap in taps])
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
-        compiling = pool.submit(probe.compile, family.make_inputs(prepared.config, SEED, BATCH, 1.0))
+        compiling = pool.submit(probe.compile, family.signature(prepared.config).make(SEED, BATCH, 1.0))
         say("bfloat16")
         low, ratios = bfloat16_gate(runner, CASES[0])
         release_memory()
@@ -88,7 +88,7 @@ def _reference(prepared: Prepared, runner: Runner) -> Reference:
                 return run(runner.sides.references[dtype], (state, time))[0]
         return run(runner.sides.references[dtype], (state, time))[0]
 
-    shape = prepared.family.make_inputs(config, 0, 1, 1.0)[0].shape[1:]
+    shape = prepared.family.signature(config).make(0, 1, 1.0)[0].shape[1:]
     return Reference(
         network, file_schedule(prepared), config.prediction_target, shape, partial(network, dtype="float32")
     )

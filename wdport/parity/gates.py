@@ -8,9 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from wdport.compare.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
+from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
-from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
-from wdport.parity.measure import ulps
+from wdport.keras_runtime import variables_by_path
 from wdport.parity.runner import EAGER, OUTPUT, Runner
 from wdport.parity.sides import Weights
 from wdport.parity.verdict import Gate, TapResult
@@ -25,7 +26,7 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     findings = list(dict.fromkeys([*runner.findings, *unequal]))
     settled = {move.source for move in plan.moves} | set(plan.checks) | set(plan.drops)
     findings += [f"{name} is not accounted for" for name in tensors if name not in settled]
-    variables = [variable.path for variable in runner.sides.candidates["float32"].weights]
+    variables = list(variables_by_path(runner.sides.candidates["float32"]))
     if sorted(variables) != sorted(plan.targets):
         findings.append("the plan does not fill every variable exactly once")
     if not runner.sides.reference.evaluating:
@@ -117,7 +118,8 @@ def logic_gate(runner: Runner) -> Gate:
     worst = max(runner.taps.values(), key=_worst_logic)
     silent = [name for name in runner.taps if name != EAGER and runner.runs[name] < runner.cases]
     findings += [f"{name} was not compared in every case" for name in silent]
-    count, expected = len(runner.taps) - len(silent), len(runner.aligned) + 1 + (EAGER in runner.taps)
+    count = len(runner.taps) - len(silent)
+    expected = len(runner.aligned) + len(runner.outputs) + (EAGER in runner.taps)
     return Gate("A", "logic, float64", not findings and count == expected, count, expected, _worst_logic(worst), LOGIC,
                 worst.reference, tuple(findings))  # fmt: skip
 
@@ -137,15 +139,16 @@ def numerics_gate(runner: Runner) -> Gate:
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
     ratios = {name: max(runner.taps[name].rms_ratio, runner.taps[name].max_ratio) for name in runner.errors}
-    ratios[f"{OUTPUT}, whole network"] = max(runner.whole_errors.rms_ratio, runner.whole_errors.max_ratio)
+    ratios |= {f"{name}, whole network": max(pair.rms_ratio, pair.max_ratio)
+               for name, pair in runner.whole_errors.items()}  # fmt: skip
     ratios |= {f"{name} inputs": runner.taps[name].inputs_ratio for name in runner.input_errors}
-    names = runner.levels.shape.names
-    for (level, channel), pair in runner.levels.errors.items():
-        ratios[f"{OUTPUT} {names[level]} feature {channel}"] = pair.rms_ratio
+    if runner.levels is not None:
+        for (level, channel), pair in runner.levels.errors.items():
+            ratios[f"{OUTPUT} {runner.levels.shape.names[level]} feature {channel}"] = pair.rms_ratio
     findings = [
         f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items() if not r <= NUMERICS
     ]
     worst = max(ratios, key=lambda name: ratios[name])
-    count, expected = len(runner.errors), len(runner.aligned) + 1
+    count, expected = len(runner.errors), len(runner.aligned) + len(runner.outputs)
     return Gate("B", "numerics, float32", not findings and count == expected, count, expected, ratios[worst], NUMERICS,
                 worst, tuple(findings))  # fmt: skip

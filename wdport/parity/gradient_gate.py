@@ -10,13 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import GRADIENT
+from wdport.compare.calls import Call, Expected, layer_of
+from wdport.compare.errors import InPort
+from wdport.compare.layouts import axes, laid_out
+from wdport.compare.measure import ScaledErrors, relative_l2
+from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
+from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, Levels
-from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.measure import ScaledErrors, like, relative_l2
-from wdport.parity.taps import Tap
 from wdport.parity.verdict import Gate
+from wdport.recorder import run
 from wdport.rules import apply_rule
 
 
@@ -38,23 +43,32 @@ def gradient_gate(
     from wdport.parity.torch_gradients import torch_gradients  # torch may be absent where a recording is replayed
 
     family, config = prepared.family, prepared.config
-    inputs = family.make_inputs(config, seed, batch, 1.0)
-    shape = family.levels(config)
-    cotangent = np.random.default_rng([seed, 1]).standard_normal(inputs[0].shape)
+    signature, levels = family.signature(config), family.levels(config)
+    inputs = signature.make(seed, batch, 1.0)
+    own = signature.in_port(inputs)
     names = {name for name, _ in module.named_modules()}
-    seen = [tap for tap in taps if tap.reference in names]
-    theirs = torch_gradients(module, inputs, cotangent, [tap.reference for tap in seen])
+    seen = [tap for tap in taps if layer_of(tap.reference) in names and not tap.layout.after]
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        _, by_input, by_tap, by_weight = probe(inputs, cotangent)
-    ours = dict(zip((v.path for v in probe.model.trainable_variables), by_weight, strict=True))
+        slopes = probe.cotangents(own, seed)
+        _, by_input, by_tap, by_weight = probe(own, slopes)
+    rules = [axes(text).inverse() for text in signature.axes]
+    given = run(module, inputs)
+    back = [laid_out(slope, made.shape, rules) for slope, made in zip(slopes, given, strict=True)]
+    theirs = torch_gradients(module, inputs, back, [layer_of(tap.reference) for tap in seen])
+    ported = {name: variable for name, variable in variables_by_path(probe.model).items() if variable.trainable}
+    place = {id(variable): at for at, variable in enumerate(probe.model.trainable_variables)}
+    ours = {name: by_weight[place[id(variable)]] for name, variable in ported.items()}
+    into = InPort(seen, {call: Call((), tuple(made)) for call, made in by_tap.items()})(theirs.taps)
+    moved = signature.in_port([np.zeros(0) if each is None else each for each in theirs.inputs]) if all(
+        each is not None for each in theirs.inputs) else theirs.inputs  # fmt: skip
     found = GradientErrors(
-        {t.reference: _tap(by_tap.get(t.candidate, []), theirs.taps.get(t.reference, [])) for t in seen},
-        _by_level(shape, by_input[0], theirs.inputs[0]),
-        [relative_l2(a, b) for a, b in zip(by_input, theirs.inputs, strict=True)],
+        {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in seen},
+        [] if levels is None else _by_level(levels, by_input[0], theirs.inputs[0]),
+        [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
         variable_errors(prepared, ours, theirs.parameters),
         Gate("C", "gradients, float64", False, 0, 0),
     )
-    return _judged(found, list(ours), shape)
+    return _judged(found, list(ours), levels)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, Any], theirs: Mapping[str, Array]) -> dict[str, float]:
@@ -69,23 +83,25 @@ def variable_errors(prepared: Prepared, ours: Mapping[str, Any], theirs: Mapping
     return errors.relative()
 
 
-def _tap(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+def _tap(ours: Sequence[Array], theirs: Expected | None) -> float:
     """The largest error over a tap's outputs; infinite where count or shapes differ."""
-    try:
-        return max(relative_l2(like(a, b), b) for a, b in zip(ours, theirs, strict=True))
-    except ValueError:
+    if theirs is None or len(ours) != len(theirs.outputs):
         return inf
+    return max((relative_l2(a, b) for a, b in zip(ours, theirs.outputs, strict=True)), default=0.0)
 
 
-def _by_level(shape: Levels, ours: Array, theirs: Array) -> list[float]:
-    return [relative_l2(ours[:, part], theirs[:, part]) for part in shape.slices]
+def _by_level(levels: Levels, ours: Array | None, theirs: Array | None) -> list[float]:
+    if ours is None or theirs is None:
+        return []
+    return [relative_l2(ours[:, part], theirs[:, part]) for part in levels.slices]
 
 
-def _judged(found: GradientErrors, variables: Sequence[str], shape: Levels) -> GradientErrors:
+def _judged(found: GradientErrors, variables: Sequence[str], levels: Levels | None) -> GradientErrors:
     """The gate: every tap, level and trainable variable compared, each within the bound."""
     errors = {f"by {name}": error for name, error in found.taps.items()}
     errors |= {f"by input {at}": error for at, error in enumerate(found.inputs)}
-    errors |= {f"by input of {name}": error for name, error in zip(shape.names, found.levels, strict=True)}
+    names = () if levels is None else levels.names
+    errors |= {f"by input of {name}": error for name, error in zip(names, found.levels, strict=True)}
     errors |= {f"by {name}": error for name, error in found.variables.items()}
     findings = [f"the gradient {name} is off by {error:.1e}" for name, error in errors.items() if not error <= GRADIENT]
     missing = [name for name in variables if name not in found.variables]

@@ -5,18 +5,19 @@ A tap's gradient is that of a zero added to its outputs, so nothing of the model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.compare.calls import Outputs
+from wdport.compare.probe import Arguments, intercepted, stateless, tensors
+from wdport.compare.programs import TRACING, Program
 from wdport.compile_cache import FAST_COMPILE
+from wdport.keras_runtime import exact_float64, layers_by_path
 from wdport.model import Array
-from wdport.parity.calls import leaves
-from wdport.parity.keras_probe import intercepted, layers_by_path
-from wdport.parity.programs import TRACING, Program
 
 
 class GradientProbe:
@@ -31,61 +32,97 @@ class GradientProbe:
         self.layers = {path: layers[path] for path in paths}
         self._program = Program(self._traced, FAST_COMPILE)
         self._zeros: dict[Any, Any] = {}
+        self._shapes: dict[Any, list[tuple[int, ...]]] = {}
 
     def __call__(
-        self, inputs: tuple[Array, ...], cotangent: Array, trainable: list[Any] | None = None
-    ) -> tuple[Array, tuple[Array, ...], dict[str, list[Array]], list[Any]]:
-        """Output, and gradients by input, by tap's outputs and, in their order, by trainable variable.
+        self, inputs: tuple[Array, ...], cotangents: Sequence[Array], trainable: list[Any] | None = None
+    ) -> tuple[Outputs, tuple[Array | None, ...], dict[str, list[Array]], list[Any]]:
+        """Outputs, and gradients by input (``None`` by whole numbers), by tap's outputs and, in their order, by
+        trainable variable, of the inner product of the outputs with ``cotangents``.
 
         ``trainable`` are values in place of the variables' own. The last stay JAX arrays.
         """
         weights = [v.value for v in self.model.trainable_variables] if trainable is None else trainable
         fixed = [v.value for v in self.model.non_trainable_variables]
-        output, (by_weight, by_input, by_tap) = self._program(
-            weights, fixed, inputs, cotangent, self._nothing(weights, fixed, inputs)
+        outputs, (by_weight, by_input, by_tap) = self._program(
+            weights, fixed, *_parted(inputs), list(cotangents), self._nothing(weights, fixed, inputs)
         )
-        taps = {path: [np.asarray(leaf) for leaf in leaves(value)] for path, value in by_tap.items()}
-        return np.asarray(output), tuple(np.asarray(value) for value in by_input), taps, by_weight
+        taps = {path: [np.asarray(leaf) for leaf in value] for path, value in by_tap.items()}
+        slopes = tuple(np.asarray(by_input[str(at)]) if str(at) in by_input else None for at in range(len(inputs)))
+        return tuple(map(np.asarray, outputs)), slopes, taps, by_weight
 
     def compile(self, inputs: tuple[Array, ...]) -> None:
         """Make the program for inputs like these, and run nothing."""
         weights = [v.value for v in self.model.trainable_variables]
         fixed = [v.value for v in self.model.non_trainable_variables]
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            self._program.compiled(weights, fixed, inputs, inputs[0], self._nothing(weights, fixed, inputs))
+            nothing = self._nothing(weights, fixed, inputs)
+            self._program.compiled(weights, fixed, *_parted(inputs), self.cotangents(inputs), nothing)
+
+    def cotangents(self, inputs: tuple[Array, ...], seed: int = 0) -> list[Array]:
+        """Random ones, in the shapes of the outputs for inputs like these."""
+        self._nothing(*_variables(self.model), inputs)
+        rng = np.random.default_rng([seed, 1])
+        return [rng.standard_normal(shape) for shape in self._shapes[_shapes_of(inputs)]]
 
     def _nothing(self, weights: list[Any], fixed: list[Any], inputs: tuple[Array, ...]) -> dict[str, Any]:
         """Zeros in the shapes of the taps' outputs."""
-        key = tuple(value.shape for value in inputs)
+        key = _shapes_of(inputs)
         if key not in self._zeros:
             with TRACING:
-                shapes = jax.eval_shape(self._outputs, weights, fixed, inputs)
+                outputs, shapes = jax.eval_shape(self._outputs, weights, fixed, inputs)
+            self._shapes[key] = [leaf.shape for leaf in outputs]
             self._zeros[key] = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return self._zeros[key]  # type: ignore[no-any-return]
 
-    def _call(self, weights: list[Any], fixed: list[Any], inputs: Any, handle: Callable[..., Any]) -> Any:
-        mode = {"training": False} if self.model._call_has_training_arg else {}
-        with intercepted(self.layers, handle):
-            output, _ = self.model.stateless_call(weights, fixed, inputs, **mode)
-        return output
+    def _call(self, weights: list[Any], fixed: list[Any], inputs: Any, handle: Callable[..., Any]) -> list[Any]:
+        with intercepted(self.layers, handle), exact_float64():
+            return tensors(stateless(self.model, weights, fixed, inputs))
 
     def _outputs(self, weights: list[Any], fixed: list[Any], inputs: Any) -> Any:
         found: dict[str, Any] = {}
 
-        def keep(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-            found[path] = compute(*args)
-            return found[path]
+        def keep(call: str, compute: Callable[..., Any], given: Arguments) -> Any:
+            output = compute(given.tensors)
+            found[call] = [leaf for leaf in tensors(output) if _is_float(leaf)]
+            return output
 
-        self._call(weights, fixed, inputs, keep)
-        return found
+        outputs = self._call(weights, fixed, inputs, keep)
+        return outputs, found
 
-    def _traced(self, weights: list[Any], fixed: list[Any], inputs: Any, cotangent: Any, nothing: Any) -> Any:
-        def product(weights: list[Any], inputs: Any, nothing: Any) -> Any:
-            def add(path: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-                return jax.tree.map(jnp.add, compute(*args), nothing[path])
+    def _traced(
+        self, weights: list[Any], fixed: list[Any], inputs: dict[str, Any], whole: dict[str, Any], cotangents: Any,
+        nothing: Any,
+    ) -> Any:  # fmt: skip
+        def product(weights: list[Any], inputs: dict[str, Any], nothing: Any) -> Any:
+            def add(call: str, compute: Callable[..., Any], given: Arguments) -> Any:
+                flat, tree = jax.tree.flatten(compute(given.tensors))
+                rest = iter(nothing[call])
+                return jax.tree.unflatten(tree, [leaf + next(rest) if _is_float(leaf) else leaf for leaf in flat])
 
-            output = self._call(weights, fixed, inputs, add)
-            return jnp.sum(output * cotangent), output
+            given = {**inputs, **whole}
+            outputs = self._call(weights, fixed, tuple(given[str(at)] for at in range(len(given))), add)
+            pairs = zip(outputs, cotangents, strict=True)
+            return sum(jnp.sum(output * slope) for output, slope in pairs if _is_float(output)), outputs
 
-        gradients, output = jax.grad(product, argnums=(0, 1, 2), has_aux=True)(weights, inputs, nothing)
-        return output, gradients
+        gradients, outputs = jax.grad(product, argnums=(0, 1, 2), has_aux=True)(weights, inputs, nothing)
+        return outputs, gradients
+
+
+def _parted(inputs: Sequence[Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Inputs that have gradients, and others, by their place."""
+    named = {str(at): array for at, array in enumerate(inputs)}
+    slopes = {at: array for at, array in named.items() if _is_float(array)}
+    return slopes, {at: array for at, array in named.items() if at not in slopes}
+
+
+def _shapes_of(inputs: Sequence[Array]) -> tuple[tuple[int, ...], ...]:
+    return tuple(value.shape for value in inputs)
+
+
+def _is_float(value: Any) -> bool:
+    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def _variables(model: Any) -> tuple[list[Any], list[Any]]:
+    return [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]

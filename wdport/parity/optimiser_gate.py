@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import GRADIENT
+from wdport.compare.measure import ScaledErrors, relative_l2
+from wdport.compare.memory import trim_memory
+from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
 from wdport.model import Array, Objective
-from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.measure import ScaledErrors, relative_l2
-from wdport.parity.memory import trim_memory
-from wdport.parity.programs import Program
 from wdport.parity.verdict import Gate
 from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, clip_factor
@@ -113,7 +113,7 @@ def optimiser_gate(
         loss, prediction = training.forward(data)
         with _exact():
             own_loss, slope = programs.slopes(prediction, dict(data))
-            output, _, _, own = probe(port.objective.inputs(data), np.asarray(slope))
+            (output,), _, _, own = probe(port.objective.inputs(data), [np.asarray(slope)])
             gradients = dict(zip(variables, own, strict=True))
             del own  # 500 MB at the released size; each goes when it has been compared
             training.backward()  # after the port's: either takes half a gigabyte at the released size while it runs

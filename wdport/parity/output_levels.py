@@ -6,8 +6,8 @@ from math import inf
 
 import numpy as np
 
+from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.model import Array, Levels
-from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.verdict import LevelResult, Overlay
 
 

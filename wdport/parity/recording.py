@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.calls import Case
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
-from wdport.parity.battery import Case
 from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors
 
 _AGAIN = "record it again with wdport record"
@@ -60,27 +60,30 @@ class Recording:
 
             def calls(listed: Mapping[str, Any]) -> dict[str, Call]:
                 return {
-                    name: Call(tuple(get(given)), tuple(get(made)), str(caller))
-                    for name, (given, made, caller) in listed.items()
+                    name: Call(tuple(get(given)), tuple(get(made)), str(caller), tuple(map(str, names)))
+                    for name, (given, made, caller, names) in listed.items()
                 }
 
-            seen = Observation(tuple(get(told["inputs"])), get(told["output"]), calls(told["calls"]))
+            names = tuple(map(str, told["names"]))
+            seen = Observation(
+                tuple(get(told["inputs"])), tuple(get(told["outputs"])), calls(told["calls"]), None, names
+            )
             if told["single"] is None:
                 return seen
             single = told["single"]
-            first, second = ((get(output), calls(listed)) for output, listed in single["isolated"])
-            reference, truth = get(single["outputs"])
+            first, second = ((tuple(get(outputs)), calls(listed)) for outputs, listed in single["isolated"])
+            reference, truth = map(tuple, get(single["outputs"]))
             found = Single(tuple(get(single["inputs"])), (reference, truth), (first, second))
-            return Observation(seen.inputs, seen.output, seen.calls, found)
+            return Observation(seen.inputs, seen.outputs, seen.calls, found, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         """What was recorded of it in ``case``; raises :class:`InputError` if nothing was."""
         with _reading(self.path):
-            taps, output = self.cases[case]["conditioning"][dtype]
+            taps, outputs = self.cases[case]["conditioning"][dtype]
             spreads = {
                 str(name): Spread(**{part: _pair(pair) for part, pair in each.items()}) for name, each in taps.items()
             }
-            return Conditioning(spreads, self._arrays(output, {}))
+            return Conditioning(spreads, tuple(self._arrays(outputs, {})))
 
     def sweeps(self) -> dict[str, Sweep]:
         """What was recorded at every time."""

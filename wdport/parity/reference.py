@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
+from wdport.compare.calls import Case
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, error_of
 from wdport.model import Array
-from wdport.parity.battery import Case
 from wdport.recorder import (
     Conditioning,
+    Input,
     Observation,
     Refusal,
     Sweep,
@@ -101,7 +102,12 @@ class Live:
     framework = "torch"
 
     def __init__(
-        self, modules: Mapping[str, Any], make_inputs: MakeInputs, notes: Sequence[str] = (), told: str = ""
+        self,
+        modules: Mapping[str, Any],
+        make_inputs: MakeInputs,
+        notes: Sequence[str] = (),
+        told: str = "",
+        drawn: Sequence[Input] = (),
     ) -> None:
         self.modules = modules
         self.told = told
@@ -110,7 +116,7 @@ class Live:
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
-        self._make_inputs = make_inputs
+        self._make_inputs, self._drawn = make_inputs, drawn
         self._moved: ExitStack | None = None
 
     @property
@@ -132,7 +138,7 @@ class Live:
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
         with translated(), highest_precision() as precision:
-            inputs = checked_inputs(self._make_inputs, case, "the reference")
+            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
             seen = observe(self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None}))
             if not self.environment:
                 import torch
@@ -145,7 +151,7 @@ class Live:
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)
         with translated():
-            inputs = checked_inputs(self._make_inputs, case, "the reference")
+            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
             return conditioning(self.modules["float64"], case, inputs, dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
@@ -155,13 +161,10 @@ class Live:
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
     """Our own implementation of the checkpoint's family with these weights."""
-
-    def make_inputs(seed: int, batch: int, scale: float) -> Sequence[Array]:
-        return prepared.family.make_inputs(prepared.config, seed, batch, scale)
-
+    signature = prepared.family.signature(prepared.config)
     try:
         return Live({dtype: prepared.family.build_reference(prepared.config, tensors, dtype)
-                     for dtype in ("float64", "float32")}, make_inputs)  # fmt: skip
+                     for dtype in ("float64", "float32")}, signature.make, drawn=signature.inputs)  # fmt: skip
     except ModuleNotFoundError as error:
         what = f"the reference needs {error.name}, which is not installed"
         raise MachineError("verify", what, "install wdport[torch]") from None
@@ -169,13 +172,11 @@ def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
 
 def user_reference(target: str, prepared: Prepared, key: str | None = None) -> Live:
     """The model of the user's own ``module:factory`` with the weights of the checkpoint."""
-
-    def make_inputs(seed: int, batch: int, scale: float) -> Sequence[Array]:
-        return prepared.family.make_inputs(prepared.config, seed, batch, scale)
-
+    signature = prepared.family.signature(prepared.config)
     with translated():
         subject = build(target, str(prepared.checkpoint.path), key)
-    return Live(subject.modules, subject.make_inputs or make_inputs, subject.notes, target)
+    drawn = () if subject.make_inputs else signature.inputs
+    return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
 
 
 @contextmanager

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family
-from wdport.keras_runtime import set_variable
+from wdport.keras_runtime import layers_by_path, set_variable
 from wdport.model import Array, Family
-from wdport.parity.calls import leaves, shaped_like
 from wdport.parity.diagnose import Evidence
-from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault
 
@@ -44,15 +43,21 @@ class Case:
     inputs: tuple[Any, ...]
     expected: tuple[Array, ...]
     actual: tuple[Array, ...]
+    names: tuple[str, ...] = ()
 
     def run(self) -> tuple[Array, ...]:
-        """What the layer makes of the inputs now, in the shapes of ``expected``."""
+        """What the layer makes of the inputs now."""
         import jax
+        import keras
 
-        mode = {"training": False} if self.layer._call_has_training_arg else {}
-        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            made = self.layer(*self.inputs, **mode)
-        return tuple(np.asarray(leaf).reshape(e.shape) for leaf, e in zip(leaves(made), self.expected, strict=True))
+        from wdport.compare.probe import model_arguments, run_layer, tensors
+        from wdport.keras_runtime import exact_float64
+
+        whole = isinstance(self.layer, keras.Model) and not self.names
+        inputs = model_arguments(self.layer, self.inputs) if whole else self.inputs
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+            made = run_layer(self.layer, inputs, self.names)
+        return tuple(map(np.asarray, tensors(made)))
 
 
 def write_repro(
@@ -64,13 +69,20 @@ def write_repro(
     """
     path = fault.candidate
     call = evidence.answers[path]
-    inputs = (list(evidence.inputs),) if not path else _fed(call.inputs, evidence.port[path].inputs)
+    own = evidence.port[path]
+    inputs = _right(call, own) if path else evidence.inputs
     arrays: dict[str, Array] = {}
-    facts = {"family": family.name, "config": config.to_dict(), "layer": path, "inputs": _shape(inputs)}
+    facts = {
+        "family": family.name,
+        "config": config.to_dict(),
+        "layer": layer_of(path),
+        "inputs": _shape(inputs),
+        "names": own.names if path else (),
+    }
     arrays |= {f"input {at}": np.asarray(leaf) for at, leaf in enumerate(leaves(list(inputs)))}
     arrays |= {f"expected {at}": np.asarray(leaf) for at, leaf in enumerate(call.outputs)}
-    arrays |= {f"actual {at}": np.asarray(leaf) for at, leaf in enumerate(_actual(evidence, path, call.outputs))}
-    inside = f"{path}/" if path else ""
+    arrays |= {f"actual {at}": np.asarray(leaf) for at, leaf in enumerate(own.outputs)}
+    inside = f"{layer_of(path)}/" if path else ""
     arrays |= {f"weight {name}": array for name, array in variables.items() if name.startswith(inside)}
     target = Path(folder)
     try:
@@ -101,24 +113,19 @@ def load(path: PathText) -> Case:
             if (value := arrays.get(f"weight {variable.path}")) is not None:
                 set_variable(variable, value)
     layer = layers_by_path(model)[facts["layer"]] if facts["layer"] else model
-    return Case(layer, tuple(_nested(facts["inputs"], iter(_part(arrays, "input")))), *(
-        tuple(_part(arrays, kind)) for kind in ("expected", "actual")))  # fmt: skip
+    expected, actual = (tuple(_part(arrays, kind)) for kind in ("expected", "actual"))
+    inputs = tuple(_nested(facts["inputs"], iter(_part(arrays, "input"))))
+    return Case(layer, inputs, expected, actual, tuple(map(str, facts["names"])))
 
 
-def _fed(inputs: tuple[Any, ...], port: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The reference's inputs in the shapes that the port's layer takes, where they fit."""
-    try:
-        return tuple(shaped_like(leaves(list(inputs)), list(port)))
-    except ValueError:
-        return inputs
-
-
-def _actual(evidence: Evidence, path: str, expected: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The port's own outputs, in the reference's shapes where they fit."""
-    made = evidence.port[path].outputs
-    if len(made) != len(expected):
-        return tuple(made)
-    return tuple(a.reshape(b.shape) if a.size == b.size else a for a, b in zip(made, expected, strict=True))
+def _right(expected: Expected, own: Call) -> tuple[Any, ...]:
+    """What the port's layer ought to have been fed, in the nesting of what it was fed."""
+    given = leaves(list(own.inputs))
+    for at, array in expected.inputs.items():
+        if at < len(given):
+            given[at] = array
+    values = iter(given)
+    return tuple(_nested(_shape(list(own.inputs)), values))
 
 
 def _part(arrays: Mapping[str, Array], kind: str) -> list[Array]:

@@ -1,7 +1,8 @@
 """Runs the battery: every case through both sides, every tap compared, results gathered per tap.
 
 The reference runs here, one module at a time; Keras's programs are compiled and run by two threads beside it,
-since compiling is nearly all of a run. Results are taken in case by case, so a run repeats itself.
+since compiling is nearly all of a run. What the reference gives is brought into the port's layout at once, so that
+everything behind compares like with like. Results are taken in case by case, so a run repeats itself.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast
+from wdport.compare.errors import InPort, fed, made, rearranged, tap_errors
+from wdport.compare.errors import outputs_in_port as in_order
+from wdport.compare.layouts import axes
+from wdport.compare.measure import ErrorPair, float32_share, is_constant, relative_l2
+from wdport.compare.probe import Probe
+from wdport.compare.programs import TRACING, Program
+from wdport.compare.taps import Tap, align, every_call, left_out, nearest
 from wdport.compile_cache import FAST_COMPILE
 from wdport.conversion.prepare import Prepared
+from wdport.keras_runtime import exact_float64, layers_by_path
 from wdport.model import Array
-from wdport.parity.battery import Case
-from wdport.parity.bounds import LOGIC, NUMERICS
-from wdport.parity.calls import Call, Calls, cast, leaves
-from wdport.parity.compare import comparable, rearranged, tap_errors
 from wdport.parity.diagnose import Evidence
 from wdport.parity.explained import NOTHING, Explained, beyond, explained
-from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2
 from wdport.parity.output_levels import OutputLevels
-from wdport.parity.programs import TRACING, Program
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
-from wdport.parity.taps import Tap, align, left_out, nearest
 from wdport.parity.verdict import TapResult
 from wdport.recorder import Observation, Single, scalar_fed
 
@@ -47,15 +50,23 @@ class Tally:
     compared: int = 0
 
 
+Ran = tuple[Outputs, dict[str, Call]]
+"""Outputs and calls of a run."""
+
+
 @dataclass(frozen=True)
 class _Started:
-    """What the reference computes in one case, and what the port's threads will bring."""
+    """What the reference computes in one case, in the port's layout beside its own, and what the port's threads will
+    bring."""
 
     case: Case
     seen: Observation
-    port: Future[tuple[Array, dict[str, Call]]]
-    whole: Future[Array] | None = None
-    isolated: Future[tuple[Array, dict[str, Call]]] | None = None
+    outputs: Outputs
+    calls: Mapping[str, Expected]
+    into: InPort
+    port: Future[Ran]
+    whole: Future[Outputs] | None = None
+    isolated: Future[Ran] | None = None
     sampled: Mapping[str, Future[Array]] = field(default_factory=dict)
 
 
@@ -65,22 +76,26 @@ class Runner:
     def __init__(self, prepared: Prepared, sides: Sides, full: bool = False) -> None:
         self.sides = sides
         self.config, self.family = prepared.config, prepared.family
+        self.signature = self.family.signature(self.config)
         features = prepared.family.features(prepared.config)
-        names = sides.reference.names
-        self.aligned = align(prepared.table, names, layers_by_path(sides.candidates["float64"]), features)
-        paths = [tap.candidate for tap in self.aligned]
+        layers = layers_by_path(sides.candidates["float64"])
+        self.aligned = align(prepared.table, sides.reference.names, layers, features, self.signature.axes)
+        paths = {tap.candidate: None for tap in self.aligned}
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.left_out: dict[Tap, str] = {}
-        self.timed: frozenset[str] = frozenset()
+        self.timed: dict[str, int] = {}
         self.arranged: dict[str, str] = {}
         self.runs: Counter[str] = Counter()
         self.taps: dict[str, TapResult] = {}
-        self.sampling = SamplingNetwork(prepared.family, sides.candidates, full)
+        self.outputs: tuple[str, ...] = ()
+        sampled = hasattr(self.family, "denoiser")
+        self.sampling = SamplingNetwork(self.family, sides.candidates, full) if sampled else None
         self.time_errors: dict[str, ErrorPair] = {}
-        self.whole_errors = ErrorPair()
+        self.whole_errors: dict[str, ErrorPair] = {}
         self.errors: dict[str, ErrorPair] = {}
         self.input_errors: dict[str, ErrorPair] = {}
-        self.levels = OutputLevels(self.family.levels(self.config))
+        levels = self.family.levels(self.config)
+        self.levels = None if levels is None else OutputLevels(levels)
         self.evidence: Evidence | None = None
         self.findings: list[str] = []
         self.logic, self.numerics = Tally(), Tally()
@@ -97,43 +112,60 @@ class Runner:
                 self._logic(started)
                 if started.seen.single is not None:
                     self._numerics(started, started.seen.single)
-                    self._sampling(started, started.seen.single)
+                    self._sampling(started)
                 self.cases += 1
         self._condition([case for case in cases if case.numerics])
 
     def compare_times(self) -> None:
-        """Gates A, B and E at every time: layers that are fed the time alone, and the sampling network's tables."""
-        times = self.family.times(self.config)
-        if times is None:
-            return
+        """Gates A, B and E at every value of inputs that have one of few per sample: layers that are fed such an input
+        alone, and what the sampling network makes of it."""
         for tap in [tap for tap in self.aligned if tap.reference in self.timed]:
-            told = self.sides.reference.sweep([tap.reference], times).get(tap.reference)
-            self.logic.expected += 1
-            if told is None:
-                self.findings.append(f"{tap.reference} was not run at every time by the reference")
-                continue
-            port = {dtype: self._at_times(dtype, tap.candidate, times) for dtype in DTYPES}
-            self.logic.compared += 1
-            if not self.taps[tap.reference].cumulative <= LOGIC:
-                continue  # it is off, or a layer inside it is, at the battery's times already
-            errors = [relative_l2(ours, theirs) for ours, theirs in zip(port["float64"], told.exact, strict=True)]
-            self.taps[tap.reference].isolated = max(self.taps[tap.reference].isolated, *errors)
-            self.time_errors.setdefault(tap.reference, ErrorPair()).add(port["float32"], told.single, told.truth)
-        self.sampling.compare_times(times)
+            values = self.signature.inputs[self.timed[tap.reference]].every
+            if values is not None:
+                self._sweep(tap, values)
+        times = next((values for each in self.signature.inputs if (values := each.every) is not None), None)
+        if self.sampling is not None and times is not None:
+            self.sampling.compare_times(times)
 
-    def _at_times(self, dtype: str, path: str, times: Array) -> Array:
-        """One layer of the port, fed times alone."""
+    def _sweep(self, tap: Tap, values: Array) -> None:
+        """One layer at every value of its input."""
+        told = self.sides.reference.sweep([tap.reference], values).get(tap.reference)
+        self.logic.expected += 1
+        if told is None:
+            self.findings.append(f"{tap.reference} was not run at every value of its input by the reference")
+            return
+        port = {dtype: self._at_values(dtype, tap.candidate, values) for dtype in DTYPES}
+        self.logic.compared += 1
+        if not self.taps[tap.reference].cumulative <= LOGIC:
+            return  # it is off, or a layer inside it is, at the battery's values already
+        pairs = zip(port["float64"], told.exact, strict=True)
+        errors = [relative_l2(ours, theirs) if ours.shape == theirs.shape else inf for ours, theirs in pairs]
+        self.taps[tap.reference].isolated = max(self.taps[tap.reference].isolated, *errors)
+        if port["float32"].shape == told.truth.shape:
+            self.time_errors.setdefault(tap.reference, ErrorPair()).add(port["float32"], told.single, told.truth)
+
+    def _at_values(self, dtype: str, path: str, values: Array) -> Array:
+        """One layer of the port, fed one number per sample."""
         layer = self.probes[dtype].layers[path]
+
+        def run(given: Array) -> Any:
+            if dtype == "float64":
+                with exact_float64():
+                    return layer(given)
+            return layer(given)
+
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
-            return np.asarray(Program(layer, FAST_COMPILE)(times.astype(dtype)))
+            return np.asarray(Program(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))
 
     def compare_eagerly(self, case: Case) -> None:
-        """Gate A once more for the output alone, the port run step by step: compiling may change what is computed."""
+        """Gate A once more for the outputs alone, the port run step by step: compiling may change what is computed."""
         seen = self._observe(case)
         with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
-            output = Probe(self.sides.candidates["float64"], (), eager=True).whole(seen.inputs)
-        error = relative_l2(output, seen.output) if output.shape == seen.output.shape else inf
-        share = (float32_share(seen.output), float32_share(output))
+            probe = Probe(self.sides.candidates["float64"], (), eager=True)
+            outputs = probe.whole(self.signature.in_port(seen.inputs))
+        right = self.outputs_in_port(seen.outputs, seen.names, outputs)
+        error = max(map(relative_l2, outputs, right)) if right else inf
+        share = (max(map(float32_share, seen.outputs)), max(map(float32_share, outputs)))
         self.taps[EAGER] = TapResult(EAGER, "", None, isolated=error, cumulative=error, share32=share)
         self.logic.expected += 1
         self.logic.compared += 1
@@ -151,13 +183,16 @@ class Runner:
         return seen
 
     def _settle(self, seen: Observation) -> None:
-        """Which taps are compared, their order and who calls them, from the calls that both sides make."""
+        """Which calls are compared, their order and who makes them, from the calls that both sides make."""
         theirs = {name: call.caller for name, call in seen.calls.items()}
-        ours = self._port("float64", "callers", seen.inputs)
+        outputs, shapes = self._port("float64", "shapes", self.signature.in_port(seen.inputs))
+        ours = {name: call.caller for name, call in shapes.items()}
+        self.outputs = _output_names(seen.names, len(outputs))
         self.left_out = left_out(self.aligned, theirs, ours)
-        self.timed = frozenset(scalar_fed(seen.inputs, seen.calls))
+        self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == len(self.signature.inputs) else {}
         order = {name: position for position, name in enumerate(seen.calls)}
-        self.aligned = [tap for tap in self.aligned if tap not in self.left_out]
+        self.aligned, faults = every_call([tap for tap in self.aligned if tap not in self.left_out], theirs, ours)
+        self.findings += faults
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
         known = {tap.candidate: tap.reference for tap in self.aligned}
         callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.aligned]
@@ -166,17 +201,36 @@ class Runner:
 
     def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
         """Set everything of Keras's for one case on its way."""
-        port, single = pool.submit(self._port, "float64", "record", seen.inputs), seen.single
+        inputs = self.signature.in_port(seen.inputs)
+        wanted, shapes = self._port("float64", "shapes", inputs)
+        into = InPort(self.aligned, shapes)
+        outputs = self.outputs_in_port(seen.outputs, seen.names, wanted)
+        calls = into(seen.calls)
+        port, single = pool.submit(self._port, "float64", "record", inputs), seen.single
         if single is None:
-            return _Started(case, seen, port)
-        answers = {path: cast(call, np.float32) for path, call in self._by_candidate(seen.calls).items()}
-        whole = pool.submit(self._port, "float32", "whole", single.inputs)
-        isolated = pool.submit(self._port, "float32", "isolate", single.inputs, answers)
-        pairs = {"float64": seen.inputs, "float32": single.inputs}
-        sampled = {dtype: pool.submit(self._sample, dtype, pairs[dtype]) for dtype in self.sampling.dtypes}
-        return _Started(case, seen, port, whole, isolated, sampled)
+            return _Started(case, seen, outputs, calls, into, port)
+        answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
+        narrow = self.signature.in_port(single.inputs)
+        whole = pool.submit(self._port, "float32", "whole", narrow)
+        isolated = pool.submit(self._port, "float32", "isolate", narrow, answers)
+        pairs = {"float64": inputs, "float32": narrow}
+        dtypes = self.sampling.dtypes if self.sampling is not None else ()
+        sampled = {dtype: pool.submit(self._sample, dtype, pairs[dtype]) for dtype in dtypes}
+        return _Started(case, seen, outputs, calls, into, port, whole, isolated, sampled)
+
+    def outputs_in_port(self, outputs: Outputs, names: Sequence[str], wanted: Sequence[Any]) -> Outputs:
+        """The reference's outputs as the port has them; nothing, with a finding, where they cannot be that."""
+        try:
+            rules = [axes(text) for text in self.signature.axes]
+            return in_order(outputs, names, wanted, (), rules)
+        except ValueError as error:
+            finding = f"the network's output: {error}"
+            if finding not in self.findings:
+                self.findings.append(finding)
+            return ()
 
     def _sample(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
+        assert self.sampling is not None
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return self.sampling.predict(dtype, inputs)
 
@@ -191,58 +245,62 @@ class Runner:
             self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             return getattr(self.probes[dtype], what)(*arguments)
 
-    def _by_candidate(self, calls: Calls) -> dict[str, Call]:
-        return {tap.candidate: calls[tap.reference] for tap in self.aligned if tap.reference in calls}
-
     def _logic(self, started: _Started) -> None:
         """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
 
         A layer that got the reference's inputs within the running network is isolated as it is. Only where
         some layer did not are all of them answered for, to tell where the fault is.
         """
-        exact, (output, through) = started.seen, started.port.result()
-        notes: list[str] = []
-        own = {tap.reference: tap_errors(tap, through, exact.calls, notes.append) for tap in self.aligned}
-        own |= self._arranged(own, through, started.seen, output)
+        expected, (outputs, through) = started.calls, started.port.result()
+        own = self._tap_errors(through, started)
+        own |= self._arranged(own, through, started, outputs)
         if not self.arranged:
-            self.findings += notes
-        alone, alone_output = own, output
+            misfits = [f"{name}: {text}" for name, text in started.into.misfits.items()]
+            self.findings += [text for text in misfits if text not in self.findings]
+        alone, alone_outputs = own, outputs
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
-            answers = self._by_candidate(exact.calls)
-            alone_output, answered = self._port("float64", "isolate", exact.inputs, answers)
-            port = {**answered, "": Call((), (alone_output,))}
-            whole = {**answers, "": Call((), (exact.output,))}
-            self.evidence = self.evidence or Evidence(exact.inputs, port, whole)
-            alone = {t.reference: tap_errors(t, answered, exact.calls, self.findings.append) for t in self.aligned}
+            inputs = self.signature.in_port(started.seen.inputs)
+            alone_outputs, answered = self._port("float64", "isolate", inputs, expected)
+            port = {**answered, "": Call((), alone_outputs)}
+            whole = {**expected, "": Expected({}, 0, started.outputs)}
+            self.evidence = self.evidence or Evidence(inputs, port, whole)
+            alone = self._tap_errors(answered, started)
         explained = self._explained(started, own, alone)
-        self._output_logic(output, alone_output, exact.output, explained.get(OUTPUT, NOTHING))
+        self._output_logic(outputs, alone_outputs, started.outputs, explained.get(OUTPUT, NOTHING))
         for tap in self.aligned:
             self.logic.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
             if cumulative is None or isolated is None:
                 self.findings.append(f"{tap.reference} did not run on both sides with inputs that can be compared")
                 continue
-            result, call = self.taps[tap.reference], exact.calls[tap.reference]
+            result, call = self.taps[tap.reference], started.seen.calls[tap.reference]
             spread = explained.get(tap.reference, NOTHING)
             result.cumulative = max(result.cumulative, beyond(result, cumulative[1], spread.running))
             result.inputs = max(result.inputs, beyond(result, isolated[0], spread.fed))
             result.isolated = max(result.isolated, beyond(result, isolated[1], spread.made))
-            shares = [max(map(float32_share, side)) for side in (call.outputs, through[tap.candidate].outputs)]
+            shares = [max(map(float32_share, side), default=0.0)
+                      for side in (call.outputs, through[tap.candidate].outputs)]  # fmt: skip
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
             self.logic.compared += 1
             self.runs[tap.reference] += 1
 
+    def _tap_errors(self, calls: Calls, started: _Started) -> dict[str, tuple[float, float] | None]:
+        """By the reference's name; what cannot be the same array is infinitely wrong."""
+        found = {tap.reference: tap_errors(tap, calls, started.calls) for tap in self.aligned}
+        return found | {tap.reference: (inf, inf) for tap in self.aligned
+                        if tap.reference in started.into.misfits and tap.candidate in calls}  # fmt: skip
+
     def _arranged(
-        self, errors: Mapping[str, tuple[float, float] | None], through: Calls, seen: Observation, output: Array
+        self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
     ) -> dict[str, tuple[float, float]]:
         """No error for layers that hold the reference's values in another arrangement, if the output agrees and all
         that differ are such layers: mathematics leaves the order of keys, say, open."""
         off = [tap for tap in self.aligned if (each := errors[tap.reference]) is not None and not max(each) <= LOGIC]
-        if not off or output.shape != seen.output.shape or not relative_l2(output, seen.output) <= LOGIC:
+        if not off or not started.outputs or not max(_errors(outputs, started.outputs)) <= LOGIC:
             return {}
-        told = {tap.reference: rearranged(tap, through, seen.calls) for tap in off}
+        told = {tap.reference: rearranged(tap, through, started.calls, started.seen.calls) for tap in off}
         if not all(told.values()):
             return {}
         self.arranged |= {name: how for name, how in told.items() if how}
@@ -258,7 +316,8 @@ class Runner:
 
     def _condition(self, cases: Sequence[Case]) -> None:
         """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
-        pairs = [*self.errors.values(), *self.input_errors.values(), *self.levels.errors.values(), self.whole_errors]
+        parts = self.levels.errors.values() if self.levels is not None else ()
+        pairs = [*self.errors.values(), *self.input_errors.values(), *parts, *self.whole_errors.values()]
         if all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs):
             return
         for case in cases:
@@ -267,58 +326,88 @@ class Runner:
                 for known, pair in ((self.errors, spread.made), (self.input_errors, spread.fed)):
                     if name in known:
                         known[name].allow(*pair)
-            self.whole_errors.allow(float(np.sum(told.output**2)), float(np.max(told.output)))
-            self.levels.allow(told.output)
+            for output, moves in zip(self.outputs, told.outputs, strict=True):
+                if output in self.whole_errors:
+                    self.whole_errors[output].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
+            if self.levels is not None:
+                self.levels.allow(told.outputs[0])
 
-    def _output_logic(self, candidate: Array, alone: Array, reference: Array, spread: Explained) -> None:
-        """The network's output, as a whole and level by level."""
-        result = self.taps.setdefault(OUTPUT, TapResult(OUTPUT, "", None))
-        self.logic.expected += 1
-        errors = [relative_l2(each, reference) if each.shape == reference.shape else inf for each in (candidate, alone)]
-        result.cumulative = max(result.cumulative, beyond(result, errors[0], spread.running))
-        result.isolated = max(result.isolated, beyond(result, errors[1], spread.made))
-        shares = (float32_share(reference), float32_share(candidate))
-        result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
-        self.runs[OUTPUT] += 1
-        self.logic.compared += 1
-        if candidate.shape == reference.shape:
-            self.levels.add(candidate, reference)
+    def _output_logic(self, outputs: Outputs, alone: Outputs, reference: Outputs, spread: Explained) -> None:
+        """The network's outputs, as a whole and part by part."""
+        for at, name in enumerate(self.outputs):
+            result = self.taps.setdefault(name, TapResult(name, "", None))
+            self.logic.expected += 1
+            self.logic.compared += 1
+            self.runs[name] += 1
+            if not reference:
+                result.cumulative = result.isolated = inf
+                continue
+            errors = [_errors((side[at],), (reference[at],))[0] for side in (outputs, alone)]
+            result.cumulative = max(result.cumulative, beyond(result, errors[0], spread.running))
+            result.isolated = max(result.isolated, beyond(result, errors[1], spread.made))
+            shares = (float32_share(reference[at]), float32_share(outputs[at]))
+            result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
+        if self.levels is not None and reference:
+            self.levels.add(outputs[0], reference[0])
 
     def _numerics(self, started: _Started, single: Single) -> None:
-        """Gate B: float32 on both sides against float64, every layer alone, and the output."""
+        """Gate B: float32 on both sides against float64, every layer alone, and the outputs."""
         if started.whole is None or started.isolated is None:
             return
-        (reference, truth), output = single.outputs, started.whole.result()
-        (own, port), sides = started.isolated.result(), single.isolated
-        self.numerics.expected += 1
-        if output.shape == truth.shape == own.shape:
-            self.whole_errors.add(output, reference, truth)
-            self.levels.add_single(output, reference, truth)
-            self.errors.setdefault(OUTPUT, ErrorPair()).add(own, sides[0][0], sides[1][0])
+        outputs, (own, port) = started.whole.result(), started.isolated.result()
+        reference, truth, *alone = (
+            self.outputs_in_port(each, started.seen.names, outputs)
+            for each in (*single.outputs, *(made for made, _ in single.isolated))
+        )
+        for at, name in enumerate(self.outputs):
+            self.numerics.expected += 1
+            if not reference:
+                continue
+            self.whole_errors.setdefault(name, ErrorPair()).add(outputs[at], reference[at], truth[at])
+            self.errors.setdefault(name, ErrorPair()).add(own[at], alone[0][at], alone[1][at])
             self.numerics.compared += 1
-        references, truths = sides[0][1], sides[1][1]
+        if self.levels is not None and reference:
+            self.levels.add_single(outputs[0], reference[0], truth[0])
+        references, truths = (started.into(calls) for _, calls in single.isolated)
         for tap in self.aligned:
             self.numerics.expected += 1
-            if tap.candidate not in port or tap.reference not in truths:
-                continue
-            calls = (port[tap.candidate], references[tap.reference], truths[tap.reference])
-            try:
-                _add(self.errors.setdefault(tap.reference, ErrorPair()), *(comparable(tap, c.outputs) for c in calls))
-                if tap.reference not in self.arranged:
-                    _add(self.input_errors.setdefault(tap.reference, ErrorPair()), *(call.inputs for call in calls))
-            except ValueError:
-                continue
-            self.numerics.compared += 1
+            if all(tap.candidate in side for side in (port, references, truths)):
+                self._add(tap, port[tap.candidate], references[tap.candidate], truths[tap.candidate])
 
-    def _sampling(self, started: _Started, single: Single) -> None:
+    def _add(self, tap: Tap, own: Call, reference: Expected, truth: Expected) -> None:
+        """One tap's float32 errors."""
+        inputs, outputs = fed(own, truth), made(tap, own, truth)
+        if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
+            return
+        theirs = made(tap, Call((), reference.outputs), truth) or []
+        pair = self.errors.setdefault(tap.reference, ErrorPair())
+        for (c, t), (r, _) in zip(outputs, theirs, strict=True):
+            pair.add(c, r, t)
+        if tap.reference not in self.arranged:
+            pair = self.input_errors.setdefault(tap.reference, ErrorPair())
+            for (c, t), r in zip(inputs, reference.inputs.values(), strict=True):
+                pair.add(c, r, t)
+        self.numerics.compared += 1
+
+    def _sampling(self, started: _Started) -> None:
         """Gates E and E': the network that samplers run, every sample at its own time."""
+        if self.sampling is None or started.seen.single is None:
+            return
         found = {dtype: future.result() for dtype, future in started.sampled.items()}
         if "float64" in found:
-            self.sampling.compare(started.case.describe(), found["float64"], started.seen.output)
-        self.sampling.compare_single(found["float32"], *single.outputs)
+            self.sampling.compare(started.case.describe(), found["float64"], started.seen.outputs[0])
+        reference, truth = started.seen.single.outputs
+        self.sampling.compare_single(found["float32"], reference[0], truth[0])
 
 
-def _add(pair: ErrorPair, candidate: Any, reference: Any, truth: Any) -> None:
-    """Every tensor of a tap's inputs or outputs; raises ``ValueError`` where count or shapes differ."""
-    for c, r, t in zip(leaves(list(candidate)), leaves(list(reference)), leaves(list(truth)), strict=True):
-        pair.add(like(c, t), r, t)
+def _errors(outputs: Outputs, reference: Outputs) -> list[float]:
+    pairs = zip(outputs, reference, strict=True)
+    return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]
+
+
+def _output_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """What the outputs are called in results."""
+    if count == 1:
+        return (OUTPUT,)
+    told = names if len(names) == count and all(names) else [str(at) for at in range(count)]
+    return tuple(f"{OUTPUT}.{name}" for name in told)

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.compare.bounds import NUMERICS, TRAJECTORY
+from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.model import Array, Family
-from wdport.parity.bounds import NUMERICS, TRAJECTORY
-from wdport.parity.measure import ErrorPair, relative_l2
-from wdport.parity.programs import Program
 from wdport.parity.verdict import Gate, Trajectory
 from wdport.sampling.network import fast_network
 

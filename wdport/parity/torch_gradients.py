@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,34 +10,39 @@ from typing import Any
 import numpy as np
 import torch
 
+from wdport.compare.calls import Call, Outputs, call_name, leaves
 from wdport.model import Array
-from wdport.parity.calls import leaves
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of the inner product of the output with a cotangent: by network input, by the outputs of each tap (a list
-    for each, in the tap's own shapes), and by parameter. The output itself comes along."""
+    """Of the inner product of the outputs with cotangents: by network input (``None`` by whole numbers), by every call
+    of the taps (the call, with gradients for its outputs), and by parameter. The outputs themselves come along."""
 
-    output: Array
-    inputs: tuple[Array, ...]
-    taps: dict[str, list[Array]]
+    outputs: Outputs
+    inputs: tuple[Array | None, ...]
+    taps: dict[str, Call]
     parameters: dict[str, Array]
 
 
 def torch_gradients(
-    module: torch.nn.Module, inputs: Sequence[Array], cotangent: Array, taps: Collection[str]
+    module: torch.nn.Module, inputs: Sequence[Array], cotangents: Sequence[Array], taps: Collection[str]
 ) -> Gradients:
-    """One backward pass in evaluation mode; parameters that the output does not depend on have gradients of zero."""
+    """One backward pass in evaluation mode; parameters that the outputs do not depend on have gradients of zero."""
     module.zero_grad(set_to_none=True)
-    given = [torch.from_numpy(np.array(value)).requires_grad_() for value in inputs]
+    given = [torch.from_numpy(np.array(value)) for value in inputs]
+    for tensor in given:
+        tensor.requires_grad_(tensor.is_floating_point())
     kept: dict[str, list[torch.Tensor]] = {}
+    count: Counter[str] = Counter()
 
     def keep(name: str) -> Any:
         def hook(_: torch.nn.Module, __: Any, output: Any) -> None:
-            kept[name] = leaves(output)
-            for tensor in kept[name]:
+            count[name] += 1
+            held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+            for tensor in held:
                 tensor.retain_grad()
+            kept[call_name(name, count[name])] = held
 
         return hook
 
@@ -44,18 +50,21 @@ def torch_gradients(
     handles = [parts[name].register_forward_hook(keep(name)) for name in taps if name in parts]
     try:
         output = module(*given)
-        output.backward(torch.from_numpy(np.array(cotangent)))
+        found = list(output.values()) if isinstance(output, dict) else leaves(output)
+        pairs = [(made, torch.from_numpy(np.array(slope))) for made, slope in zip(found, cotangents, strict=True)
+                 if made.requires_grad]  # fmt: skip
+        torch.autograd.backward([made for made, _ in pairs], [slope for _, slope in pairs])
     finally:
         for handle in handles:
             handle.remove()
-    found = Gradients(
-        output.detach().numpy(),
-        tuple(_gradient(tensor) for tensor in given),
-        {name: [_gradient(tensor) for tensor in tensors] for name, tensors in kept.items()},
+    slopes = Gradients(
+        tuple(made.detach().numpy() for made in found),
+        tuple(_gradient(tensor) if tensor.is_floating_point() else None for tensor in given),
+        {name: Call((), tuple(_gradient(tensor) for tensor in tensors)) for name, tensors in kept.items()},
         {name: _gradient(parameter) for name, parameter in module.named_parameters()},
     )
     module.zero_grad(set_to_none=True)
-    return found
+    return slopes
 
 
 def _gradient(tensor: torch.Tensor) -> Array:

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import GRADIENT
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
 from wdport.model import Objective
-from wdport.parity.bounds import GRADIENT
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
 from wdport.training.faults import TRAINING_FAULTS

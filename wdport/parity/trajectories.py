@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.bounds import TRAJECTORY
+from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
@@ -23,8 +25,6 @@ from wdport.diffusion.schedules import STEPS, NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.model import Array
-from wdport.parity.bounds import TRAJECTORY
-from wdport.parity.measure import ErrorPair, relative_l2
 from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
 from wdport.parity.verdict import Gate, Trajectory
 

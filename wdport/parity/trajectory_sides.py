@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
@@ -22,7 +23,6 @@ from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.model import Array
-from wdport.parity.programs import Program
 from wdport.sampling.network import fast_network
 
 COUNT = 5

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from wdport.parity.bounds import LOGIC, NUMERICS
+from wdport.compare.bounds import LOGIC, NUMERICS
 
 SCHEMA = 3
 TERMS = ("P", "R", "S")

@@ -18,16 +18,16 @@ from typing import Any
 
 import jax
 
+from wdport.compare.bounds import bounds
+from wdport.compare.calls import CASES
+from wdport.compare.probe import Probe
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError
 from wdport.files.model_files import read_variables
-from wdport.parity.battery import CASES
-from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
-from wdport.parity.keras_probe import Probe
 from wdport.parity.library import misread
 from wdport.parity.recorded import recorded_plan, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
@@ -161,7 +161,9 @@ def _verify(
         if not random_biases:
             runner.compare_times()
         seen = seen or (now if runner.evidence else None)
-    gates = [preflight_gate(prepared, runner, unequal), constants_gate(prepared, sides.candidates["float32"], weights)]
+    gates = [preflight_gate(prepared, runner, unequal)]
+    if prepared.constants:
+        gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
     if (transform := prepared.family.transform(prepared.config)) is not None:
         gates.append(wavelet_gate(transform, series_errors(prepared.family, prepared.config)))
     if full and runner.evidence is None:  # otherwise they are needed to look for causes
@@ -169,7 +171,8 @@ def _verify(
         now.forget()
     more = run_full_battery(prepared, runner, say) if full else FullBattery()
     gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
-    gates += runner.sampling.gates(more.trajectories, more.path)
+    if runner.sampling is not None:
+        gates += runner.sampling.gates(more.trajectories, more.path)
     taps = tuple(runner.taps.values())
     found: dict[str, tuple[str, ...]] = {}
     if runner.evidence is not None and seen is not None:
@@ -185,14 +188,14 @@ def _verify(
         gates=tuple(sorted(gates, key=lambda gate: ORDER.index(gate.name))),
         taps=taps,
         causes=found,
-        levels=more.levels(runner.levels.results()),
-        series=runner.levels.series_error,
+        levels=more.levels(runner.levels.results()) if runner.levels is not None else (),
+        series=runner.levels.series_error if runner.levels is not None else None,
         assumed=_assumed(converted),
         reference=sides.reference.told,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(),
-        overlays=runner.levels.overlays,
+        overlays=runner.levels.overlays if runner.levels is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
         seconds=time.monotonic() - started,

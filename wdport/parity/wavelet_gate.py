@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import WAVELET, WAVELET_EXTRAPOLATED
+from wdport.compare.measure import relative_l2
 from wdport.model import Array, Family
-from wdport.parity.bounds import WAVELET, WAVELET_EXTRAPOLATED
-from wdport.parity.measure import relative_l2
 from wdport.parity.verdict import Gate
 from wdport.wavelets.transform import WaveletTransform
 
@@ -91,7 +91,7 @@ def series_errors(family: Family, config: Any) -> dict[str, float]:
     levels = family.levels(config)
     if levels.reconstruct is None:
         return {}
-    shape = family.make_inputs(config, 0, BATCH, 1.0)[0].shape
+    shape = family.signature(config).make(0, BATCH, 1.0)[0].shape
     c = np.random.default_rng(1).standard_normal(shape)
     with jax.enable_x64(True):
         made = np.asarray(family.to_series(config, c))

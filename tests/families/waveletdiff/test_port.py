@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
+from wdport.compare.bounds import LOGIC
+from wdport.compare.measure import float32_share, relative_l2
+from wdport.compare.probe import Probe
 from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
@@ -20,9 +23,6 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.parity.bounds import LOGIC
-from wdport.parity.keras_probe import Probe
-from wdport.parity.measure import float32_share, relative_l2
 from wdport.recorder import run
 from wdport.rules import apply_rule
 from wdport.sampling.network import fast_network

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Levels, Objective, Resolved, Source
-from wdport.recorder import EVERY_TIME
+from wdport.model import Array, Constant, Levels, Objective, Port, Resolved, Signature, Source
+from wdport.recorder import parse_input
 
 
 class WaveletDiffFamily:
@@ -110,18 +110,12 @@ class WaveletDiffFamily:
 
         return build_reference(config, tensors, getattr(torch, dtype))
 
-    def make_inputs(self, config: Config, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
-        """Coefficients (B, C, F) with a different energy in every level, time (B,) from both ends."""
-        rng = np.random.default_rng(seed)
-        coefficients = rng.standard_normal((batch, config.coefficients, config.features))
-        for level, part in enumerate(config.level_slices):
-            coefficients[:, part] *= 2.0 ** (1 - level)
-        steps = np.concatenate([[1, 500, 1000], rng.integers(2, 1000, max(batch - 3, 0))])
-        start = 1 if batch == 1 else 0
-        return coefficients * scale, steps[start : start + batch] / 1000.0
-
-    def times(self, config: Config) -> Array:
-        return EVERY_TIME
+    def signature(self, config: Config) -> Signature:
+        """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000."""
+        lengths = " ".join(map(str, config.level_lengths))
+        inputs = (f"x: b {config.coefficients} {config.features}, parts {lengths}", f"t: b, steps {STEPS}")
+        parts = dict(zip(config.level_names, config.level_slices, strict=True))
+        return Signature(tuple(map(parse_input, inputs)), (Port("prediction", parts=parts),))
 
     def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
         from wdport.families.waveletdiff.times import time_tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from wdport.parity.bounds import bounds as default_bounds
+from wdport.compare.bounds import bounds as default_bounds
 from wdport.parity.policy.judge import is_notice, subject, tap_findings, waived_taps
 from wdport.parity.verdict import Gate, TapResult, Verdict
 

@@ -10,10 +10,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from wdport.compare.bounds import bounds as default_bounds
 from wdport.conversion.prepare import PathText
 from wdport.errors import UsageError
 from wdport.limits import MAX_TABLE_BYTES
-from wdport.parity.bounds import bounds as default_bounds
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
 
 _PATTERN = frozenset("*?<>[]{}")

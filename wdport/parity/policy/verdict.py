@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from wdport.parity.bounds import bounds as default_bounds
+from wdport.compare.bounds import bounds as default_bounds
 from wdport.parity.policy.judge import (
     BOUND,
     OUTPUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from math import isfinite, isnan, log10
 
-from wdport.parity.bounds import LOGIC, TRAJECTORY
+from wdport.compare.bounds import LOGIC, TRAJECTORY
 from wdport.parity.reports.axes import LinearAxis, LogAxis
 from wdport.parity.reports.svg import Line, Span, chart, figure, legend, text
 from wdport.parity.reports.words import doubts, level_name, number

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
+from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.errors import printable
-from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.reports.words import (
     NAME_CHARS,
     TEXT_CHARS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wdport.parity.bounds import GRADIENT, LOGIC, NUMERICS
+from wdport.compare.bounds import GRADIENT, LOGIC, NUMERICS
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
     NAME_CHARS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.errors import printable
-from wdport.parity.bounds import LOGIC, NUMERICS
 from wdport.parity.reports.words import claim, number, on_assumptions, outcome, percent, place, probable
 from wdport.parity.verdict import Fault, Gate, Verdict
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Final
 
+from wdport.compare.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
 from wdport.errors import printable
-from wdport.parity.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
 from wdport.parity.verdict import Fault, Gate, TapResult, Verdict
 
 NAME_CHARS: Final = 240

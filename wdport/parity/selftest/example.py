@@ -13,16 +13,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.calls import CASES, Call, Calls, Case, Expected, cast
+from wdport.compare.errors import InPort, fed, made, tap_errors
+from wdport.compare.measure import ErrorPair, relative_l2, ulps
+from wdport.compare.probe import Probe
+from wdport.compare.taps import Tap, align
 from wdport.errors import InternalError
+from wdport.keras_runtime import layers_by_path
 from wdport.model import Array, Family
-from wdport.parity.battery import CASES, Case
-from wdport.parity.calls import Call, Calls, cast, leaves
-from wdport.parity.compare import comparable, tap_errors
 from wdport.parity.diagnose import Evidence
-from wdport.parity.keras_probe import Probe, layers_by_path
-from wdport.parity.measure import ErrorPair, like, relative_l2, ulps
 from wdport.parity.selftest.weights import Weights
-from wdport.parity.taps import Tap, align
 from wdport.parity.verdict import TapResult
 from wdport.recorder import Observation, highest_precision, run
 
@@ -75,12 +75,14 @@ class Example:
         self._outputs: dict[tuple[Case, bool], Array] = {}
         self._layers: dict[str, dict[str, Any]] = {}
         self._probes: dict[tuple[str, How], Probe] = {}
+        self._ports: dict[Case, Calls] = {}
         names = self.weights.reference.names
         self.taps: list[Tap] = align(self.weights.table, names, self.layers(), family.features(config))
         order = {name: at for at, name in enumerate(self._observed().calls)}
         self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
         self.paths = [tap.candidate for tap in self.taps]
         self.names = {tap.candidate: tap.reference for tap in self.taps}
+        self._shapes()
 
     def port(self, dtype: str = "float64") -> Any:
         """The Keras model, with the weights of the case in use."""
@@ -96,6 +98,7 @@ class Example:
         """Run on this case from now on."""
         self.case = case
         self.weights.use(case.random_biases)
+        self._shapes()  # now, since a fault may be put into the port later
 
     def forget(self) -> None:
         """Let the reference run anew when it is next needed."""
@@ -111,20 +114,21 @@ class Example:
     def logic(self, how: How = EAGER) -> Seen:
         """The float64 port, every layer answered for: relative errors per tap."""
         truth = self._observed()
-        answers = self._by_candidate(truth.calls)
-        output, calls = self._run("float64", how, "isolate", truth.inputs, answers)
+        answers = self._into()(truth.calls)
+        (output,), calls = self._run("float64", how, "isolate", truth.inputs, answers)
         port = {**calls, "": Call((), (output,))}
         results, missing = [], []
         for tap in self.taps:
-            errors = tap_errors(tap, port, truth.calls, lambda _: None)
+            errors = tap_errors(tap, port, answers)
             if errors is None:
                 missing.append(tap.candidate)
                 continue
             results.append(TapResult(tap.reference, tap.candidate, tap.level, isolated=errors[1], inputs=errors[0],
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
-        error = relative_l2(output, truth.output) if output.shape == truth.output.shape else inf
+        right = truth.outputs[0]
+        error = relative_l2(output, right) if output.shape == right.shape else inf
         results.append(TapResult(OUTPUT, "", None, isolated=error))
-        whole = {**answers, "": Call((), (truth.output,))}
+        whole = {**answers, "": Expected({}, 0, truth.outputs)}
         return Seen(tuple(results), tuple(missing), Evidence(truth.inputs, port, whole))
 
     def numerics(self, how: How = EAGER, only: str = "") -> Seen:
@@ -135,26 +139,30 @@ class Example:
         seen = self._observed()
         if seen.single is None:
             raise InternalError(self.name, f"has no float32 run of {self.case.describe()}", "take another case")
-        inputs, ((output, reference), (exact, truth)) = seen.single.inputs, seen.single.isolated
-        answers = self._by_candidate({name: cast(call, np.float32) for name, call in seen.calls.items()})
+        inputs, (((output,), theirs), ((exact,), wide)) = seen.single.inputs, seen.single.isolated
+        into = self._into()
+        answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
+        reference, truth = into(theirs), into(wide)
         results, missing = [], []
         if only:
-            calls = self._run("float32", how, "isolate_layer", only, answers[only], answers)
+            calls = self._run("float32", how, "isolate_layer", only, self._shapes()[only], answers)
         else:
-            made, calls = self._run("float32", how, "isolate", inputs, answers)
-            rms, largest = _ratios([made], [output], [exact])
+            (own,), calls = self._run("float32", how, "isolate", inputs, answers)
+            rms, largest = _ratios([(own, output, exact)])
             results.append(TapResult(OUTPUT, "", None, rms_ratio=rms, max_ratio=largest))
         for tap in self.taps:
             if only and tap.candidate != only and not tap.candidate.startswith(f"{only}/"):
                 continue
-            if tap.candidate not in calls or tap.reference not in truth:
+            if tap.candidate not in calls or tap.candidate not in truth:
                 missing.append(tap.candidate)
                 continue
-            sides = (calls[tap.candidate], reference[tap.reference], truth[tap.reference])
-            rms, largest = _ratios(*(comparable(tap, call.outputs) for call in sides))
-            fed = max(_ratios(*(call.inputs for call in sides)))
+            call, right = calls[tap.candidate], reference[tap.candidate]
+            outputs, inputs_fed = made(tap, call, truth[tap.candidate]), fed(call, truth[tap.candidate])
+            theirs_made = [r for r, _ in made(tap, Call((), right.outputs), truth[tap.candidate]) or []]
+            rms, largest = _ratios(_triples(outputs, theirs_made))
+            ratio = max(_ratios(_triples(inputs_fed, right.given)))
             results.append(TapResult(tap.reference, tap.candidate, tap.level, rms_ratio=rms, max_ratio=largest,
-                                     inputs_ratio=fed, caller=self._caller(calls[tap.candidate])))  # fmt: skip
+                                     inputs_ratio=ratio, caller=self._caller(calls[tap.candidate])))  # fmt: skip
         return Seen(tuple(results), tuple(missing))
 
     def outputs(self, ones: bool = False, how: How = EAGER) -> tuple[Array, Array]:
@@ -165,7 +173,7 @@ class Example:
         if (self.case, ones) not in self._outputs:
             with highest_precision():
                 self._outputs[self.case, ones] = run(self.weights.reference.modules["float32"], inputs)[0]
-        return self._run("float32", how, "whole", inputs), self._outputs[self.case, ones]
+        return self._run("float32", how, "whole", inputs)[0], self._outputs[self.case, ones]
 
     def table_distances(self) -> dict[str, float]:
         """How far every table of the float32 port is from its formula, in units in the last place."""
@@ -187,16 +195,31 @@ class Example:
         """The reference's name of the layer in whose code the port made a call; "" is the network."""
         return self.names.get(call.caller, "")
 
-    def _by_candidate(self, calls: Calls) -> Calls:
-        return {tap.candidate: calls[tap.reference] for tap in self.taps if tap.reference in calls}
+    def _shapes(self) -> Calls:
+        """Calls of the correct port in the case in use, for the shapes of what its layers are fed and make."""
+        if self.case not in self._ports:
+            self._ports[self.case] = self._run("float64", EAGER, "record", self._observed().inputs)[1]
+        return self._ports[self.case]
+
+    def _into(self) -> InPort:
+        return InPort(self.taps, self._shapes())
 
 
-def _ratios(candidate: Sequence[Any], reference: Sequence[Any], truth: Sequence[Any]) -> tuple[float, float]:
+Triple = tuple[Array, Array, Array]
+
+
+def _triples(pairs: Sequence[tuple[Array, Array]] | None, reference: Sequence[Array]) -> list[Triple] | None:
+    """Candidate, reference and truth; ``None`` where there are more or fewer of one."""
+    if pairs is None or len(pairs) != len(reference):
+        return None
+    return [(c, r, t) for (c, t), r in zip(pairs, reference, strict=True)]
+
+
+def _ratios(found: Sequence[Triple] | None) -> tuple[float, float]:
     """RMS and largest error over the reference's; infinite where counts or shapes differ."""
-    pair, sides = ErrorPair(), [leaves(list(side)) for side in (candidate, reference, truth)]
-    try:
-        for c, r, t in zip(*sides, strict=True):
-            pair.add(like(c, t), r, t)
-    except ValueError:
+    if found is None or any(c.shape != t.shape for c, _, t in found):
         return inf, inf
+    pair = ErrorPair()
+    for c, r, t in found:
+        pair.add(c, r, t)
     return pair.rms_ratio, pair.max_ratio

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.bounds import bounds
 from wdport.errors import IncompleteError, InternalError
 from wdport.families.mutants import Mutant
-from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import causes, tapped
 from wdport.parity.selftest.example import Example, Seen
 from wdport.parity.selftest.kill import Kill

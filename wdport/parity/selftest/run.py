@@ -10,9 +10,9 @@ from importlib.util import find_spec
 
 import jax
 
+from wdport.compare.bounds import bounds as default_bounds
 from wdport.errors import MachineError
 from wdport.families.registry import find_family
-from wdport.parity.bounds import bounds as default_bounds
 from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.groups import Group, further_groups, layer_group, transforms

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
-from wdport.parity.bounds import TRAJECTORY, bounds
 from wdport.parity.selftest.inject import Bounds
 from wdport.parity.selftest.kill import Kill
 from wdport.parity.selftest.weights import Weights

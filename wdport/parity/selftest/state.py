@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import jax
 
+from wdport.compare.bounds import bounds
 from wdport.families.mutants import Mutant
-from wdport.parity.bounds import bounds
 from wdport.parity.diagnose import tapped
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import Bounds, judge, kill_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jax
 
-from wdport.parity.bounds import bounds
+from wdport.compare.bounds import bounds
 from wdport.parity.selftest.inject import Bounds
 from wdport.parity.selftest.kill import Kill
 from wdport.parity.selftest.samplers import fate

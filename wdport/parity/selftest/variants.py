@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
+from wdport.compare.bounds import bounds
+from wdport.compare.calls import Case
 from wdport.errors import IncompleteError
 from wdport.families.mutants import Mutant
-from wdport.parity.battery import Case
-from wdport.parity.bounds import bounds
 from wdport.parity.selftest.example import EAGER, Example, How, Seen
 from wdport.parity.selftest.inject import Bounds, Inside, broken
 from wdport.parity.selftest.kill import Variant

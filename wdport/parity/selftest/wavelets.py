@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.bounds import WAVELET_EXTRAPOLATED, bounds
 from wdport.model import Array
-from wdport.parity.bounds import WAVELET_EXTRAPOLATED, bounds
 from wdport.parity.selftest.inject import Bounds
 from wdport.parity.selftest.kill import Kill
 from wdport.parity.wavelet_gate import bound, wavelet_errors

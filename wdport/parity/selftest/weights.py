@@ -29,7 +29,7 @@ class Weights:
         self.table = choose_table(self.tensors, "selftest")
         self.plan = self._make_plan()
         modules = {dtype: family.build_reference(config, self.tensors, dtype) for dtype in DTYPES}
-        self.reference = Live(modules, lambda seed, batch, scale: family.make_inputs(config, seed, batch, scale))
+        self.reference = Live(modules, family.signature(config).make)
         self._ports: dict[str, Any] = {}
 
     def port(self, dtype: str) -> Any:

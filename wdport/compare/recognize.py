@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from wdport.compare.relations import same
 from wdport.model import Array
-from wdport.parity.relations import same
 
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 

@@ -7,8 +7,8 @@ from math import inf, isfinite
 
 import numpy as np
 
+from wdport.compare.bounds import UNIT_ROUNDOFF
 from wdport.model import Array
-from wdport.parity.bounds import UNIT_ROUNDOFF
 
 
 def like(candidate: Array, reference: Array) -> Array:

@@ -27,6 +27,7 @@ class Program:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any] | None = None) -> None:
         self._jitted = jax.jit(function, compiler_options=known_options(options or {}))
         self._lowered: dict[Any, Any] = {}
+        self._results: dict[Any, Any] = {}
         self._compiled: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -47,6 +48,12 @@ class Program:
         if key not in self._compiled and key not in self._lowered:
             with TRACING:
                 self._lowered[key] = self._jitted.lower(*arguments)
+            self._results[key] = self._lowered[key].out_info
+
+    def result_of(self, *arguments: Any) -> Any:
+        """Shapes and dtypes of what the function returns for arguments like these, in its nesting; runs nothing."""
+        self.trace(*arguments)
+        return self._results[_key(arguments)]
 
 
 def _key(arguments: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from wdport.parity.relations import added_relations, permutation, relations
+from wdport.compare.relations import added_relations, permutation, relations
 
 RNG = np.random.default_rng(0)
 X, A, B = (RNG.standard_normal((4, 5, 6)) for _ in range(3))

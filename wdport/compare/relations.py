@@ -11,9 +11,9 @@ from itertools import chain
 import ml_dtypes
 import numpy as np
 
+from wdport.compare.bounds import LOGIC
+from wdport.compare.measure import relative_l2
 from wdport.model import Array
-from wdport.parity.bounds import LOGIC
-from wdport.parity.measure import relative_l2
 
 LONGEST_AXIS = 512
 """Axes with more entries are not searched for a permutation, which compares all pairs."""

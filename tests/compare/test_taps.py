@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.make import SMALL, make_module
+from wdport.compare.probe import layers_by_path
+from wdport.compare.taps import Tap, align, left_out
 from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.mapping.table import parse_table
-from wdport.parity.keras_probe import layers_by_path
-from wdport.parity.taps import Tap, align, left_out
 from wdport.recorder import module_names
 
 TEXT = Path("mappings/waveletdiff.yaml").read_text()

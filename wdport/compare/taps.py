@@ -6,9 +6,12 @@ row must find its layers on both sides, and every layer is used once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from wdport.compare.calls import call_name, layer_of
+from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
 from wdport.mapping.table import Table
 
@@ -18,11 +21,11 @@ LEVEL = "level"
 
 @dataclass(frozen=True)
 class Tap:
-    """One layer of the reference (torch module path) and its counterpart (Keras layer path).
+    """One call of a layer of the reference (torch module path) and its counterpart (Keras layer path).
 
     ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
-    does not see. ``optional`` ones may be :func:`left_out`.
+    does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port.
     """
 
     reference: str
@@ -30,10 +33,21 @@ class Tap:
     level: int | None
     shift: bool = False
     optional: bool = False
+    layout: Layout = field(default=Layout(), compare=False)
 
 
-def align(table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str]) -> list[Tap]:
-    """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart."""
+def align(
+    table: Table,
+    modules: Collection[str],
+    layers: Collection[str],
+    features: Collection[str],
+    stated: Sequence[str] = (),
+) -> list[Tap]:
+    """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
+
+    ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank.
+    """
+    layout = Layout(tuple(map(axes, stated)), tuple(map(axes, stated)))
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
     matched: set[int] = set()
@@ -41,7 +55,7 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
         for row in rows:
             indices = row.torch.match(module)
             if indices is not None:
-                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift, row.optional))
+                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift, row.optional, layout))
                 matched.add(row.line)
     fix = "correct the taps of the mapping table"
     for row in rows:
@@ -61,7 +75,22 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
 
 
 Callers = Mapping[str, str]
-"""The innermost layer around the call of every layer that ran, by path; "" is the network."""
+"""The innermost of the calls around every call, by call; "" is the network."""
+
+
+def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[str]]:
+    """A tap for each call of layers that are called several times, and sentences on those that the two sides do not
+    call equally often."""
+    found, faults = [], []
+    counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
+    for tap in taps:
+        theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
+        if theirs and ours and theirs != ours:
+            faults.append(f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times")
+        for at in range(1, max(min(theirs, ours), 1) + 1):
+            names = (call_name(tap.reference, at), call_name(tap.candidate, at))
+            found.append(replace(tap, reference=names[0], candidate=names[1]))
+    return found, faults
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:

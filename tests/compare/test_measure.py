@@ -7,8 +7,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from wdport.parity.bounds import UNIT_ROUNDOFF
-from wdport.parity.measure import ErrorPair, float32_share, is_constant, like, relative_l2, ulps
+from wdport.compare.bounds import UNIT_ROUNDOFF
+from wdport.compare.measure import ErrorPair, float32_share, is_constant, like, relative_l2, ulps
 
 
 def test_relative_l2() -> None:

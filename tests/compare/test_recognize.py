@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from wdport.parity.recognize import attention_difference, difference
+from wdport.compare.recognize import attention_difference, difference
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((3, 5, 8))

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wdport.compare.calls import Call
+from wdport.compare.errors import InPort, tap_errors
+from wdport.compare.taps import Tap
 from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table
-from wdport.parity.calls import Call
-from wdport.parity.compare import tap_errors
-from wdport.parity.taps import Tap
 from wdport.parity.verdict import TapResult, locate
 
 TABLE = Path("mappings/waveletdiff.yaml").read_bytes()
@@ -21,10 +21,13 @@ def test_a_shift_of_all_tokens_is_left_open() -> None:
     keys = np.random.default_rng(0).standard_normal((2, 5, 4))
     bias = np.random.default_rng(1).standard_normal(4)
     reference = {"attn.key": Call((keys,), (keys,))}
+
+    def errors_of(tap: Tap, port: dict[str, Call]) -> tuple[float, float] | None:
+        return tap_errors(tap, port, InPort([tap], port)(reference))
+
     for moved, free in ((keys + bias, True), (keys * (1 + 1e-3), False), (keys[:, ::-1], False)):
         port = {"attention/key": Call((keys,), (moved.reshape(2, 5, 2, 2),))}
-        errors = {shift: tap_errors(Tap("attn.key", "attention/key", None, shift), port, reference, lambda _: None)
-                  for shift in (True, False)}  # fmt: skip
+        errors = {shift: errors_of(Tap("attn.key", "attention/key", None, shift), port) for shift in (True, False)}
         assert errors[False] is not None
         assert errors[False][1] > 1e-4
         assert errors[True] is not None

@@ -1,0 +1,126 @@
+"""Calls of both sides in, in the port's layout; relative float64 errors per tap out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+
+import numpy as np
+
+from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
+from wdport.compare.layouts import in_port, laid_out
+from wdport.compare.measure import relative_l2
+from wdport.compare.relations import arrangement
+from wdport.compare.taps import Tap
+from wdport.mapping.axes import Rule
+from wdport.model import Array
+
+Note = Callable[[str], None]
+
+
+class InPort:
+    """The reference's calls in the port's layout: ``shapes`` are calls of the port with arrays of these shapes.
+
+    ``misfits`` says why a tap's call is not among what comes back, by the tap's reference.
+    """
+
+    def __init__(self, taps: Sequence[Tap], shapes: Calls) -> None:
+        self._taps, self._shapes = taps, shapes
+        self.misfits: dict[str, str] = {}
+
+    def __call__(self, calls: Calls) -> dict[str, Expected]:
+        """By the candidate's name."""
+        found = {}
+        for tap in self._taps:
+            call, own = calls.get(tap.reference), self._shapes.get(tap.candidate)
+            if call is None or own is None:
+                continue
+            given, made = ([tuple(leaf.shape) for leaf in leaves(list(side))] for side in (own.inputs, own.outputs))
+            try:
+                found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names)
+            except ValueError as error:
+                self.misfits[tap.reference] = str(error)
+        return found
+
+
+def outputs_in_port(
+    outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], wanted: Sequence[str], rules: Sequence[Rule]
+) -> Outputs:
+    """The reference's outputs in the order and layout of the port's, whose names are ``wanted``.
+
+    Raises ``ValueError`` where count or shapes do not fit.
+    """
+    if len(outputs) != len(shapes):
+        raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
+    order = list(range(len(outputs)))
+    if any(wanted) and sorted(wanted) == sorted(names):
+        order = [list(names).index(name) for name in wanted]
+    pairs = zip(order, shapes, strict=True)
+    return tuple(laid_out(outputs[at], tuple(shape.shape), rules) for at, shape in pairs)
+
+
+def fed(own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+    """Pairs of what a layer of the port was fed and ought to have been; ``None`` where it was fed more or fewer."""
+    given = leaves(list(own.inputs))
+    if len(given) != expected.count:
+        return None
+    return [(np.asarray(given[at]), right) for at, right in expected.inputs.items()]
+
+
+def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+    """Pairs of what a layer of the port made and ought to have made; ``None`` where it made more or fewer."""
+    if len(own.outputs) != len(expected.outputs):
+        return None
+    return list(zip(comparable(tap, own.outputs), comparable(tap, expected.outputs), strict=True))
+
+
+def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> tuple[float, float] | None:
+    """Relative errors of a tap's inputs and outputs, or ``None`` if one side did not run it."""
+    own, call = candidate.get(tap.candidate), expected.get(tap.candidate)
+    if own is None or call is None:
+        return None
+    return _largest(fed(own, call)), _largest(made(tap, own, call))
+
+
+def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
+    """How a tap's arrays are the reference's in another arrangement; "" if they are equal, ``None`` if they are not.
+
+    ``reference`` are the reference's calls in its own layout, for shapes that are not the port's.
+    """
+    own, call, theirs = candidate.get(tap.candidate), expected.get(tap.candidate), reference.get(tap.reference)
+    if own is None or theirs is None:
+        return None
+    found = ""
+    if call is not None:
+        inputs, outputs = fed(own, call), made(tap, own, call)
+    else:
+        sides = [[leaves(list(each.inputs)), leaves(list(each.outputs))] for each in (own, theirs)]
+        if [len(each) for each in sides[0]] != [len(each) for each in sides[1]]:
+            return None
+        inputs, outputs = (list(zip(*each, strict=True)) for each in zip(*sides, strict=True))
+    if inputs is None or outputs is None:
+        return None
+    for c, r in [*inputs, *outputs]:
+        how = arrangement(*_alike(np.asarray(c), np.asarray(r)))
+        if how is None:
+            return None
+        found = found or how
+    return found
+
+
+def _alike(candidate: Array, reference: Array) -> tuple[Array, Array]:
+    """Both with as many axes, where one has the heads apart."""
+    if candidate.ndim != reference.ndim and min(candidate.ndim, reference.ndim) > 2:
+        return (array.reshape(*array.shape[:2], -1) for array in (candidate, reference))  # type: ignore[return-value]
+    return candidate, reference
+
+
+def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
+    """Outputs of either side without what the tap leaves open."""
+    return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
+
+
+def _largest(pairs: Sequence[tuple[Array, Array]] | None) -> float:
+    if pairs is None:
+        return inf
+    return max((relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs), default=0.0)

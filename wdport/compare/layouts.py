@@ -1,0 +1,116 @@
+"""Activations of the reference in the layout of the port: axes are moved by name, never reshaped by size alone.
+
+A table states the axes of a layer's activations in the language of its rules (``b c h w -> b h w c``); inputs and
+outputs of the network state theirs. What neither says is taken as it is, or with its last axis divided, as heads are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import special
+
+from wdport.compare.calls import Call, Expected, leaves
+from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
+from wdport.model import Array
+from wdport.rules import apply_rule
+
+Shapes = Sequence[Shape]
+
+AFTER: Mapping[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: _in_dtype(special.expit, x),
+    "tanh": np.tanh,
+    "silu": lambda x: x * _in_dtype(special.expit, x),
+    "gelu": lambda x: x * _in_dtype(special.ndtr, x),
+    "softmax": lambda x: _in_dtype(lambda y: special.softmax(y, axis=-1), x),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "relu6": lambda x: np.clip(x, 0, 6),
+}
+"""What a table may say to come after a module of the reference within one layer of the port."""
+
+
+def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
+    return np.asarray(function(values.astype(np.float64))).astype(values.dtype)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
+    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells."""
+
+    inputs: tuple[Rule, ...] = ()
+    outputs: tuple[Rule, ...] = ()
+    after: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def axes(text: str) -> Rule:
+    """The rule of ``b c h w -> b h w c``."""
+    return parse_rule(text, text)
+
+
+def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None) -> Array:
+    """An array of the reference as the port has it, in ``shape``; raises ``ValueError`` where it cannot be that."""
+    for rule in rules:
+        try:
+            found = rule.sizes([array.shape], [shape])
+        except AxisError:
+            continue
+        return apply_rule(rule, [array], found)[0]
+    if array.shape == shape:
+        return array
+    shared = min(array.ndim, len(shape)) - 1
+    if array.ndim == len(shape) or array.size != np.prod(shape) or array.shape[:shared] != shape[:shared]:
+        raise ValueError(f"shape {array.shape} where the port has {shape}")
+    return array.reshape(shape)
+
+
+def in_port(call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = ()) -> Expected:
+    """A call of the reference in the port's layout: the shapes of the port's inputs and outputs, flat, and the names
+    of its inputs, are those of the layer's call there.
+
+    Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
+    one side alone has are left out. Raises ``ValueError`` where shapes or counts do not fit.
+    """
+    given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
+    order = matched(call.names, names, len(given), len(shapes[0]))
+    if order is None:
+        raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
+    inputs = {ours: _fitted(given[theirs], shapes[0][ours], layout.inputs, layout.sizes) for theirs, ours in order}
+    made = _chosen(made, shapes[1])
+    if layout.after:
+        made = [AFTER[layout.after](array) for array in made]
+    pairs = zip(made, shapes[1], strict=True)
+    outputs = tuple(_fitted(array, shape, layout.outputs, layout.sizes) for array, shape in pairs)
+    return Expected(inputs, len(shapes[0]), outputs, call.caller)
+
+
+def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int]) -> Array:
+    return laid_out(np.asarray(array), tuple(shape), rules, sizes)
+
+
+def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:
+    """Pairs of positions of inputs that are the same one; ``None`` where that cannot be told."""
+    if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == wanted:
+        both = [(theirs.index(name), at) for at, name in enumerate(ours) if name in theirs]
+        if len(both) > 1:
+            return both
+    return [(at, at) for at in range(count)] if count == wanted else None
+
+
+def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
+    """A recurrent layer gives its sequence and its last states; the port may give the sequence, or the last step."""
+    if len(made) == len(shapes):
+        return made
+    if len(made) > len(shapes) == 1 and np.ndim(made[0]) == 3:
+        if len(shapes[0]) == 3:
+            return made[:1]
+        if len(shapes[0]) == 2 and np.ndim(made[1]) == 3:
+            state = np.asarray(made[1])  # (ways, B, H): the last step of each way
+            return [np.concatenate(list(state), axis=-1)]
+    raise ValueError(f"{len(made)} outputs where the port has {len(shapes)}")

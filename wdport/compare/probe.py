@@ -1,0 +1,267 @@
+"""Looking into a running Keras model: record what its layers give, or answer for them.
+
+Nothing is added to the model: a layer is reached by its path. Weights are arguments of the compiled programs, so later
+assignments are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import keras
+import numpy as np
+
+from wdport.compare.calls import Call, Expected, Outputs, call_name, layer_of
+from wdport.compare.programs import Program
+from wdport.compile_cache import FAST_COMPILE
+from wdport.keras_runtime import call_names, exact_float64, layers_by_path
+from wdport.model import Array
+
+Handle = Callable[..., Any]
+
+Answers = Mapping[str, Expected]
+"""By call of the port."""
+
+
+@contextmanager
+def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str, str]]:
+    """Calls of these layers go to ``handle(call, compute, arguments)``; ``compute(values)`` is the layer's own answer
+    to other tensors in the places of the arguments' own.
+
+    Works eager and while a function is traced by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the
+    innermost of the calls around it; "" is the model.
+    """
+    wanted = {id(layer): path for path, layer in layers.items()}
+    count = dict.fromkeys(layers, 0)
+    callers: dict[str, str] = {}
+    inside = [""]
+    own = keras.layers.Layer.__call__
+
+    def intercept(self: Any, *args: Any, **kwargs: Any) -> Any:
+        path = wanted.get(id(self))
+        if path is None:
+            return own(self, *args, **kwargs)
+        count[path] += 1
+        call = call_name(path, count[path])
+        callers[call] = inside[-1]
+        inside.append(call)
+        arguments = Arguments(self, args, kwargs)
+
+        def compute(values: Sequence[Any]) -> Any:
+            args, kwargs = arguments.with_tensors(values)
+            return own(self, *args, **kwargs)
+
+        try:
+            return handle(call, compute, arguments)
+        finally:
+            inside.pop()
+
+    with patch.object(keras.layers.Layer, "__call__", intercept):
+        yield callers
+
+
+class Arguments:
+    """The arguments of one call of a layer: ``tensors`` among them in order, those by name last and by name."""
+
+    def __init__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._flat, self._tree = jax.tree.flatten((args, kwargs), is_leaf=lambda leaf: leaf is None)
+        self._places = [at for at, leaf in enumerate(self._flat) if is_tensor(leaf)]
+        self.tensors = [self._flat[at] for at in self._places]
+        given = [(name, value) for name, value in [*zip([*call_names(layer), *([""] * len(args))], args, strict=False),
+                                                   *sorted(kwargs.items())] if _holds(value)]  # fmt: skip
+        self.nested = [_nest(value) for _, value in given]
+        """One tensor, or a nested list of them, for each argument that has any."""
+        self.names = tuple(name for name, _ in given)
+        """The parameters that those stand for."""
+
+    def with_tensors(self, values: Sequence[Any]) -> Any:
+        """Positional and named arguments with these tensors in place of their own."""
+        filled = list(self._flat)
+        for at, each in zip(self._places, values, strict=True):
+            filled[at] = each
+        return jax.tree.unflatten(self._tree, filled)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether this is an array, traced or not."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _holds(value: Any) -> bool:
+    return any(map(is_tensor, jax.tree.leaves(value)))
+
+
+def _nest(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    return [_nest(item) for item in value if _holds(item)] if isinstance(value, (list, tuple)) else value
+
+
+class Probe:
+    """One Keras model, looked into at the layers ``paths``, always in evaluation mode.
+
+    ``eager`` runs it step by step instead of compiled: much sooner where the model's code changes between runs.
+    """
+
+    def __init__(self, model: Any, paths: Collection[str], eager: bool = False) -> None:
+        layers = layers_by_path(model)
+        self.model = model
+        self.layers = {path: layers[path] for path in paths}
+        self._callers: dict[str, str] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
+        self._whole = self._outputs if eager else Program(self._outputs)
+        self._record = self._traced_record if eager else Program(self._traced_record, FAST_COMPILE)
+        self._isolate = self._traced_isolate if eager else Program(self._traced_isolate, FAST_COMPILE)
+
+    def whole(self, inputs: tuple[Array, ...]) -> Outputs:
+        """The model's outputs alone."""
+        return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
+
+    def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
+        """Run the model: its outputs, and every call of the layers."""
+        outputs, found = self._record(*self._weights(), inputs)
+        return tuple(map(np.asarray, outputs)), self._calls(found)
+
+    def shapes(self, inputs: tuple[Array, ...]) -> tuple[Any, dict[str, Call]]:
+        """The same with shapes and dtypes in place of arrays; runs nothing, if compiled."""
+        if isinstance(self._record, Program):
+            outputs, found = self._record.result_of(*self._weights(), inputs)
+            return outputs, self._calls(found)
+        return self.record(inputs)
+
+    def isolate(self, inputs: tuple[Array, ...], answers: Answers) -> tuple[Outputs, dict[str, Call]]:
+        """Run the model with the calls of ``answers`` answered for: see :mod:`wdport.compare.calls`.
+
+        A call that is not made is left out: it was not compared.
+        """
+        plain = {call: _plain(answer) for call, answer in answers.items()}
+        outputs, found = self._isolate(*self._weights(), inputs, plain)
+        return tuple(map(np.asarray, outputs)), self._calls(found)
+
+    def isolate_layer(self, path: str, call: Call, answers: Answers) -> dict[str, Call]:
+        """One layer, eagerly, with it and the layers below it answered for; ``call`` is any call of it,
+        for the shapes of its inputs."""
+        name = layer_of(path)
+        inside = {each: layer for each, layer in self.layers.items() if each == name or each.startswith(f"{name}/")}
+        plain = {call_name(layer_of(each), 1): _plain(answer) for each, answer in answers.items()
+                 if layer_of(each) in inside and (each == path or "#" not in each)}  # fmt: skip
+        found: dict[str, Any] = {}
+        layer = self.layers[name]
+        with intercepted(inside, self._answering(plain, found)) as callers:
+            run_layer(layer, call.inputs, call.names)
+        self._callers.update({each: caller for each, caller in callers.items() if each != name})
+        if path != name and name in found:
+            found[path] = found.pop(name)
+        return self._calls(found)
+
+    def _calls(self, found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:
+        return {
+            call: Call(tuple(map(_arrays, given)), tuple(map(_arrays, made)), self._callers.get(call, ""),
+                       self._names.get(call, ()))
+            for call, (given, made) in found.items()
+        }  # fmt: skip
+
+    def _weights(self) -> tuple[list[Any], list[Any]]:
+        return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
+
+    def _outputs(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> list[Any]:
+        with exact_float64() if self._exact else nullcontext():
+            return tensors(stateless(self.model, trainable, fixed, inputs))
+
+    def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+        found: dict[str, Any] = {}
+
+        def keep(call: str, compute: Handle, given: Arguments) -> Any:
+            output = compute(given.tensors)
+            self._names[call] = given.names
+            found[call] = (given.nested, tensors(output))
+            return output
+
+        with intercepted(self.layers, keep) as callers:
+            outputs = self._outputs(trainable, fixed, inputs)
+        self._callers.update(callers)
+        return outputs, found
+
+    def _traced_isolate(
+        self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...], answers: dict[str, Any]
+    ) -> Any:
+        found: dict[str, Any] = {}
+        inside = {path: layer for path, layer in self.layers.items() if any(layer_of(call) == path for call in answers)}
+        with intercepted(inside, self._answering(answers, found)) as callers:
+            outputs = self._outputs(trainable, fixed, inputs)
+        self._callers.update(callers)
+        return outputs, found
+
+    def _answering(self, answers: Mapping[str, Any], found: dict[str, Any]) -> Handle:
+        """A handler that feeds every call its answer's inputs and hands on its answer's outputs; ``found`` gets what
+        it would have been given and what it made. A call without an answer is left alone."""
+
+        def answer(call: str, compute: Handle, given: Arguments) -> Any:
+            own = answers.get(call)
+            if own is None:
+                return compute(given.tensors)
+            fed, made = own
+            values = list(given.tensors)
+            for at, array in fed.items():
+                if int(at) < len(values):
+                    values[int(at)] = array
+            output = compute(values)
+            self._names[call] = given.names
+            found[call] = (given.nested, tensors(output))
+            flat, tree = jax.tree.flatten(output)
+            fits = len(flat) == len(made) and all(a.shape == b.shape for a, b in zip(flat, made, strict=True))
+            return jax.tree.unflatten(tree, made) if fits else output
+
+        return answer
+
+
+def run_layer(layer: Any, inputs: Sequence[Any], names: Sequence[str] = ()) -> Any:
+    """What a layer makes of inputs as they stand in a :class:`Call`, eagerly and in evaluation mode."""
+    mode = {"training": False} if layer._call_has_training_arg else {}
+    if len(names) == len(inputs) and all(names[1:]):
+        return layer(*inputs[:1], **dict(zip(names[1:], inputs[1:], strict=True)), **mode)
+    return layer(*inputs, **mode)
+
+
+def stateless(model: Any, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+    """What a model makes of ``inputs`` with these values of its variables, in evaluation mode."""
+    mode = {"training": False} if model._call_has_training_arg else {}
+    arguments = model_arguments(model, inputs)
+    output, _ = model.stateless_call(trainable, fixed, *arguments, **mode)
+    return output
+
+
+def model_arguments(model: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Inputs as a model takes them: one as it is, several as one list or as arguments of their own."""
+    if len(inputs) == 1:
+        return tuple(inputs)
+    wanted = [name for name in call_names(model) if name not in ("training", "mask")]
+    if isinstance(model, keras.Sequential) or getattr(model, "_functional", None) is not None:
+        return (list(inputs),)
+    if hasattr(model, "_inputs_struct"):
+        struct = model._inputs_struct
+        if isinstance(struct, dict):
+            return (dict(zip(struct, inputs, strict=True)),)
+        return (type(struct)(inputs) if isinstance(struct, (list, tuple)) else list(inputs),)
+    return tuple(inputs) if len(wanted) >= len(inputs) else (tuple(inputs),)
+
+
+def tensors(value: Any) -> list[Any]:
+    """The arrays of an output, in order."""
+    return [leaf for leaf in jax.tree.leaves(value) if is_tensor(leaf)]
+
+
+def _plain(answer: Expected) -> tuple[dict[str, Any], list[Any]]:
+    """As arguments of a compiled program."""
+    return {str(at): array for at, array in answer.inputs.items()}, list(answer.outputs)
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_arrays(item) for item in value]
+    return value if isinstance(value, jax.ShapeDtypeStruct) else np.asarray(value)
