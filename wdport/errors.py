@@ -16,7 +16,10 @@ from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
     """``text`` with everything unprintable escaped, and its middle cut out beyond ``limit``."""
-    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+    raw = str(text)
+    if limit is not None and len(raw) > 2 * limit:  # the rest would be cut out below, but only after escaping it all
+        raw = raw[:limit] + raw[-limit:]
+    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in raw)
     if limit is None or len(escaped) <= limit:
         return escaped
     head = (limit - 1) * 2 // 3

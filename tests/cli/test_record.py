@@ -90,7 +90,7 @@ def test_refusals(checkpoint: Path, capsys: pytest.CaptureFixture[str], case: st
     assert shown.out == ""
     assert shown.err.startswith("error: ")
     assert shown.err.count("\n") == 1
-    assert len(shown.err) - len(str(checkpoint.parent)) <= 280
+    assert len(shown.err) - len(str(checkpoint)) <= 241
     assert [each.name for each in checkpoint.parent.iterdir()] == ["small.ckpt"]
 
 

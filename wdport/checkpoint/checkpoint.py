@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import Fault, located
 from wdport.checkpoint.layout import StateDict, find_state_dict
+from wdport.checkpoint.legacy import read_legacy
 from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sharded import read_sharded
@@ -22,10 +23,14 @@ from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.tensor import TensorInfo, TensorRef
 from wdport.checkpoint.torchzip import read_torch_zip
+from wdport.checkpoint.unread import not_read
 from wdport.errors import InputError, MisfitError, UsageError
 
 if TYPE_CHECKING:
     from wdport.checkpoint.reading import Array
+
+
+_PICKLED = ("torch-zip", "torch-legacy", "torchscript")
 
 
 class Checkpoint:
@@ -34,9 +39,11 @@ class Checkpoint:
     def __init__(self, path: Path, contents: Contents, found: StateDict, names: Names) -> None:
         self.path = path
         self.format = contents.format
-        """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``."""
+        """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
+        ``"safetensors-sharded"``."""
         self.layout = "averaged" if names.averaged else found.layout
-        """``"lightning"``, ``"fabric"`` (under another key), ``"bare"`` or ``"averaged"``."""
+        """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
+        ``"averaged"``."""
         self.key = found.key
         """Dotted key of the state_dict inside the file, None when it is the file."""
         self.prefixes = names.prefixes
@@ -53,8 +60,10 @@ class Checkpoint:
         """Plain facts beside the state_dict, such as epoch and global_step."""
         self.other_keys = found.other_keys
         """Top-level keys beside the state_dict."""
-        self.tree = contents.tree if contents.format == "torch-zip" else None
-        """The whole symbolic object (plain containers, tensor leaves); None for safetensors."""
+        self.not_read = not_read(contents.tree, found.node, found.not_read)
+        """What the file holds that was not read, such as objects of unknown classes: one line each."""
+        self.tree = contents.tree if contents.format in _PICKLED else None
+        """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
         self._contents = contents
 
     @property
@@ -67,6 +76,14 @@ class Checkpoint:
         """Everything that is read, by what it is: the file, or an index and its shards."""
         index, *shards = (source.path for source in self._contents.sources)
         return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}}
+
+    @property
+    def shared(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the tensors that lie in one storage, for each storage that holds several."""
+        users: dict[str, list[str]] = {}
+        for name, info in self.tensors.items():
+            users.setdefault(info.ref.storage.key, []).append(name)
+        return tuple(tuple(names) for names in users.values() if len(names) > 1)
 
     def read(self, name: str) -> Array:
         """The tensor of that name as an owned, C-contiguous array in native byte order.
@@ -147,6 +164,8 @@ def _parse(source: Source, *, crc_optional: bool) -> Contents:
     kind = sniff(source.read(0, min(HEAD, source.size)), source.path.name)
     if kind == "torch-zip":
         return read_torch_zip(source, crc_optional=crc_optional)
+    if kind == "torch-legacy":
+        return read_legacy(source)
     return read_safetensors(source) if kind == "safetensors" else read_sharded(source)
 
 
