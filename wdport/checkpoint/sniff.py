@@ -35,15 +35,13 @@ _TEXTS: Final = (
 
 
 def sniff(head: bytes, name: str) -> str:
-    """``"torch-zip"``, ``"torch-legacy"``, ``"safetensors"`` or ``"index"``; anything else is a :class:`Fault`.
+    """``"torch-zip"``, ``"torch-legacy"`` or ``"safetensors"``; anything else is a :class:`Fault`.
 
     ``head`` is the first :data:`HEAD` bytes, or the whole of a shorter file; ``name`` decides only
     where the bytes alone cannot.
     """
     if not head:
         raise Fault("is empty", COPY_AGAIN)
-    if name.endswith(".index.json"):
-        return "index"
     if head.startswith(b"PK\x03\x04"):
         return "torch-zip"
     if head.startswith(_LEGACY_TORCH):

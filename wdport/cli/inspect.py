@@ -63,7 +63,9 @@ def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
         return {
             "file": path.name,
             "kind": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
-            "bytes": path.stat().st_size,
+            "bytes": sum(file.stat().st_size for file in checkpoint.files.values()),
+            "files": {name: str(file) for name, file in checkpoint.files.items()},
+            "config_json": checkpoint.config,
             "model": model,
             "key": checkpoint.key,
             "prefixes": list(checkpoint.prefixes),
@@ -101,6 +103,7 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
         ("kind", f"{found['kind']}, {size(found['bytes'])}"),
         ("model", found["model"]),
         ("state_dict", found.get("key")),
+        ("config.json", _config_json(found.get("config_json"))),
         ("prefixes", " ".join(found.get("prefixes", []))),
         ("beside it", ", ".join(found.get("other_keys", []))),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in found.get("ignored", {}).items())),
@@ -114,6 +117,13 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
+
+
+def _config_json(config: Mapping[str, Any] | None) -> str:
+    if config is None:
+        return ""
+    kind = next((f"; {name} {config[name]}" for name in ("model_type", "_class_name") if name in config), "")
+    return f"{len(config)} entries{kind}"
 
 
 def _rows(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
