@@ -278,3 +278,11 @@ def test_an_object_that_wrote_its_own_state(tmp_path: Path) -> None:
     state = table({"w": tensor(), "training": b"\x89", "sub": sub})
     body = cls + EMPTY + b"\x81" + state + BUILD
     refuse_bytes(tmp_path, archive(pickled(body)), "sub: is class __torch__.sub.Packed, not a module")
+
+
+def test_a_submodule_of_another_name_is_read(tmp_path: Path) -> None:
+    """torch tells modules by the archive's code, not by the names in data.pkl."""
+    sub = name("elsewhere", "Sub") + EMPTY + b"\x81" + table({"w": tensor(), "training": b"\x89"}) + BUILD
+    body = name("__torch__", "Net") + EMPTY + b"\x81" + table({"training": b"\x89", "sub": sub}) + BUILD
+    (tmp_path / "x.pt").write_bytes(archive(pickled(body)))
+    assert list(read_all(tmp_path / "x.pt")) == ["sub.w"]

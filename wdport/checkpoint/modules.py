@@ -47,7 +47,7 @@ def is_script(value: object) -> bool:
 
 def walk_module(root: Inert) -> Walked:
     """Every tensor of ``root`` and of the modules below it, in the order of ``state_dict()``."""
-    walk = _Walk()
+    walk = _Walk(is_script(root))
     walk.enter(root, "", 0)
     return walk.walked
 
@@ -68,7 +68,8 @@ def _is_python(value: object) -> bool:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, script: bool) -> None:
+        self.script = script
         self.walked = Walked()
         self.open: set[int] = set()
         self.entries = 0
@@ -80,7 +81,7 @@ class _Walk:
         if id(node) in self.open:
             raise Fault("a module of the pickle contains itself", LOAD_TRUSTED)
         self.open.add(id(node))
-        tensors, children = self._script(node, prefix) if is_script(node) else self._python(node, prefix)
+        tensors, children = self._script(node, prefix) if self.script else self._python(node, prefix)
         for name, leaf in tensors:
             full = self._name(prefix, name)
             if full in self.walked.leaves:
@@ -88,7 +89,7 @@ class _Walk:
             self.walked.leaves[full] = leaf
         for name, child in children:
             full = self._name(prefix, name)
-            if not isinstance(child, Inert) or not is_module(child):
+            if not isinstance(child, Inert) or (_attributes(child) is None if self.script else not _is_python(child)):
                 what = child.described if isinstance(child, Inert) else f"a {type(child).__name__}"
                 raise Fault(f"is {what}, not a module that can be read", LOAD_TRUSTED, full)
             self.enter(child, f"{full}.", depth + 1)
@@ -158,7 +159,7 @@ def _is_script_module(value: object) -> bool:
 
     One that wrote its own state counts as a module, too: it may hold tensors, which cannot be found.
     """
-    if not is_script(value):
+    if not isinstance(value, Inert) or value.form != "object":
         return False
     attributes = _attributes(value)
     return attributes is None or _TRAINING in attributes
