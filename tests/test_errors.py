@@ -106,6 +106,14 @@ def test_the_longest_fixes_are_visible_behind_long_names() -> None:
     assert line_of(usage.value).endswith(f"; {usage.value.fix}")
 
 
+def test_a_path_is_never_shortened() -> None:
+    path = Path("folder") / ("deep/" * 80) / "model.pt"
+    line = str(InputError((path, LONG), "its offset is 3 of 2", "save it again"))
+    assert line.startswith(f"{path}: level_transformers")
+    assert line.endswith(": its offset is 3 of 2; save it again")
+    assert len(f"error: {line}") - len(str(path)) <= MAX_MESSAGE_CHARS
+
+
 def test_the_fault_is_visible_behind_a_long_path() -> None:
     line = line_of(InputError("folder/" * 50, "not a zip archive", "save it again"))
     assert "not a zip archive; save it again" in line

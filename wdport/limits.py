@@ -22,6 +22,16 @@ MAX_DEPTH: Final = 100
 MAX_TENSORS: Final = 1_000_000
 """Tensors in one file."""
 
+MAX_MODULE_ENTRIES: Final = 200_000
+"""Parameters, buffers and submodules of a whole pickled model, each counted where it stands: a shared one may stand in
+billions of places. The largest public models have about 100,000."""
+
+MAX_UNREAD: Final = 200
+"""Lines on what was not read; what follows is counted."""
+
+MAX_CONFIG_BYTES: Final = 8 << 20
+"""``config.json`` of a model's folder; one with the names of 21,000 classes has 1 MB."""
+
 MAX_RANK: Final = 32
 """numpy 1.x's limit on axes, and far above any layer's weight."""
 

@@ -24,9 +24,9 @@ def refuse(path: Path, fragment: str, kind: type[WdportError] = InputError, key:
     line = str(caught.value)
     assert type(caught.value) is kind, line
     assert fragment in line
-    assert path.name in line
+    assert str(path) in line
     assert line.isprintable()
-    assert len(f"error: {line}") <= MAX_MESSAGE_CHARS
+    assert len(f"error: {line}") - len(str(path)) <= MAX_MESSAGE_CHARS
 
 
 def refuse_bytes(folder: Path, content: bytes, fragment: str, kind: type[WdportError] = InputError) -> None:

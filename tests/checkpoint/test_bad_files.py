@@ -21,10 +21,10 @@ from .bad import refuse, refuse_bytes
 from .forge import archive
 
 
-def tarred(content: bytes) -> bytes:
+def tarred(content: bytes, name: str = "model.pt") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        info = tarfile.TarInfo("model.pt")
+        info = tarfile.TarInfo(name)
         info.size = len(content)
         tar.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
@@ -55,7 +55,8 @@ FILES = {
     "gguf": (b"GGUF\x03\x00\x00\x00", "GGUF"),
     "npy": (npy(), "numpy array"),
     "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x032.0\xff\xfe\x00", "ONNX"),
-    "legacy": (LEGACY, "legacy PyTorch file"),
+    "legacy, cut": (LEGACY, "wants 2 bytes where 0 are left"),
+    "tar before 0.1.10": (tarred(b"x", "sys_info"), "torch before 0.1.10"),
     "bare pickle": (b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00N.", "bare pickle"),
     "zeros": (bytes(5000), "neither a PyTorch nor a safetensors file"),
     "noise": (bytes(range(128, 256)) * 20, "neither a PyTorch nor a safetensors file"),

@@ -63,7 +63,7 @@ PICKLES = {
     # callables and everything that reaches for one
     "os.system": (
         name("os", "system") + tuple_of(text("true")) + REDUCE,
-        "asks for os.system, which weights do not need",
+        "asks for os.system, which only an attack needs; do not load it",
     ),
     "eval": (name("builtins", "eval") + tuple_of(text("1")) + REDUCE, "builtins.eval"),
     "py2 builtins": (name("__builtin__", "getattr") + tuple_of(W, W) + REDUCE, "__builtin__.getattr"),
@@ -74,9 +74,14 @@ PICKLES = {
     "reduce of a storage class": (name("torch", "FloatStorage") + EMPTY + REDUCE, "cannot be called"),
     "reduce of a constant": (name("torch", "float32") + EMPTY + REDUCE, "cannot be called"),
     "reduce without a tuple": (name("collections", "OrderedDict") + LIST + REDUCE, "cannot be called"),
-    "OrderedDict of arguments": (name("collections", "OrderedDict") + LIST + b"\x85" + REDUCE, "arguments"),
-    "a class as value": (table({"w": name("collections", "OrderedDict")}), "a class stands where"),
-    "a storage class as value": (table({"w": name("torch", "FloatStorage")}), "a class stands where"),
+    "OrderedDict of a dict": (name("collections", "OrderedDict") + DICT + b"\x85" + REDUCE, "arguments"),
+    "OrderedDict of two": (name("collections", "OrderedDict") + LIST + LIST + b"\x86" + REDUCE, "arguments"),
+    "OrderedDict of no pairs": (
+        name("collections", "OrderedDict") + LIST + NONE + APPEND + b"\x85" + REDUCE,
+        "list of pairs",
+    ),
+    "a class as value": (table({"w": name("collections", "OrderedDict")}), "its keys are w"),
+    "a storage class as value": (table({"w": name("torch", "FloatStorage")}), "its keys are w"),
     "a whole module": (
         name("torch.nn.modules.linear", "Linear") + EMPTY + b"\x81" + DICT + BUILD,
         "object of class torch.nn.modules.linear.Linear",
@@ -84,15 +89,29 @@ PICKLES = {
     "a module of one's own": (name("my.net", "Net") + EMPTY + b"\x81" + DICT + BUILD, "class my.net.Net"),
     "a module inside": (
         table({"model": name("torch.nn.modules.linear", "Linear")}),
-        "pickled object of class",
+        "model (name torch.nn.modules.linear.Linear)",
     ),
-    "namespace": (table({"args": name("argparse", "Namespace") + EMPTY + b"\x81"}), "argparse.Namespace"),
+    "namespace": (table({"args": name("argparse", "Namespace") + EMPTY + b"\x81"}), "args (class argparse.Namespace)"),
     "a name with escapes": (table({"w": name("\x1b[31mred", "x")}), "\\x1b[31mred.x"),
+    "a class among tensors": (
+        table({"w": tensor(), "x": name("my", "Net") + EMPTY + b"\x81"}),
+        "x: its state_dict entry is an object (class my.Net), not a tensor",
+    ),
     # opcodes
     "STACK_GLOBAL": (text("os") + text("system") + b"\x93", "STACK_GLOBAL"),
-    "INST": (MARK + b"ios\nsystem\n", "INST"),
-    "OBJ": (MARK + name("collections", "OrderedDict") + b"o", "OBJ"),
-    "NEWOBJ": (name("collections", "OrderedDict") + EMPTY + b"\x81", "NEWOBJ"),
+    "INST": (MARK + b"ios\nsystem\n", "os.system"),
+    "INST without MARK": (b"imy\nNet\n", "no MARK"),
+    "OBJ": (MARK + name("collections", "OrderedDict") + b"o", "class collections.OrderedDict"),
+    "OBJ of nothing": (MARK + b"o", "cannot be called"),
+    "OBJ of text": (MARK + W + b"o", "cannot be called"),
+    "NEWOBJ": (name("collections", "OrderedDict") + EMPTY + b"\x81", "class collections.OrderedDict"),
+    "NEWOBJ of text": (W + EMPTY + b"\x81", "cannot be called"),
+    "NEWOBJ without a tuple": (name("my", "Net") + LIST + b"\x81", "cannot be called"),
+    "NEWOBJ_EX": (name("my", "Net") + EMPTY + DICT + b"\x92", "NEWOBJ_EX"),
+    "POP of nothing": (b"0", "empty stack"),
+    "POP_MARK of nothing": (b"1", "no MARK"),
+    "a number that is no number": (b"I1_0\n", "not decimal"),
+    "a number of 30 digits": (b"I" + b"1" * 30 + b"\n", "no end"),
     "EXT1": (b"\x82\x01", "EXT1"),
     "EXT2": (b"\x83\x01\x00", "EXT2"),
     "EXT4": (b"\x84\x01\x00\x00\x00", "EXT4"),
@@ -101,10 +120,9 @@ PICKLES = {
     "a second PROTO": (b"\x80\x02" + DICT, "0x80"),
     # BUILD and SETITEM
     "BUILD on OrderedDict": (ORDERED + table({"__class__": NONE}) + BUILD, "sets attributes"),
-    "BUILD with more than _metadata": (
-        ORDERED + table({"_metadata": NONE, "x": NONE}) + BUILD,
-        "sets attrib",
-    ),
+    "BUILD on OrderedDict by slots": (ORDERED + NONE + table({"x": NONE}) + b"\x86" + BUILD, "sets attributes"),
+    "BUILD on a class": (name("my", "Net") + DICT + BUILD, "sets attributes"),
+    "SETITEM on a class": (name("my", "Net") + W + W + SETITEM, "not a dict"),
     "BUILD on a dict": (DICT + table({"_metadata": NONE}) + BUILD, "sets attributes"),
     "BUILD on a tensor": (tensor() + table({"_metadata": NONE}) + BUILD, "sets attributes"),
     "SETITEM on a list": (LIST + W + W + SETITEM, "not a dict"),
@@ -113,9 +131,13 @@ PICKLES = {
     "SETITEMS odd": (DICT + MARK + W + SETITEMS, "not a dict"),
     "APPEND to a dict": (DICT + W + APPEND, "not a list"),
     "a key twice": (DICT + MARK + W + NONE + W + NONE + SETITEMS, "stands twice"),
-    "a key that is a tuple": (DICT + EMPTY + NONE + SETITEM, "neither text"),
-    "a key that is a tensor": (DICT + tensor() + NONE + SETITEM, "neither text"),
-    "keys that collide": (DICT + number((1 << 61) - 1) + NONE + SETITEM, "neither text nor a small integer"),
+    "a key that is a tuple": (DICT + EMPTY + tensor() + SETITEM, "name is of type tuple, not text"),
+    "a key that is a tensor": (DICT + tensor() + tensor() + SETITEM, "name is of type TensorRef, not text"),
+    "keys that collide": (DICT + number((1 << 61) - 1) + tensor() + SETITEM, "name is of type int, not text"),
+    "a key that is an object": (
+        table({"model": table({"w": tensor()})}) + name("my", "Text") + EMPTY + b"\x81" + NONE + SETITEM,
+        "has a key that is class my.Text",
+    ),
     # stack, memo, ends
     "underflow": (b"s", "empty stack"),
     "underflow below a mark": (DICT + MARK + W + b"\x86" + TUPLE, "empty stack"),
@@ -245,8 +267,12 @@ def test_nothing_is_run(tmp_path: Path) -> None:
     assert proof.exists(), "the file would have run code in another reader"
 
 
-def test_every_opcode_of_the_table_is_used_by_torch_save(tmp_path: Path) -> None:
-    """The table holds what torch writes and nothing else."""
+OBJECTS = {"NEWOBJ", "OBJ", "INST", "POP", "POP_MARK"}
+PYTHON_2 = {"SHORT_BINSTRING", "BINSTRING", "INT"}
+
+
+def test_every_opcode_of_the_table_is_used(tmp_path: Path) -> None:
+    """The table holds what torch writes for tensors, what objects add, what Python 2 wrote, and nothing else."""
     import pickletools
     import zipfile
 
@@ -279,6 +305,7 @@ def test_every_opcode_of_the_table_is_used_by_torch_save(tmp_path: Path) -> None
     torch.save({"model": state, "odds": odds, "many": many, "one": {"a": 1}, "late": late, "again": late}, path)
     with zipfile.ZipFile(path) as opened:
         raw = opened.read("all/data.pkl")
-    used = {ord(opcode.code) for opcode, _, _ in pickletools.genops(raw)}
-    assert used == set(_OPCODES) | {0x80, 0x2E}
+    used = {opcode.name for opcode, _, _ in pickletools.genops(raw)}
+    known = {opcode.name for opcode in pickletools.opcodes if ord(opcode.code) in _OPCODES}
+    assert used | OBJECTS | PYTHON_2 == known | {"PROTO", "STOP"}
     assert len(used) == 31

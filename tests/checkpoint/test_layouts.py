@@ -44,11 +44,20 @@ def test_lightning(tmp_path: Path) -> None:
         assert checkpoint.prefixes == ()
 
 
-@pytest.mark.parametrize("key", ["model", "model_state_dict", "state_dict", "ema"])
+@pytest.mark.parametrize(
+    "key", ["model", "model_state_dict", "model_state", "state_dict", "model.state_dict", "net", "generator", "ema"]
+)
 def test_under_a_key(key: str, tmp_path: Path) -> None:
     with open_checkpoint(saved(tmp_path, {key: STATE, "optimizer": {"state": {}}, "epoch": 1})) as checkpoint:
         assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == ("fabric", key, {"epoch": 1})
         assert checkpoint.read("a.weight").tolist() == [1.0, 1.0]
+
+
+def test_under_two_keys(tmp_path: Path) -> None:
+    content = {"model": {"state_dict": STATE, "config": {"depth": 2}}, "epoch": 1}
+    with open_checkpoint(saved(tmp_path, content)) as checkpoint:
+        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == ("fabric", "model.state_dict", {"epoch": 1})
+        assert list(checkpoint.tensors) == list(STATE)
 
 
 def test_bare(tmp_path: Path) -> None:
@@ -73,10 +82,17 @@ def test_key_is_needed_for_two(tmp_path: Path) -> None:
         assert checkpoint.key == "ema"
 
 
+def test_candidates_of_two_depths(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"model": {"state_dict": STATE, "net": STATE}, "generator": STATE, "discriminator": STATE})
+    refuse(path, "4 candidates for the state_dict: model.state_dict, model.net, generator, discriminator; choose")
+    with open_checkpoint(path, key="model.net") as checkpoint:
+        assert checkpoint.key == "model.net"
+
+
 def test_key_of_another_name_or_depth(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"generator": {"a.b": {"x": T}}, "odd": {"y": T}})
-    refuse(path, "tensors are under generator.a.b, odd; choose one with --key NAME")
-    for key, name in (("generator.a.b", "x"), ("odd", "y")):
+    path = saved(tmp_path, {"other": {"a.b": {"x": T}}, "odd": {"y": T}})
+    refuse(path, "tensors are under other.a.b, odd; choose one with --key NAME")
+    for key, name in (("other.a.b", "x"), ("odd", "y")):
         with open_checkpoint(path, key=key) as checkpoint:
             assert list(checkpoint.tensors) == [name]
             assert checkpoint.key == key
@@ -100,11 +116,11 @@ def test_wrong_key(key: str, tmp_path: Path) -> None:
         ({"model": {}}, "has no state_dict"),
         ({"a": T, "lr": 0.5}, "lr: its state_dict entry is the float 0.5"),
         ({"model": {"a": T, "sub": {"b": T}}}, "sub: its state_dict entry is a dict"),
-        ({"a": T, 3: T}, "name is 3, not text"),
+        ({"a": T, 3: T}, "name is the int 3, not text"),
         ({"a": T, "": T}, "0 characters"),
         ({"a": T, "x" * 1001: T}, "1001 characters"),
         ({"a": T, "extra": None}, "extra: its state_dict entry is the NoneType"),
-        ({"a": T, "s": torch.zeros(3).untyped_storage()}, "UntypedStorage"),
+        ({"a": T, "s": torch.zeros(3).untyped_storage()}, "s: its state_dict entry is a bare storage"),
     ],
 )
 def test_no_state_dict(content: object, fragment: str, tmp_path: Path) -> None:

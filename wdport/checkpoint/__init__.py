@@ -2,7 +2,8 @@
 
 Needs numpy and the standard library only. From the file to the array::
 
-    source -> sniff -> ziparchive, torchzip, opcodes | safetensors, sharded -> layout -> prefixes -> reading
+    folder -> source -> sniff -> torchzip (ziparchive) or legacy, opcodes -> audit  -> layout, modules -> prefixes
+                              -> safetensors, sharded                                  -> reading
 """
 
 from wdport.checkpoint.checkpoint import Checkpoint as Checkpoint

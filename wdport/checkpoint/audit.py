@@ -1,23 +1,27 @@
 """The tree of the pickle machine goes in; nothing comes out unless it is no tree, too deep or too large.
 
 Shared objects are normal (the same text or tensor stands in several places). What must not pass are an
-object inside itself, and a few hundred bytes that unfold to billions of nodes for whoever walks them.
+object inside itself, and a few hundred bytes that unfold to billions of nodes for whoever walks them. Inert leaves are
+not looked into: objects may well refer to themselves.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from wdport.checkpoint.faults import STATE_DICT_ONLY, Fault
-from wdport.checkpoint.symbols import Constant
+from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.rebuild import Constructor
+from wdport.checkpoint.symbols import Constant, StorageClass
 from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.limits import MAX_DEPTH, MAX_OPCODES
 
-_LEAVES: Final = (str, int, float, bool, type(None), TensorRef, StorageRef, Constant)
+_NAMES: Final = (Constant, Constructor, StorageClass)
+_LEAVES: Final = (str, int, float, bool, type(None), frozenset, TensorRef, StorageRef, Inert, *_NAMES)
 
 
 def audit(tree: object) -> None:
-    """Refuse cycles, depth over ``MAX_DEPTH``, unfolded size over ``MAX_OPCODES``, and stray symbols."""
+    """Refuse cycles, depth over ``MAX_DEPTH``, and unfolded size over ``MAX_OPCODES``."""
     _Audit().measure(tree, 0)
 
 
@@ -33,14 +37,14 @@ class _Audit:
         known = self.measured.get(id(node))
         height, size = known if known is not None else self._walk(node, depth)
         if depth + height > MAX_DEPTH:
-            raise Fault(f"nested more than {MAX_DEPTH} deep", STATE_DICT_ONLY)
+            raise Fault(f"nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
         if size > MAX_OPCODES:
-            raise Fault(f"unfolds to more than {MAX_OPCODES} objects", STATE_DICT_ONLY)
+            raise Fault(f"unfolds to more than {MAX_OPCODES} objects", NOT_WRITTEN_BY_TORCH)
         return height, size
 
     def _walk(self, node: object, depth: int) -> tuple[int, int]:
         if depth > MAX_DEPTH:
-            raise Fault(f"nested more than {MAX_DEPTH} deep", STATE_DICT_ONLY)
+            raise Fault(f"nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
         if id(node) in self.open:
             raise Fault("an object of the pickle contains itself")
         self.open.add(id(node))
@@ -56,6 +60,4 @@ class _Audit:
 def _children(node: object) -> list[object] | tuple[object, ...]:
     if isinstance(node, dict):
         return list(node.values())
-    if isinstance(node, (list, tuple)):
-        return node
-    raise Fault("a class stands where a value is expected", STATE_DICT_ONLY)
+    return node if isinstance(node, (list, tuple)) else ()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.folder import INDEX, Folder, open_folder
 from wdport.checkpoint.layout import StateDict, find_state_dict
+from wdport.checkpoint.legacy import read_legacy
 from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sharded import read_sharded
@@ -22,21 +24,32 @@ from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.tensor import TensorInfo, TensorRef
 from wdport.checkpoint.torchzip import read_torch_zip
+from wdport.checkpoint.unread import not_read
 from wdport.errors import InputError, MisfitError, UsageError
 
 if TYPE_CHECKING:
     from wdport.checkpoint.reading import Array
 
 
+_PICKLED = ("torch-zip", "torch-legacy", "torchscript")
+
+
 class Checkpoint:
     """An open checkpoint; a context manager that closes its files. Made by :func:`open_checkpoint`."""
 
-    def __init__(self, path: Path, contents: Contents, found: StateDict, names: Names) -> None:
+    def __init__(
+        self, path: Path, contents: Contents, found: StateDict, names: Names, folder: Folder | None = None
+    ) -> None:
         self.path = path
+        """The file, or the folder, as it was given."""
+        self.config = folder.config if folder else None
+        """``config.json`` of a folder as plain data; None without one."""
         self.format = contents.format
-        """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``."""
+        """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
+        ``"safetensors-sharded"``."""
         self.layout = "averaged" if names.averaged else found.layout
-        """``"lightning"``, ``"fabric"`` (under another key), ``"bare"`` or ``"averaged"``."""
+        """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
+        ``"averaged"``."""
         self.key = found.key
         """Dotted key of the state_dict inside the file, None when it is the file."""
         self.prefixes = names.prefixes
@@ -53,9 +66,12 @@ class Checkpoint:
         """Plain facts beside the state_dict, such as epoch and global_step."""
         self.other_keys = found.other_keys
         """Top-level keys beside the state_dict."""
-        self.tree = contents.tree if contents.format == "torch-zip" else None
-        """The whole symbolic object (plain containers, tensor leaves); None for safetensors."""
+        self.not_read = not_read(contents.tree, found.node, found.not_read)
+        """What the file holds that was not read, such as objects of unknown classes: one line each."""
+        self.tree = contents.tree if contents.format in _PICKLED else None
+        """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
         self._contents = contents
+        self._folder = folder
 
     @property
     def hyper_parameters(self) -> object:
@@ -64,9 +80,18 @@ class Checkpoint:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Everything that is read, by what it is: the file, or an index and its shards."""
+        """Everything that is read, by what it is: the file, or an index and its shards; of a folder, its config too."""
         index, *shards = (source.path for source in self._contents.sources)
-        return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}}
+        config = {"config": self._folder.source.path} if self._folder and self._folder.source else {}
+        return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}, **config}
+
+    @property
+    def shared(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the tensors that lie in one storage, for each storage that holds several."""
+        users: dict[str, list[str]] = {}
+        for name, info in self.tensors.items():
+            users.setdefault(info.ref.storage.key, []).append(name)
+        return tuple(tuple(names) for names in users.values() if len(names) > 1)
 
     def read(self, name: str) -> Array:
         """The tensor of that name as an owned, C-contiguous array in native byte order.
@@ -86,13 +111,18 @@ class Checkpoint:
         return self._read(ref, f"storage {ref.storage.key}")
 
     def file_sha256(self) -> str:
-        """SHA-256 of the file, in hex; of a sharded checkpoint, of the index and then its shards in turn."""
+        """SHA-256 of the file, in hex; of a sharded checkpoint, of the index and then its shards in turn.
+
+        The ``config.json`` of a folder is not part of it.
+        """
         return _sha256(self._contents.sources)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         for source in self._contents.sources:
             source.close()
+        if self._folder:
+            self._folder.close()
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -114,21 +144,26 @@ class Checkpoint:
 def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None) -> Checkpoint:
     """Open a PyTorch or safetensors checkpoint without running anything in it.
 
-    ``key`` is the dotted key of the state_dict where the file holds more than one. ``sha256`` is the
-    expected hash of the file, which is then read whole and checked first; a file so proved may lack
-    CRCs. Raises :class:`InputError` for a file that is damaged, unsafe or of another kind,
-    :class:`MisfitError` for names that collide without their prefixes, and :class:`MachineError`
+    ``path`` is a file, or a folder with one checkpoint, as transformers and diffusers save it. ``key`` is the dotted
+    key of the state_dict where the file holds more than one. ``sha256`` is the expected hash of the file (of a folder,
+    its weights file or index), which is then read whole and checked first; a file so proved may lack CRCs. Raises
+    :class:`InputError` for a file that is damaged, unsafe or of another kind, :class:`MisfitError` for names that
+    collide without their prefixes, and :class:`MachineError`
     where the machine refuses.
     """
     file = Path(path)
     if "\0" in str(file):
         raise InputError(file, "a path cannot contain a zero byte", "check the path")
     with located(file), ExitStack() as undo:
-        source = Source(file)
+        folder = open_folder(file) if file.is_dir() else None
+        if folder:
+            undo.callback(folder.close)
+        source = _open(folder.weights if folder else file)
         undo.callback(source.close)
         if sha256 is not None and _sha256([source]) != sha256.lower():
             raise Fault("its SHA-256 is not the expected one", "check which file and which hash are meant")
-        contents = _parse(source, crc_optional=sha256 is not None)
+        with located(source.path):
+            contents = _parse(source, crc_optional=sha256 is not None)
         for opened in contents.sources:
             undo.callback(opened.close)
         found = find_state_dict(contents.tree, key)
@@ -138,16 +173,27 @@ def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256
             first, second = collision.args
             what = f"has the same name as {second} once its prefix is stripped"
             raise MisfitError((file, first), what, "rename one of the two") from None
-        checkpoint = Checkpoint(file, contents, found, names)
+        checkpoint = Checkpoint(file, contents, found, names, folder)
         undo.pop_all()
         return checkpoint
 
 
+def _open(path: Path) -> Source:
+    with located(path):
+        return Source(path)
+
+
 def _parse(source: Source, *, crc_optional: bool) -> Contents:
+    if source.path.name.endswith(INDEX):
+        return read_sharded(source, _parse_file)
+    return _parse_file(source, crc_optional=crc_optional)
+
+
+def _parse_file(source: Source, *, crc_optional: bool = False) -> Contents:
     kind = sniff(source.read(0, min(HEAD, source.size)), source.path.name)
     if kind == "torch-zip":
         return read_torch_zip(source, crc_optional=crc_optional)
-    return read_safetensors(source) if kind == "safetensors" else read_sharded(source)
+    return read_legacy(source) if kind == "torch-legacy" else read_safetensors(source)
 
 
 def _sha256(sources: list[Source]) -> str:

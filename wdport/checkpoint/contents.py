@@ -13,9 +13,10 @@ class Contents:
     """One checkpoint before its layout is known."""
 
     format: str
-    """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``."""
+    """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
+    ``"safetensors-sharded"``."""
     tree: object
-    """Plain containers with ``TensorRef`` leaves; for safetensors a flat dict of them."""
+    """Plain containers with ``TensorRef`` and inert leaves; for safetensors and shards a flat dict of tensors."""
     spans: dict[str, Span]
     """Storage key to its bytes."""
     sources: list[Source]

@@ -42,6 +42,9 @@ ITEMSIZE: Final = {
     "quint8": 1,
     "qint8": 1,
     "qint32": 4,
+    "quint4x2": 1,
+    "quint2x4": 1,
+    "untyped": 1,
 }
 """Bytes of one element, of dtypes that are read and of those that are only named."""
 
@@ -64,6 +67,8 @@ TORCH_STORAGES: Final = {
     "QUInt8Storage": "quint8",
     "QInt8Storage": "qint8",
     "QInt32Storage": "qint32",
+    "QUInt4x2Storage": "quint4x2",
+    "QUInt2x4Storage": "quint2x4",
 }
 """Storage classes of module ``torch`` that a persistent id may name."""
 

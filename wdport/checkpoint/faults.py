@@ -15,8 +15,19 @@ from typing import Final
 from wdport.errors import InputError, MachineError
 
 COPY_AGAIN: Final = "the file is damaged: copy or download it again"
-SAVE_AGAIN: Final = "save it again with torch.save(model.state_dict(), path)"
-STATE_DICT_ONLY: Final = "save the weights alone: torch.save(model.state_dict(), path)"
+NOT_WRITTEN_BY_TORCH: Final = "torch.save does not write this: get the file from its author again"
+DO_NOT_LOAD: Final = "do not load it with torch either; get the file from a source that you trust"
+LOAD_AND_SAVE: Final = "write a plain copy with torch: torch.save(torch.load(FILE), COPY)"
+LOAD_TRUSTED: Final = "if you trust it, load it with its own code and torch.save(model.state_dict(), COPY)"
+LOAD_CONTIGUOUS: Final = "load it with torch, call contiguous() on this tensor, and save a copy"
+OTHER_DTYPE: Final = "load it with torch, make it a dense float32 tensor, and save a copy"
+ASK_FOR_TENSORS: Final = "load it with the library that made it, save plain float tensors, or ask its author for them"
+RENAME: Final = "load it with torch, give all names the prefix or none, and save a copy"
+RENAME_TEXT: Final = "load it with torch, give every tensor a short name, and save a copy"
+DROP_ENTRY: Final = "load it with torch, delete this entry, and save a copy"
+NO_WEIGHTS: Final = "ask its author for the weights: torch.save(model.state_dict(), PATH)"
+GATHER: Final = "gather the full state_dict where it was trained, or ask its author for it"
+WEIGHTS_FILE: Final = "give a PyTorch checkpoint or a safetensors file"
 
 _NOT_A_PATH: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 
@@ -29,6 +40,10 @@ class Fault(Exception):
         self.what = what
         self.fix = fix
         self.part = part
+
+
+class Unread(Fault):
+    """A sound tensor of a kind that is not read: elsewhere than among the weights it does no harm."""
 
 
 def from_os(error: OSError, path: PathLike[str]) -> InputError | MachineError:

@@ -1,38 +1,53 @@
 """The tree of a checkpoint goes in; its one state_dict and where it stood come out.
 
-A state_dict is a flat table of name to tensor. It is the whole file, or it stands under a key beside
-epochs, optimiser states and the like. If two could be meant, the caller has to say which.
+A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it stands
+under a key beside epochs, optimiser states and the like. If two could be meant, the caller has to say which.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from wdport.checkpoint.dtypes import NUMPY
-from wdport.checkpoint.faults import SAVE_AGAIN, STATE_DICT_ONLY, Fault
-from wdport.checkpoint.tensor import TensorRef
+from wdport.checkpoint.faults import DROP_ENTRY, LOAD_TRUSTED, NO_WEIGHTS, OTHER_DTYPE, RENAME_TEXT, Fault
+from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
+from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.errors import printable
-
-MAX_TENSOR_NAME: Final = 1000
-"""The longest real tensor name seen has 76 characters; prefixes are searched component by component."""
 
 _KNOWN_KEYS: Final = (
     "state_dict",
     "model",
     "model_state_dict",
     "model_state",
+    "model.state_dict",
     "module",
     "network",
     "net",
+    "net_state_dict",
+    "network_state_dict",
     "weights",
     "params",
+    "params_ema",
     "ema",
     "ema_state_dict",
     "ema_model",
     "model_ema",
+    "g_ema",
+    "generator",
+    "discriminator",
+    "netG",
+    "netD",
+    "student",
+    "teacher",
+    "encoder",
+    "decoder",
 )
 """Keys under which training programs keep a state_dict: Lightning, Fabric, and hand-written loops."""
+
+_SHOWN: Final = 6
 
 
 @dataclass(frozen=True)
@@ -40,69 +55,114 @@ class StateDict:
     """The state_dict as stored, and what stood beside it."""
 
     layout: str
-    """``"lightning"``, ``"fabric"`` (any other file that keeps it under a key) or ``"bare"``."""
+    """``"lightning"``, ``"fabric"`` (any other file that keeps it under a key), ``"bare"`` or ``"module"``."""
     key: str | None
     tensors: dict[str, TensorRef]
     metadata: dict[str, object]
     """Plain scalars beside the state_dict: epoch, global_step, pytorch-lightning_version."""
     other_keys: tuple[str, ...]
+    node: object
+    """The table or module in the tree."""
+    not_read: tuple[str, ...]
+    """What was left out of a module."""
 
 
 def find_state_dict(tree: object, key: str | None) -> StateDict:
     """The state_dict under the dotted ``key``, or the only candidate if ``key`` is None."""
+    if isinstance(tree, Inert):
+        if key is None and is_module(tree):
+            return _found("module", None, tree, {}, ())
+        what = f"has no key {key!r}: it is a whole module" if is_module(tree) else _object(tree)
+        raise Fault(what, "leave out --key" if is_module(tree) else LOAD_TRUSTED)
     if not isinstance(tree, dict):
-        raise Fault(f"holds {_kind(tree)}, not a state_dict", SAVE_AGAIN)
+        raise Fault(f"holds {_kind(tree)}, not a state_dict", NO_WEIGHTS)
     if key is None:
         key = _only_candidate(tree)
     if key is None:
-        return StateDict("bare", None, _tensors(tree), {}, ())
-    value = _lookup(tree, key)
-    if not _has_tensors(value):
+        return _found("bare", None, tree, {}, ())
+    path = _lookup(tree, key)
+    value = path[-1][1] if path else None
+    if not _is_state(value):
+        if isinstance(value, Inert):
+            raise Fault(f"key {key!r} holds {_object(value)}", LOAD_TRUSTED)
         raise Fault(f"key {key!r} holds no state_dict; {_candidates_text(tree)}", _pick(tree))
-    top = next(name for name in tree if isinstance(name, str) and (key == name or key.startswith(f"{name}.")))
-    others = {str(name): beside for name, beside in tree.items() if name != top}
+    others = {str(name): beside for name, beside in tree.items() if name != path[0][0]}
     scalars = (str, int, float, bool, type(None))
     metadata: dict[str, object] = {name: beside for name, beside in others.items() if isinstance(beside, scalars)}
     lightning = key == "state_dict" and "pytorch-lightning_version" in tree
-    return StateDict("lightning" if lightning else "fabric", key, _tensors(value), metadata, tuple(others))
+    layout = "module" if isinstance(value, Inert) else "lightning" if lightning else "fabric"
+    for table in (tree, *(step for _, step in path[:-1])):
+        _check_keys(table)
+    return _found(layout, key, value, metadata, tuple(others))
+
+
+def _found(
+    layout: str, key: str | None, node: object, metadata: dict[str, object], others: tuple[str, ...]
+) -> StateDict:
+    """``node`` as a state_dict, its tensors checked."""
+    if not isinstance(node, Inert):
+        leaves = node if isinstance(node, dict) else {}
+        return StateDict(layout, key, _tensors(leaves), metadata, others, node, ())
+    walked = walk_module(node)
+    if not walked.leaves:
+        kind = "TorchScript module (frozen?)" if is_script(node) else f"module of {node.described}"
+        raise Fault(f"holds a {kind} without parameters or buffers", NO_WEIGHTS)
+    own = f"{key or 'the module'} (code and other attributes of {node.described})"
+    return StateDict(layout, key, _tensors(walked.leaves), metadata, others, node, (own, *walked.not_read))
 
 
 def _only_candidate(tree: dict[object, object]) -> str | None:
     """The key of the one candidate; None when the file itself is the state_dict."""
-    known = [key for key in _KNOWN_KEYS if _has_tensors(tree.get(key))]
+    known: list[str] = []
+    for name in _KNOWN_KEYS:
+        value = tree.get(name)
+        if _is_state(value):
+            known.append(name)
+        elif isinstance(value, dict):
+            known += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
     if len(known) == 1:
         return known[0]
     if known:
-        raise Fault(f"has {len(known)} candidates for the state_dict: {', '.join(known)}", _pick(tree))
-    if _has_tensors(tree):
+        shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+        raise Fault(f"has {len(known)} candidates for the state_dict: {shown}", _pick(tree))
+    if _is_state(tree):
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
 
 
-def _has_tensors(value: object) -> bool:
-    return isinstance(value, dict) and any(isinstance(leaf, TensorRef) for leaf in value.values())
+def _is_state(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(isinstance(leaf, TensorRef) or (isinstance(leaf, Inert) and leaf.reason) for leaf in value.values())
+    return is_module(value)
 
 
-def _lookup(tree: dict[object, object], key: str) -> object:
-    """The value at a dotted key; a component may itself contain dots."""
+def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
+    """The steps to a dotted key, each with its value; a component may itself contain dots."""
     if key in tree:
-        return tree[key]
+        return [(key, tree[key])]
     for name, value in tree.items():
         if isinstance(name, str) and isinstance(value, dict) and key.startswith(f"{name}."):
             found = _lookup(value, key[len(name) + 1 :])
-            if found is not None:
-                return found
-    return None
+            if found:
+                return [(name, value), *found]
+    return []
+
+
+def _check_keys(table: object) -> None:
+    """Refuse a key on the way to the tensors that could be the same text as another one."""
+    for name in table if isinstance(table, dict) else ():
+        if isinstance(name, Inert) and name.form in ("object", "call"):
+            raise Fault(f"has a key that is {name.described}", LOAD_TRUSTED)
 
 
 def _candidates(tree: dict[object, object]) -> list[str]:
-    """Dotted keys, at most two deep, of everything that directly holds tensors."""
+    """Dotted keys, at most two deep, of every module and of everything that directly holds tensors."""
     found: list[str] = []
     for name, value in tree.items():
-        if _has_tensors(value):
+        if _is_state(value):
             found.append(str(name))
         elif isinstance(value, dict):
-            found.extend(f"{name}.{inner}" for inner, deeper in value.items() if _has_tensors(deeper))
+            found.extend(f"{name}.{inner}" for inner, deeper in value.items() if _is_state(deeper))
     return found
 
 
@@ -110,32 +170,46 @@ def _candidates_text(tree: dict[object, object]) -> str:
     found = _candidates(tree)
     if found:
         return f"tensors are under {', '.join(found[:4])}"
-    return f"its keys are {', '.join(str(key) for key in list(tree)[:4]) or 'none'}"
+    return f"its keys are {', '.join(_described(key, value) for key, value in list(tree.items())[:4]) or 'none'}"
+
+
+def _described(key: object, value: object) -> str:
+    return f"{key} ({value.described})" if isinstance(value, Inert) else str(key)
 
 
 def _pick(tree: dict[object, object]) -> str:
-    return "choose one with --key NAME" if _candidates(tree) else STATE_DICT_ONLY
+    return "choose one with --key NAME" if _candidates(tree) else NO_WEIGHTS
 
 
-def _tensors(table: object) -> dict[str, TensorRef]:
+def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str, TensorRef]:
     """The table itself, once every name is text and every leaf a tensor of a dtype that is read."""
     tensors: dict[str, TensorRef] = {}
-    for name, leaf in table.items() if isinstance(table, dict) else ():
+    for name, leaf in table.items():
         if not isinstance(name, str):
-            raise Fault(f"a tensor's name is {name!r}, not text", STATE_DICT_ONLY)
+            raise Fault(f"a tensor's name is {_kind(name)}, not text", RENAME_TEXT)
         if not 0 < len(name) <= MAX_TENSOR_NAME:
-            raise Fault(f"a tensor's name has {len(name)} characters", STATE_DICT_ONLY)
+            raise Fault(f"a tensor's name has {len(name)} characters", RENAME_TEXT)
+        if isinstance(leaf, Inert) and leaf.reason:
+            raise Fault(leaf.reason, leaf.fix, name)
         if not isinstance(leaf, TensorRef):
-            raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", STATE_DICT_ONLY, name)
+            raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", DROP_ENTRY, name)
         if leaf.dtype not in NUMPY:
-            raise Fault(f"has dtype {leaf.dtype}, which is not read", "convert it and save again", name)
+            raise Fault(f"has dtype {leaf.dtype}, which is not read", OTHER_DTYPE, name)
         tensors[name] = leaf
     return tensors
+
+
+def _object(value: Inert) -> str:
+    return f"is an object of {value.described}, whose contents are not read"
 
 
 def _kind(value: object) -> str:
     if isinstance(value, TensorRef):
         return "a single tensor"
+    if isinstance(value, StorageRef):
+        return "a bare storage"
+    if isinstance(value, Inert):
+        return f"an object ({value.described})" if value.form != "key" else f"of type {value.name}"
     if isinstance(value, (dict, list, tuple)):
         return f"a {type(value).__name__}"
     return printable(f"the {type(value).__name__} {value!r}", 40)

@@ -1,118 +1,202 @@
-"""A pickle of protocol 2 goes in; a tree of plain containers, numbers, text and symbols comes out.
+"""A pickle of protocol 2 goes in; a tree of plain containers, numbers, text, symbols and inert leaves comes out.
 
-The 31 opcodes are those that ``torch.save`` writes for checkpoints (counted over real files with
-``pickletools.genops``). Each is restated here over a :class:`~wdport.checkpoint.tape.Tape`; none imports,
-calls or sets an attribute of anything that the file names.
+The opcodes are the 31 that ``torch.save`` writes for checkpoints (counted over real files with ``pickletools.genops``),
+and those that objects, tuples that contain themselves, and Python 2 add. Each is restated here over a
+:class:`~wdport.checkpoint.tape.Tape`; none imports, calls or sets an attribute of anything that the file names.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import unpack
 from typing import Final
 
-from wdport.checkpoint.faults import STATE_DICT_ONLY, Fault
-from wdport.checkpoint.symbols import Constructor, resolve, storage
+from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.inert import GRAPH_MODULE, Form, Inert, applied
+from wdport.checkpoint.rebuild import Constructor
+from wdport.checkpoint.storages import Storages
+from wdport.checkpoint.symbols import resolve
 from wdport.checkpoint.tape import Tape, utf8
 from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_OPCODES, MAX_TENSORS
 
 _MAX_GLOBAL_CHARS: Final = 500
+_MAX_ATTRIBUTES: Final = 100
+_MAX_DIGITS: Final = 20
 _KEY_LIMIT: Final = 1 << 32
 """Integer keys, which count parameters, stay small: large ones can be chosen so that all collide."""
+_PAIR_WORK: Final = 4
+"""An item of a copied OrderedDict takes about as much memory as four opcodes can make."""
 
+_PROTO: Final = b"\x80\x02"
+_OTHER_PROTOCOL: Final = "the pickle is not of protocol 2"
 _STOP: Final = 0x2E
-_TELLING: Final = {
-    0x69: "INST",
-    0x6F: "OBJ",
-    0x81: "NEWOBJ",
-    0x82: "EXT1",
-    0x83: "EXT2",
-    0x84: "EXT4",
-    0x92: "NEWOBJ_EX",
-    0x93: "STACK_GLOBAL",
-}
+_TELLING: Final = {0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x92: "NEWOBJ_EX", 0x93: "STACK_GLOBAL"}
 """Names, for messages, of the refused opcodes that can run code."""
 
 
-def run(data: bytes) -> object:
-    """The object that the pickle describes, built of symbols where it is not plain."""
-    if data[:2] != b"\x80\x02":
-        raise Fault("the pickle is not of protocol 2", "save it again without pickle_protocol=")
-    tape = Tape(data)
-    tape.position = 2
-    for _ in range(MAX_OPCODES):
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """What a pickle describes, the position after its STOP, and the storages that it declares."""
+
+    tree: object
+    end: int
+    storages: Storages
+
+
+def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None = None) -> Pickled:
+    """The object that the pickle at ``start`` describes, built of symbols and inert leaves where it is not plain.
+
+    ``legacy`` reads the persistent ids of files before torch 1.6; ``most`` caps the opcodes.
+    """
+    tape = Tape(data, start, Storages(legacy))
+    if tape.take(2) != _PROTO:
+        raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
+    most = MAX_OPCODES if most is None else most
+    for _ in range(most):
         code = tape.code()
         if code == _STOP:
-            return _result(tape)
+            if tape.frames or len(tape.stack) != 1:
+                raise Fault("the pickle ends with other than one object on its stack")
+            return Pickled(tape.stack[0], tape.position, tape.storages)
         step = _OPCODES.get(code)
         if step is None:
             name = _TELLING.get(code, f"{code:#04x}")
-            raise Fault(f"the pickle uses opcode {name}, which weights do not need", STATE_DICT_ONLY)
+            raise Fault(f"the pickle uses opcode {name}, which weights do not need", NOT_WRITTEN_BY_TORCH)
         step(tape)
-    raise Fault(f"the pickle has more than {MAX_OPCODES} opcodes", STATE_DICT_ONLY)
+    raise Fault(f"the pickle has more than {most} opcodes", NOT_WRITTEN_BY_TORCH)
 
 
-def _result(tape: Tape) -> object:
-    if tape.position != len(tape.data):
-        raise Fault(f"{len(tape.data) - tape.position} bytes follow the end of the pickle")
-    if tape.frames or len(tape.stack) != 1:
-        raise Fault("the pickle ends with other than one object on its stack")
-    return tape.stack[0]
+def run_whole(data: bytes) -> Pickled:
+    """The same for a pickle that has to fill ``data``."""
+    if data[:2] != _PROTO:
+        raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
+    pickled = run(data)
+    if pickled.end != len(data):
+        raise Fault(f"{len(data) - pickled.end} bytes follow the end of the pickle")
+    return pickled
 
 
 def _global(tape: Tape) -> None:
-    outermost = not tape.stack and not tape.frames
     module, name = tape.line(_MAX_GLOBAL_CHARS), tape.line(_MAX_GLOBAL_CHARS)
-    try:
-        tape.push(resolve(module, name))
-    except Fault as fault:
-        if (outermost and name[:1].isupper()) or module.startswith("torch.nn."):
-            what = f"is a pickled object of class {module}.{name}, not a state_dict"
-            raise Fault(what, STATE_DICT_ONLY) from None
-        # The item below is the key under which this object would be stored: often the tensor's name.
-        if tape.stack and isinstance(tape.stack[-1], str):
-            fault.part = tape.stack[-1]
-        raise
+    tape.push(resolve(module, name))
 
 
 def _reduce(tape: Tape) -> None:
     arguments, function = tape.pop(), tape.pop()
-    if not isinstance(function, Constructor) or type(arguments) is not tuple:
-        raise Fault("the pickle calls something that cannot be called", STATE_DICT_ONLY)
+    if type(arguments) is tuple and isinstance(function, Inert):
+        tape.push(_applied(tape, function, arguments, "call"))
+        return
+    if type(arguments) is not tuple or not isinstance(function, Constructor):
+        raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
+    copied = arguments[0] if arguments and type(arguments[0]) is list else []
+    tape.spend(_PAIR_WORK * len(copied))
     result = function.build(arguments)
     if isinstance(result, TensorRef):
         tape.tensors += 1
         if tape.tensors > MAX_TENSORS:
-            raise Fault(f"more than {MAX_TENSORS} tensors", STATE_DICT_ONLY)
+            raise Fault(f"more than {MAX_TENSORS} tensors", NOT_WRITTEN_BY_TORCH)
     tape.push(result)
+    if isinstance(result, OrderedDict) and copied:
+        _set_items(tape, [part for pair in copied for part in _pair(pair)])
+
+
+def _pair(pair: object) -> tuple[object, object]:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise Fault("an OrderedDict is built from something that is not a list of pairs", NOT_WRITTEN_BY_TORCH)
+    return pair[0], pair[1]
+
+
+def _applied(tape: Tape, function: object, arguments: object, form: Form) -> Inert:
+    if isinstance(function, Constructor):  # such as OrderedDict by NEWOBJ, which torch never writes
+        module, _, name = function.name.rpartition(".")
+        function = Inert(module, name, "name")
+    if not isinstance(function, Inert) or type(arguments) is not tuple:
+        raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
+    if function.full_name == GRAPH_MODULE and arguments:
+        tape.frozen.add(id(arguments[0]))
+    return applied(function, arguments, form)
+
+
+def _new_object(tape: Tape) -> None:
+    arguments, cls = tape.pop(), tape.pop()
+    tape.push(_applied(tape, cls, arguments, "object"))
+
+
+def _old_object(tape: Tape) -> None:
+    cls, *arguments = tape.close_frame() or [None]
+    tape.push(_applied(tape, cls, tuple(arguments), "object"))
+
+
+def _instance(tape: Tape) -> None:
+    module, name = tape.line(_MAX_GLOBAL_CHARS), tape.line(_MAX_GLOBAL_CHARS)
+    tape.push(_applied(tape, resolve(module, name), tuple(tape.close_frame()), "object"))
 
 
 def _build(tape: Tape) -> None:
-    """Only ``state_dict._metadata`` is attached this way; it numbers versions of modules and is dropped."""
+    """An object's state is kept beside it; of a state_dict, ``_metadata`` (versions of modules) is dropped."""
     state, target = tape.pop(), tape.top()
-    if type(target) is not OrderedDict or type(state) is not dict or list(state) != ["_metadata"]:
-        raise Fault("the pickle sets attributes of an object", STATE_DICT_ONLY)
+    if isinstance(target, Inert) and target.form != "name":
+        if isinstance(state, dict) and target.state is None:
+            target.state = state
+            tape.frozen.add(id(state))
+        else:
+            target.altered = True
+        return
+    if type(target) is not OrderedDict or not _is_harmless(state):
+        raise Fault("the pickle sets attributes of an object", NOT_WRITTEN_BY_TORCH)
+
+
+def _is_harmless(state: object) -> bool:
+    """Whether these attributes of an OrderedDict leave its items as they are."""
+    if type(state) is not dict or len(state) > _MAX_ATTRIBUTES:
+        return False
+    return all(type(key) is str and not key.startswith("__") for key in state)
 
 
 def _set_items(tape: Tape, items: list[object]) -> None:
     target = tape.top()
+    if isinstance(target, Inert) and target.form != "name":
+        target.altered = True
+        return
     if not isinstance(target, dict) or len(items) % 2:
         raise Fault("the pickle sets items of something that is not a dict")
+    tape.check_open(target)
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if type(key) is not str and not (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT):
-            raise Fault("a dict key is neither text nor a small integer", STATE_DICT_ONLY)
+        key = _key(key)
         if key in target:
             raise Fault(f"key {key!r} stands twice in a dict")
         target[key] = value
 
 
+def _key(key: object) -> object:
+    """Text, a small integer, or an inert leaf in place of anything else, which is never compared."""
+    if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, Inert):
+        return key
+    return Inert("", type(key).__name__, "key")
+
+
 def _append_items(tape: Tape, items: list[object]) -> None:
     target = tape.top()
+    if isinstance(target, Inert) and target.form != "name":
+        target.altered = True
+        return
     if not isinstance(target, list):
         raise Fault("the pickle appends to something that is not a list")
     target.extend(items)
+
+
+def _decimal(tape: Tape) -> None:
+    """INT: ``00`` and ``01`` are booleans; Python 2 writes integers beyond 32 bits so."""
+    text = tape.line(_MAX_DIGITS)
+    if text in ("00", "01"):
+        tape.push(text == "01")
+    elif text.removeprefix("-").isdecimal() and text.isascii():
+        tape.push(int(text))
+    else:
+        raise Fault("a number in the pickle is not decimal")
 
 
 def _tuple_of(count: int) -> Callable[[Tape], None]:
@@ -142,7 +226,7 @@ def _long(tape: Tape) -> None:
     tape.push(int.from_bytes(tape.take(tape.code()), "little", signed=True))
 
 
-_OPCODES: Final[dict[int, Callable[[Tape], None]]] = {
+_OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x4E: lambda tape: tape.push(None),  # NONE
     0x88: lambda tape: tape.push(True),  # NEWTRUE
     0x89: lambda tape: tape.push(False),  # NEWFALSE
@@ -169,8 +253,17 @@ _OPCODES: Final[dict[int, Callable[[Tape], None]]] = {
     0x68: lambda tape: _recall(tape, tape.code()),  # BINGET
     0x6A: lambda tape: _recall(tape, tape.number(4)),  # LONG_BINGET
     0x63: _global,  # GLOBAL
-    0x51: lambda tape: tape.push(storage(tape.pop())),  # BINPERSID
+    0x51: lambda tape: tape.push(tape.storages.persistent(tape.pop())),  # BINPERSID
     0x52: _reduce,  # REDUCE
     0x62: _build,  # BUILD
+    # Objects, and tuples that contain themselves; with PROTO, which may only come first, and STOP, 31 stand above.
+    0x81: _new_object,  # NEWOBJ
+    0x6F: _old_object,  # OBJ
+    0x69: _instance,  # INST
+    0x30: Tape.pop,  # POP
+    0x31: Tape.close_frame,  # POP_MARK
+    # Python 2
+    0x55: lambda tape: tape.push(utf8(tape.take(tape.code()))),  # SHORT_BINSTRING
+    0x54: lambda tape: tape.push(utf8(tape.take(tape.number(4)))),  # BINSTRING
+    0x49: _decimal,  # INT
 }
-"""With PROTO, which may only come first, and STOP, 31 opcodes."""

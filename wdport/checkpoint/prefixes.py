@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wdport.checkpoint.faults import SAVE_AGAIN, Fault
+from wdport.checkpoint.faults import RENAME, Fault
 
 _COUNTER: Final = "n_averaged"
 _COMPILED: Final = "_orig_mod"
@@ -101,4 +101,4 @@ def _refuse_mixture(own: dict[str, str], prefix: str) -> None:
         if bare != short and bare in by_short:
             raise NameCollision(by_short[bare], name)
     lacking = next(name for name, short in own.items() if not short.startswith(prefix))
-    raise Fault(f"has no prefix {prefix!r}, which other tensors carry", SAVE_AGAIN, lacking)
+    raise Fault(f"has no prefix {prefix!r}, which other tensors carry", RENAME, lacking)

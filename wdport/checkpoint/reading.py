@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
-from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, OTHER_DTYPE, Fault
 from wdport.checkpoint.span import Span
 from wdport.checkpoint.tensor import TensorRef
 
@@ -22,14 +22,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def read_tensor(ref: TensorRef, span: Span) -> Array:
     """The tensor, C-contiguous and in native byte order; bfloat16 becomes float32, exactly."""
     if ref.dtype not in NUMPY:
-        raise Fault(f"has dtype {ref.dtype}, which is not read", SAVE_AGAIN)
+        raise Fault(f"has dtype {ref.dtype}, which is not read", OTHER_DTYPE)
+    first = ref.storage.first + ref.offset
     try:
         if ref.contiguous:
             stored = np.empty(ref.shape, NUMPY[ref.dtype])
-            _fill(stored.reshape(-1), ref.offset, span)
+            _fill(stored.reshape(-1), first, span)
         else:
             run = np.empty(ref.extent, NUMPY[ref.dtype])
-            _fill(run, ref.offset, span)
+            _fill(run, first, span)
             stored = _gather(run, ref)
         return _decode(stored, ref.dtype)
     except MemoryError:

@@ -6,7 +6,6 @@ holes or overlaps. It records no CRC, so a flipped bit in the data cannot be see
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import Final
 
@@ -15,11 +14,12 @@ from wdport.checkpoint.dtypes import SAFETENSORS
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.span import Span
+from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import StorageRef, TensorRef, row_major, tensor_ref
 from wdport.limits import MAX_HEADER_BYTES, MAX_RANK, MAX_TENSORS
 
 _LENGTH_BYTES: Final = 8
-_RESAVE: Final = "save it again with safetensors.torch.save_file"
+_RESAVE: Final = "get the file from its author again: safetensors does not write this"
 
 
 def read_safetensors(source: Source) -> Contents:
@@ -37,30 +37,6 @@ def read_safetensors(source: Source) -> Contents:
     _check_tiling(runs, source.size - data_start)
     spans = {name: Span(source, data_start + begin, end - begin, None, name) for name, (begin, end) in runs.items()}
     return Contents("safetensors", tensors, spans, [source], dict(metadata))
-
-
-def strict_json(raw: bytes, part: str) -> dict[str, object]:
-    """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object."""
-    try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Fault(f"the {part} is not valid JSON", COPY_AGAIN) from None
-    if not isinstance(value, dict):
-        raise Fault(f"the {part} is not a JSON object", COPY_AGAIN)
-    return value
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    table: dict[str, object] = {}
-    for key, value in pairs:
-        if key in table:
-            raise Fault(f"key {key!r} stands twice in its JSON", _RESAVE)
-        table[key] = value
-    return table
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(name)
 
 
 def _header(source: Source) -> tuple[dict[str, object], int]:

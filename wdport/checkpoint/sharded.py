@@ -1,4 +1,4 @@
-"""A safetensors index file goes in; the tensors of all its shards come out as one.
+"""An index file goes in; the tensors of all its shards, safetensors or torch files, come out as one.
 
 The index maps every tensor to a file beside it. A shard that lies elsewhere, is missing, or holds other
 tensors than the index says is refused.
@@ -6,49 +6,67 @@ tensors than the index says is refused.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import COPY_AGAIN, Fault, located
-from wdport.checkpoint.safetensors import read_safetensors, strict_json
+from wdport.checkpoint.folder import inside
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.span import Span
+from wdport.checkpoint.strict_json import strict_json
+from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_HEADER_BYTES
 
 MAX_SHARDS: Final = 1000
 """Each shard keeps a file open, and 1024 is the common limit on those; the largest public model has 200."""
 
+_SAFETENSORS: Final = "safetensors"
 
-def read_sharded(index: Source) -> Contents:
-    """Parse the index and the header of every shard; the opened shards are closed again on failure."""
+
+def read_sharded(index: Source, parse: Callable[[Source], Contents]) -> Contents:
+    """Parse the index and every shard with ``parse``; the opened shards are closed again on failure."""
     weight_map = _weight_map(index)
     expected: dict[str, set[str]] = {}
     for name, place in weight_map.items():
         expected.setdefault(place, set()).add(name)
     if len(expected) > MAX_SHARDS:
         raise Fault(f"names {len(expected)} shards (at most {MAX_SHARDS} are read)", "merge the shards")
-    tensors: dict[object, object] = {}
+    tensors: dict[str, TensorRef] = {}
     spans: dict[str, Span] = {}
     metadata: dict[str, object] = {}
+    formats: set[str] = set()
     sources = [index]
     try:
-        for file_name, names in expected.items():
-            path = _beside(index.path, file_name)
+        for number, (file_name, names) in enumerate(expected.items(), 1):
+            path = inside(index.path.parent, file_name)
             with located(path):
                 sources.append(Source(path))
-                shard = read_safetensors(sources[-1])
-                _check_shard(weight_map, names, set(shard.spans))
-            spans |= shard.spans
+                shard = parse(sources[-1])
+                held = _renumbered(shard, number)
+                _check_shard(weight_map, names, set(held))
+            spans |= {f"{number}/{key}": span for key, span in shard.spans.items()}
             metadata |= shard.metadata
-            tensors |= shard.tree if isinstance(shard.tree, dict) else {}
+            formats.add(shard.format)
+            tensors |= held
     except BaseException:
         for source in sources[1:]:
             source.close()
         raise
     tree = {name: tensors[name] for name in weight_map}
-    return Contents("safetensors-sharded", tree, spans, sources, metadata)
+    name = "safetensors-sharded" if formats == {_SAFETENSORS} else "torch-sharded"
+    return Contents(name, tree, spans, sources, metadata)
+
+
+def _renumbered(shard: Contents, number: int) -> dict[str, TensorRef]:
+    """The tensors of a shard, their storages named apart from those of other shards."""
+    tensors: dict[str, TensorRef] = {}
+    for name, leaf in shard.tree.items() if isinstance(shard.tree, dict) else ():
+        if not isinstance(name, str) or not isinstance(leaf, TensorRef):
+            raise Fault("its entry in this shard is not a tensor", COPY_AGAIN, str(name))
+        tensors[name] = replace(leaf, storage=replace(leaf.storage, key=f"{number}/{leaf.storage.key}"))
+    return tensors
 
 
 def _weight_map(index: Source) -> dict[str, str]:
@@ -63,15 +81,6 @@ def _weight_map(index: Source) -> dict[str, str]:
             raise Fault("its shard in the index is not a file name", COPY_AGAIN, name)
         weight_map[name] = shard
     return weight_map
-
-
-def _beside(index: Path, name: str) -> Path:
-    """The path of shard ``name``, which has to lie in the index's own folder, links followed."""
-    path = index.parent / name
-    plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
-    if not plain or os.path.dirname(os.path.realpath(path)) != os.path.realpath(index.parent):
-        raise Fault(f"shard {name!r} lies outside the folder of the index", "put all shards beside the index")
-    return path
 
 
 def _check_shard(weight_map: dict[str, str], expected: set[str], held: set[str]) -> None:

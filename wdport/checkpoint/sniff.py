@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
-from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, STATE_DICT_ONLY, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, NO_WEIGHTS, WEIGHTS_FILE, Fault
 
 HEAD: Final = 1024
 """Bytes that suffice to tell every format below (tar has its magic at 257)."""
@@ -13,8 +13,9 @@ HEAD: Final = 1024
 _LEGACY_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The pickled number 0x1950a86a20f9469cfc6c, which starts files of torch.save before 1.6."""
 
+_TAR_MEMBERS: Final = (b"sys_info\0", b"pickle\0", b"tensors\0", b"storages\0")
+
 _MAGICS: Final = (
-    (_LEGACY_TORCH, "a legacy PyTorch file (before 1.6)", "load it with torch and save it again"),
     (b"\x1f\x8b", "gzip-compressed", "unpack it first: gunzip"),
     (b"\xfd7zXZ\x00", "xz-compressed", "unpack it first: unxz"),
     (b"BZh", "bzip2-compressed", "unpack it first: bunzip2"),
@@ -34,23 +35,23 @@ _TEXTS: Final = (
 
 
 def sniff(head: bytes, name: str) -> str:
-    """``"torch-zip"``, ``"safetensors"`` or ``"safetensors-sharded"``; anything else is a :class:`Fault`.
+    """``"torch-zip"``, ``"torch-legacy"`` or ``"safetensors"``; anything else is a :class:`Fault`.
 
     ``head`` is the first :data:`HEAD` bytes, or the whole of a shorter file; ``name`` decides only
     where the bytes alone cannot.
     """
     if not head:
         raise Fault("is empty", COPY_AGAIN)
-    if name.endswith(".index.json"):
-        return "safetensors-sharded"
     if head.startswith(b"PK\x03\x04"):
         return "torch-zip"
+    if head.startswith(_LEGACY_TORCH):
+        return "torch-legacy"
     _refuse_magic(head)
     _refuse_text(head)
     if head[8:9] == b"{" or name.endswith(".safetensors"):
         return "safetensors"
     _refuse_weak_magic(head)
-    raise Fault("is neither a PyTorch nor a safetensors file", "give a checkpoint written by torch.save")
+    raise Fault("is neither a PyTorch nor a safetensors file", WEIGHTS_FILE)
 
 
 def refuse_foreign_zip(members: set[str]) -> None:
@@ -59,7 +60,7 @@ def refuse_foreign_zip(members: set[str]) -> None:
         if any(member.startswith(marks) for member in members):
             raise Fault(f"is {kind}", fix)
     if "data.pkl" not in members:
-        raise Fault("is a zip archive without data.pkl, not a PyTorch checkpoint", SAVE_AGAIN)
+        raise Fault("is a zip archive without data.pkl, not a PyTorch checkpoint", WEIGHTS_FILE)
 
 
 def refuse_keras_or_numpy(members: list[str]) -> None:
@@ -71,8 +72,8 @@ def refuse_keras_or_numpy(members: list[str]) -> None:
 
 
 _ZIPS: Final = (
-    (("code/", "constants.pkl"), "a TorchScript archive", STATE_DICT_ONLY),
-    (("archive_format", "models/"), "a torch.export archive (.pt2)", STATE_DICT_ONLY),
+    (("archive_format", "models/"), "a torch.export archive (.pt2)", NO_WEIGHTS),
+    (("model.json",), "a TorchScript archive of torch before 1.4", "load it with torch.jit.load and save a copy"),
 )
 
 
@@ -80,6 +81,9 @@ def _refuse_magic(head: bytes) -> None:
     for magic, kind, fix in _MAGICS:
         if head.startswith(magic):
             raise Fault(f"is {kind}", fix)
+    if head[257:262] == b"ustar" and head.startswith(_TAR_MEMBERS):
+        fix = "load it with torch (weights_only=False, if you trust it) and save a copy"
+        raise Fault("is a tar archive of torch before 0.1.10", fix)
     if head[257:262] == b"ustar":
         raise Fault("is a tar archive", "unpack it first: tar xf")
 
@@ -87,7 +91,7 @@ def _refuse_magic(head: bytes) -> None:
 def _refuse_weak_magic(head: bytes) -> None:
     """Formats whose first bytes are short enough to occur by chance; asked last."""
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        raise Fault("is a bare pickle, not a PyTorch checkpoint", SAVE_AGAIN)
+        raise Fault("is a bare pickle, not a PyTorch checkpoint", WEIGHTS_FILE)
     # An ONNX protobuf: field 1 (ir_version) as a small varint, then another length-delimited field.
     if head[0] == 0x08 and 0 < head[1] < 32 and head[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x3a"):
         raise Fault("is an ONNX model", "give the PyTorch checkpoint that it was exported from")
@@ -104,4 +108,4 @@ def _refuse_text(head: bytes) -> None:
     for mark, kind, fix in _TEXTS:
         if start.startswith(mark):
             raise Fault(f"is {kind}", fix)
-    raise Fault("is a text file, not a checkpoint", "give a checkpoint written by torch.save")
+    raise Fault("is a text file, not a checkpoint", WEIGHTS_FILE)

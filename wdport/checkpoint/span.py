@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.source import Source
 
 
@@ -43,6 +43,6 @@ class Span:
         if crc == self.crc:
             self.verified = True
         elif self.crc == 0:
-            raise Fault(f"{self.name} has no CRC, so damage could not be seen", f"{SAVE_AGAIN}, CRC on")
+            raise Fault(f"{self.name} has no CRC, so damage could not be seen", LOAD_AND_SAVE)
         else:
             raise Fault(f"{self.name}: the bytes do not match their CRC", COPY_AGAIN)

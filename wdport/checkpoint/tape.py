@@ -6,18 +6,27 @@ memo. What the opcodes do with it stands in :mod:`wdport.checkpoint.opcodes`.
 
 from __future__ import annotations
 
-from wdport.checkpoint.faults import Fault
-from wdport.limits import MAX_DEPTH
+from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.storages import Storages
+from wdport.limits import MAX_DEPTH, MAX_OPCODES
+
+
+class Exhausted(Fault):
+    """The bytes end within the pickle; of a file that is read in windows, a longer one may hold its end."""
 
 
 class Tape:
     """Position, stack and memo. ``frames`` holds the stacks below each open MARK, outermost first."""
 
-    __slots__ = ("data", "frames", "memo", "position", "stack", "tensors")
+    __slots__ = ("data", "frames", "frozen", "memo", "position", "spent", "stack", "storages", "tensors")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, position: int = 0, storages: Storages | None = None) -> None:
         self.data = data
-        self.position = 0
+        self.position = position
+        self.storages = storages or Storages()
+        self.frozen: set[int] = set()
+        """Identities of containers that an object was built from: they may not change any more."""
+        self.spent = 0
         self.stack: list[object] = []
         self.frames: list[list[object]] = []
         self.memo: dict[int, object] = {}
@@ -27,7 +36,7 @@ class Tape:
         """The next ``count`` bytes; the count is compared with what is left before anything is cut."""
         end = self.position + count
         if end > len(self.data):
-            raise Fault(f"an opcode wants {count} bytes where {len(self.data) - self.position} are left")
+            raise Exhausted(f"an opcode wants {count} bytes where {len(self.data) - self.position} are left")
         piece = self.data[self.position : end]
         self.position = end
         return piece
@@ -35,7 +44,7 @@ class Tape:
     def code(self) -> int:
         """The next byte; half of all reads, so it does without :meth:`take` (a tenth of the opening time)."""
         if self.position >= len(self.data):
-            raise Fault("the pickle ends without STOP")
+            raise Exhausted("the pickle ends without STOP")
         code = self.data[self.position]
         self.position += 1
         return code
@@ -48,10 +57,22 @@ class Tape:
         """The text up to the next newline, at most ``limit`` bytes away."""
         end = self.data.find(b"\n", self.position, self.position + limit + 1)
         if end < 0:
-            raise Fault("a name in the pickle has no end")
+            kind = Exhausted if len(self.data) - self.position <= limit else Fault
+            raise kind("a name in the pickle has no end")
         text = utf8(self.data[self.position : end])
         self.position = end + 1
         return text
+
+    def spend(self, work: int) -> None:
+        """Count ``work`` that one opcode causes beyond the usual: the same list can be copied a million times."""
+        self.spent += work
+        if self.spent > MAX_OPCODES:
+            raise Fault(f"the pickle copies more than {MAX_OPCODES} items", NOT_WRITTEN_BY_TORCH)
+
+    def check_open(self, target: object) -> None:
+        """Refuse a change of what an object was already built from: the object might have copied it before."""
+        if id(target) in self.frozen:
+            raise Fault("the pickle changes what an object was built from", NOT_WRITTEN_BY_TORCH)
 
     def push(self, item: object) -> None:
         self.stack.append(item)

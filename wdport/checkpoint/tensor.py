@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 from math import prod
 
 from wdport.checkpoint.dtypes import ITEMSIZE
-from wdport.checkpoint.faults import SAVE_AGAIN, Fault
+from wdport.checkpoint.faults import LOAD_AND_SAVE, LOAD_CONTIGUOUS, Fault, Unread
 from wdport.limits import MAX_RANK
 
 
 @dataclass(frozen=True, slots=True)
 class StorageRef:
-    """A flat run of ``numel`` elements, stored under ``key``."""
+    """A flat run of ``numel`` elements, stored under ``key``.
+
+    ``first`` is the element of what is stored where it begins: 0, except for the views of a storage that torch
+    before 0.4 wrote.
+    """
 
     key: str
     dtype: str
     numel: int
+    first: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +89,7 @@ class TensorInfo:
 def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorRef:
     """The view, or a :class:`Fault` when any element of it would lie outside ``storage``."""
     if len(shape) > MAX_RANK:
-        raise Fault(f"tensor of {len(shape)} axes (at most {MAX_RANK} are read)", SAVE_AGAIN)
+        raise Unread(f"tensor of {len(shape)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
     if len(shape) != len(strides):
         raise Fault(f"tensor with {len(shape)} axes and {len(strides)} strides")
     if offset < 0 or min(shape, default=0) < 0 or min(strides, default=0) < 0:
@@ -97,7 +102,8 @@ def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides
     if last > storage.numel:
         raise Fault(f"tensor reaches element {last} of a storage that has {storage.numel}")
     if prod(shape) > storage.numel:
-        raise Fault(f"expanded tensor of {prod(shape)} elements over {storage.numel} stored ones", SAVE_AGAIN)
+        what = f"expanded tensor of {prod(shape)} elements over {storage.numel} stored ones"
+        raise Unread(what, LOAD_CONTIGUOUS)
     return TensorRef(storage, offset, shape, strides)
 
 

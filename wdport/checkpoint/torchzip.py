@@ -1,7 +1,8 @@
-"""An open file of ``torch.save`` goes in; its symbolic tree and the bytes of its storages come out.
+"""An open zip file of ``torch.save`` or ``torch.jit.save`` goes in; its tree and the bytes of its storages come out.
 
-The archive holds ``<root>/data.pkl``, one ``<root>/data/<key>`` per storage, and small records. Only the
-directory, the headers, data.pkl and the byte order are read here.
+The archive holds ``<root>/data.pkl``, one ``<root>/data/<key>`` per storage, and small records. Only the directory, the
+headers, data.pkl and the byte order are read here. A TorchScript archive also holds source code, below ``code/``, and
+constants of that code: neither is looked at, since ``state_dict()`` takes nothing from them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import Final
 
 from wdport.checkpoint.audit import audit
 from wdport.checkpoint.contents import Contents
-from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, STATE_DICT_ONLY, Fault
-from wdport.checkpoint.opcodes import run
+from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
+from wdport.checkpoint.modules import is_script
+from wdport.checkpoint.opcodes import run_whole
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.span import Span
+from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.checkpoint.ziparchive import read_members
 from wdport.limits import MAX_PICKLE_BYTES
@@ -32,12 +35,13 @@ def read_torch_zip(source: Source, *, crc_optional: bool = False) -> Contents:
         for span in members.values():
             span.crc = None
     _check_byte_order(members)
-    pickled = members["data.pkl"]
-    if pickled.nbytes > MAX_PICKLE_BYTES:
-        raise Fault(f"data.pkl of {pickled.nbytes} bytes (at most {MAX_PICKLE_BYTES})", STATE_DICT_ONLY)
-    tree = run(pickled.read())
-    audit(tree)
-    return Contents("torch-zip", tree, _storages(tree, members), [source])
+    data = members["data.pkl"]
+    if data.nbytes > MAX_PICKLE_BYTES:
+        raise Fault(f"data.pkl of {data.nbytes} bytes (at most {MAX_PICKLE_BYTES})", LOAD_AND_SAVE)
+    pickled = run_whole(data.read())
+    audit(pickled.tree)
+    spans = _spans(pickled.storages, members, pickled.tree)
+    return Contents("torchscript" if is_script(pickled.tree) else "torch-zip", pickled.tree, spans, [source])
 
 
 def _check_byte_order(members: dict[str, Span]) -> None:
@@ -50,33 +54,31 @@ def _check_byte_order(members: dict[str, Span]) -> None:
         raise Fault(f"has byte order {order.decode('ascii', 'replace')!r}; only little is read", fix)
 
 
-def _storages(tree: object, members: dict[str, Span]) -> dict[str, Span]:
-    """The bytes of each storage that the tree refers to, whose declared size has to be the stored one."""
+def _spans(storages: Storages, members: dict[str, Span], tree: object) -> dict[str, Span]:
+    """The bytes of each storage that the pickle declares, whose declared size has to be the stored one."""
     spans: dict[str, Span] = {}
-    for storage, name in _walk(tree):
-        span = members.get(f"data/{storage.key}")
+    for key, storage in storages.roots.items():
+        span = members.get(f"data/{key}")
         if span is None:
-            raise Fault(f"its storage data/{storage.key} is missing from the archive", SAVE_AGAIN, name)
+            raise Fault(f"its storage data/{key} is missing from the archive", COPY_AGAIN, _user(tree, key))
         if span.nbytes != storage.nbytes:
-            what = f"its storage data/{storage.key} has {span.nbytes} bytes, not {storage.nbytes} as declared"
-            raise Fault(what, COPY_AGAIN, name)
-        spans[storage.key] = span
+            what = f"its storage data/{key} has {span.nbytes} bytes, not {storage.nbytes} as declared"
+            raise Fault(what, COPY_AGAIN, _user(tree, key))
+        spans[key] = span
     return spans
 
 
-def _walk(tree: object) -> list[tuple[StorageRef, str]]:
-    """Every storage in the tree with the dict key that it was found under; each container once."""
-    found: list[tuple[StorageRef, str]] = []
+def _user(tree: object, storage_key: str) -> str:
+    """The dict key of a tensor in that storage, for a message; each container is looked into once."""
     seen: set[int] = set()
     pending: list[tuple[object, str]] = [(tree, "")]
     while pending:
         node, name = pending.pop()
-        if isinstance(node, TensorRef):
-            found.append((node.storage, name))
-        elif isinstance(node, StorageRef):
-            found.append((node, name))
-        elif isinstance(node, (dict, list, tuple)) and id(node) not in seen:
+        storage = node.storage if isinstance(node, TensorRef) else node
+        if isinstance(storage, StorageRef) and storage.key == storage_key:
+            return name
+        if isinstance(node, (dict, list, tuple)) and id(node) not in seen:
             seen.add(id(node))
             pairs = node.items() if isinstance(node, dict) else ((name, child) for child in node)
             pending.extend((child, str(key)) for key, child in pairs)
-    return found
+    return ""

@@ -1,7 +1,8 @@
 """An open zip file goes in; its members come out as byte runs, proved to tile the file.
 
 PyTorch writes stored (uncompressed) members one after another and nothing else. Anything beyond that is
-refused: two readers of the same archive must not be able to see different bytes.
+refused: two readers of the same archive must not be able to see different bytes. Only TorchScript's source code, which
+is never read, may be compressed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from wdport.checkpoint.faults import COPY_AGAIN, SAVE_AGAIN, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, WEIGHTS_FILE, Fault
 from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.span import Span
@@ -21,17 +22,19 @@ _ENCRYPTED: Final = 0x2041  # bits 0, 6 and 13
 _DESCRIPTOR_FOLLOWS: Final = 0x0008
 _UTF8_NAMES: Final = 0x0800
 _FULL32: Final = 0xFFFFFFFF
+_DEFLATED: Final = 8
+_CODE: Final = "code/"
 
 
 def read_members(source: Source) -> dict[str, Span]:
-    """Every member of a PyTorch archive, its name without the root folder, in the directory's order."""
+    """Every member of a PyTorch archive but source code, its name without the root folder, in the directory's order."""
     directory = read_directory(source)
     entries = directory.entries
     refuse_keras_or_numpy([entry.name for entry in entries])
     root = _common_root(entries)
     refuse_foreign_zip({entry.name[len(root) :] for entry in entries})
     for entry in entries:
-        _check_entry(entry)
+        _check_entry(entry, entry.name[len(root) :].startswith(_CODE))
 
     spans: dict[str, Span] = {}
     ordered = sorted(entries, key=lambda entry: entry.header)
@@ -41,7 +44,8 @@ def read_members(source: Source) -> dict[str, Span]:
     for entry, end in zip(ordered, ends, strict=True):
         name = entry.name[len(root) :]
         spans[name] = Span(source, _data_start(source, entry, end), entry.size, entry.crc, name)
-    return {name: spans[name] for name in (entry.name[len(root) :] for entry in entries)}
+    names = (entry.name[len(root) :] for entry in entries)
+    return {name: spans[name] for name in names if not name.startswith(_CODE)}
 
 
 def _common_root(entries: list[Entry]) -> str:
@@ -49,7 +53,7 @@ def _common_root(entries: list[Entry]) -> str:
     roots = {entry.name.partition("/")[0] for entry in entries if "/" in entry.name}
     bare = [entry.name for entry in entries if "/" not in entry.name]
     if len(roots) != 1 or bare:
-        raise Fault("is a zip archive without the single root folder of a PyTorch checkpoint", SAVE_AGAIN)
+        raise Fault("is a zip archive without the single root folder of a PyTorch checkpoint", WEIGHTS_FILE)
     seen: set[str] = set()
     for entry in entries:
         parts = entry.name.split("/")
@@ -61,11 +65,12 @@ def _common_root(entries: list[Entry]) -> str:
     return f"{roots.pop()}/"
 
 
-def _check_entry(entry: Entry) -> None:
+def _check_entry(entry: Entry, is_code: bool) -> None:
     if entry.flags & _ENCRYPTED:
         raise Fault("zip member is encrypted", "decrypt the file first", entry.name)
-    if entry.method != 0 or entry.packed != entry.size:
-        raise Fault("zip member is compressed; PyTorch stores them plain", SAVE_AGAIN, entry.name)
+    stored = entry.method == 0 and entry.packed == entry.size
+    if not stored and not (is_code and entry.method == _DEFLATED):
+        raise Fault("zip member is compressed; PyTorch stores them plain", LOAD_AND_SAVE, entry.name)
     if entry.flags & ~(_DESCRIPTOR_FOLLOWS | _UTF8_NAMES):
         raise Fault(f"zip member with unknown flags {entry.flags:#06x}", COPY_AGAIN, entry.name)
 
@@ -84,7 +89,7 @@ def _data_start(source: Source, entry: Entry, end: int) -> int:
     start: int = entry.header + len(raw) + extra_len
     deferred = bool(flags & _DESCRIPTOR_FOLLOWS)
     _check_sizes(entry, crc, packed, size, deferred)
-    _check_gap(source, entry, start + entry.size, end, deferred)
+    _check_gap(source, entry, start + entry.packed, end, deferred)
     return start
 
 
@@ -95,7 +100,7 @@ def _check_sizes(entry: Entry, crc: int, packed: int, size: int, deferred: bool)
     """
     if deferred and (crc, packed, size) == (0, 0, 0):
         return
-    if crc != entry.crc or packed not in (entry.size, _FULL32) or size not in (entry.size, _FULL32):
+    if crc != entry.crc or packed not in (entry.packed, _FULL32) or size not in (entry.size, _FULL32):
         raise Fault("zip member's two headers disagree about its size or CRC", COPY_AGAIN, entry.name)
 
 
@@ -111,5 +116,5 @@ def _check_gap(source: Source, entry: Entry, data_end: int, end: int, deferred: 
     form = next((form for form in _DESCRIPTORS if form.size == gap), None)
     if form is None:
         raise Fault(f"{gap} bytes after it are not a zip data descriptor", COPY_AGAIN, entry.name)
-    if form.unpack(source.read(data_end, gap)) != (b"PK\x07\x08", entry.crc, entry.size, entry.size):
+    if form.unpack(source.read(data_end, gap)) != (b"PK\x07\x08", entry.crc, entry.packed, entry.size):
         raise Fault("zip member's data descriptor disagrees with the directory", COPY_AGAIN, entry.name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from wdport.cli.options import facts, key_option, size
 from wdport.errors import WdportError
 from wdport.files.target import FORMATS
+
+MOST_LINES: Final = 10
+MOST_NAMES: Final = 4
 
 
 @click.command(name="inspect")
@@ -60,12 +63,16 @@ def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
         return {
             "file": path.name,
             "kind": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
-            "bytes": path.stat().st_size,
+            "bytes": sum(file.stat().st_size for file in checkpoint.files.values()),
+            "files": {name: str(file) for name, file in checkpoint.files.items()},
+            "config_json": checkpoint.config,
             "model": model,
             "key": checkpoint.key,
             "prefixes": list(checkpoint.prefixes),
             "other_keys": list(checkpoint.other_keys),
             "ignored": dict(checkpoint.ignored),
+            "not_read": list(checkpoint.not_read),
+            "shared": [list(names) for names in checkpoint.shared],
             "config": config,
             "tensors": {
                 name: {"dtype": info.dtype, "shape": list(info.shape)} for name, info in checkpoint.tensors.items()
@@ -96,9 +103,12 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
         ("kind", f"{found['kind']}, {size(found['bytes'])}"),
         ("model", found["model"]),
         ("state_dict", found.get("key")),
+        ("config.json", _config_json(found.get("config_json"))),
         ("prefixes", " ".join(found.get("prefixes", []))),
         ("beside it", ", ".join(found.get("other_keys", []))),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in found.get("ignored", {}).items())),
+        *_rows("not read", found.get("not_read", [])),
+        *_rows("one storage", [_names(names) for names in found.get("shared", [])]),
         ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
     ]
     parts = [found["file"], facts(rows)]
@@ -107,6 +117,25 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
+
+
+def _config_json(config: Mapping[str, Any] | None) -> str:
+    if config is None:
+        return ""
+    kind = next((f"; {name} {config[name]}" for name in ("model_type", "_class_name") if name in config), "")
+    return f"{len(config)} entries{kind}"
+
+
+def _rows(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """One row per line, the label before the first."""
+    more = len(lines) - MOST_LINES
+    shown = [*lines[:MOST_LINES], f"and {more} more, all with --json"] if more > 0 else lines
+    return [(label if number == 0 else "", line) for number, line in enumerate(shown)]
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _every(tensors: Mapping[str, Any]) -> list[tuple[str, str]]:

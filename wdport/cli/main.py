@@ -91,7 +91,8 @@ def _fail(error: WdportError) -> int:
     if len(error.details) > 1:
         for detail in error.details:
             click.echo(f"  {detail}")
-    return _line(str(error), error.exit_code)
+    click.echo(f"error: {error}", err=True)  # as it is: an error cuts itself, but for its path
+    return error.exit_code
 
 
 def _line(text: str, code: int) -> int:

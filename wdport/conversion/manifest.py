@@ -43,6 +43,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
             "key": checkpoint.key,
             "prefixes": list(checkpoint.prefixes),
             "other_keys": list(checkpoint.other_keys),
+            "not_read": list(checkpoint.not_read),
         },
         "mapping": {"name": table.path, "sha256": table.sha256, "family": table.family, "variant": table.variant},
         "output": {

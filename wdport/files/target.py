@@ -39,7 +39,8 @@ def choose_target(source: Path, output: Path | None, force: bool, inputs: Mappin
     """
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
-    path = output or source.with_name(source.name.removesuffix(source.suffix) + ".keras")
+    stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
+    path = output or source.with_name(f"{stem}.keras")
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")

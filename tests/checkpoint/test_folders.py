@@ -1,0 +1,216 @@
+"""Folders of models as transformers and diffusers save them: one file or shards, and config.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from wdport.checkpoint import open_checkpoint
+from wdport.cli.main import main
+from wdport.conversion import convert
+from wdport.errors import InputError, WdportError
+from wdport.limits import MAX_DEPTH
+
+from .bad import refuse
+from .legacy import saved
+from .test_torch_equal import same
+
+BASE = torch.arange(12.0).reshape(3, 4)
+STATE = {"a.weight": BASE, "a.tied": BASE, "b.weight": BASE[:, 1].clone(), "b.bias": torch.ones(2, dtype=torch.int64)}
+FIRST, SECOND = dict(list(STATE.items())[:2]), dict(list(STATE.items())[2:])
+CONFIG = {"model_type": "tiny", "sizes": [1, 2], "nested": {"x": None, "y": 0.5}}
+
+
+def index_of(folder: Path, name: str, ending: str) -> None:
+    places = dict.fromkeys(FIRST, f"{name}-00001-of-00002{ending}")
+    places |= dict.fromkeys(SECOND, f"{name}-00002-of-00002{ending}")
+    (folder / f"{name}{ending}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def model(folder: Path, kind: str) -> Path:
+    """A folder of the kind, with config.json."""
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    if kind == "one":
+        save_file({key: value.clone() for key, value in STATE.items()}, folder / "model.safetensors")
+    elif kind == "shards":
+        save_file({key: value.clone() for key, value in FIRST.items()}, folder / "model-00001-of-00002.safetensors")
+        save_file(SECOND, folder / "model-00002-of-00002.safetensors")
+        index_of(folder, "model", ".safetensors")
+    elif kind == "bin":
+        torch.save(STATE, folder / "diffusion_pytorch_model.bin")
+        torch.save({"lr": 1}, folder / "training_args.bin")
+    else:
+        torch.save(FIRST, folder / "pytorch_model-00001-of-00002.bin")
+        (folder / "pytorch_model-00002-of-00002.bin").write_bytes(saved(SECOND))
+        index_of(folder, "pytorch_model", ".bin")
+    return folder
+
+
+KINDS = {
+    "one": ("safetensors", ["model.safetensors"]),
+    "shards": (
+        "safetensors-sharded",
+        ["model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+    ),
+    "bin": ("torch-zip", ["diffusion_pytorch_model.bin"]),
+    "bin shards": (
+        "torch-sharded",
+        ["pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder(kind: str, tmp_path: Path) -> None:
+    with open_checkpoint(model(tmp_path, kind)) as checkpoint:
+        assert checkpoint.format == KINDS[kind][0]
+        assert checkpoint.config == CONFIG
+        assert checkpoint.path == tmp_path
+        assert [path.name for path in checkpoint.files.values()] == [*KINDS[kind][1], "config.json"]
+        assert set(checkpoint.tensors) == set(STATE)
+        for name, value in STATE.items():
+            same(checkpoint.read(name), value)
+        assert checkpoint.shared == ((("a.weight", "a.tied"),) if "bin" in kind else ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_descriptors_are_closed(kind: str, tmp_path: Path) -> None:
+    model(tmp_path, kind)
+    before = len(os.listdir("/proc/self/fd"))
+    open_checkpoint(tmp_path).close()
+    (tmp_path / KINDS[kind][1][-1]).write_bytes(b"")
+    with pytest.raises(WdportError):
+        open_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    refuse(tmp_path, "config.json: the config.json is not valid JSON")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_config(tmp_path: Path) -> None:
+    (model(tmp_path, "one") / "config.json").unlink()
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert checkpoint.config is None
+        assert list(checkpoint.files) == ["checkpoint"]
+
+
+def test_the_choice_among_several(tmp_path: Path) -> None:
+    model(tmp_path, "one")
+    model(tmp_path, "bin shards")
+    save_file(SECOND, tmp_path / "model.fp16.safetensors")
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert checkpoint.files["checkpoint"].name == "model.safetensors"
+    (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
+    refuse(tmp_path, "several checkpoints: model.fp16.safetensors, other.safetensors; give the path of one")
+
+
+def broken(folder: Path, kind: str) -> None:
+    model(folder, "one")
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    outside = folder.parent / f"{folder.name}-outside"
+    outside.mkdir()
+    if kind == "empty":
+        config.unlink(), weights.unlink()
+    elif kind == "only a config":
+        weights.unlink()
+    elif kind == "shards without index":
+        weights.rename(folder / "model-00001-of-00001.safetensors")
+    elif kind == "weights are a link out":
+        weights.rename(outside / "x")
+        weights.symlink_to(outside / "x")
+    elif kind == "config is a link out":
+        config.rename(outside / "x")
+        config.symlink_to(outside / "x")
+    elif kind == "weights are a folder":
+        weights.unlink()
+        weights.mkdir()
+    else:
+        config.write_text(BAD_CONFIGS[kind])
+
+
+BAD_CONFIGS = {
+    "a list": "[]",
+    "a key twice": '{"a": 1, "a": 2}',
+    "NaN": '{"a": NaN}',
+    "deep": '{"a": ' + "[" * (MAX_DEPTH + 5) + "]" * (MAX_DEPTH + 5) + "}",
+    "very deep": '{"a": ' + "[" * 100_000,
+    "digits": '{"a": ' + "1" * 10_000 + "}",
+}
+FOLDERS = {
+    "empty": "is a directory without",
+    "only a config": "is a directory without",
+    "shards without index": "no index; copy the .index.json",
+    "weights are a link out": "'model.safetensors' lies outside the folder",
+    "config is a link out": "'config.json' lies outside the folder",
+    "weights are a folder": "is a directory",
+    "a list": "not a JSON object",
+    "a key twice": "key 'a' stands twice in its JSON; correct it, or give the path of the weights file",
+    "NaN": "not valid JSON",
+    "deep": "nested more than",
+    "very deep": "not valid JSON",
+    "digits": "not valid JSON",
+}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_folder_refused(kind: str, tmp_path: Path) -> None:
+    broken(tmp_path, kind)
+    refuse(tmp_path, FOLDERS[kind])
+
+
+def test_a_large_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.folder.MAX_CONFIG_BYTES", 10)
+    refuse(model(tmp_path, "one"), "config.json: has")
+
+
+def test_a_shard_that_is_no_table_of_tensors(tmp_path: Path) -> None:
+    model(tmp_path, "bin shards")
+    torch.save(FIRST | {"note": "x"}, tmp_path / "pytorch_model-00001-of-00002.bin")
+    refuse_in(tmp_path, "note: its entry in this shard is not a tensor")
+    torch.save({"model": FIRST}, tmp_path / "pytorch_model-00001-of-00002.bin")
+    refuse_in(tmp_path, "model: its entry in this shard is not a tensor")
+    torch.save(FIRST | {"c": BASE}, tmp_path / "pytorch_model-00001-of-00002.bin")
+    refuse_in(tmp_path, "c: stands in this shard but not in the index")
+    (tmp_path / "pytorch_model-00001-of-00002.bin").unlink()
+    refuse_in(tmp_path, "no such file")
+
+
+def refuse_in(folder: Path, fragment: str) -> None:
+    with pytest.raises(InputError, match=fragment):
+        open_checkpoint(folder)
+
+
+def test_an_index_as_its_own_shard(tmp_path: Path) -> None:
+    name = "model.safetensors.index.json"
+    (tmp_path / name).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(InputError, match=r"index\.json"):
+        open_checkpoint(tmp_path)
+
+
+def test_inspect_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model(tmp_path, "bin shards")
+    assert main(["inspect", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "checkpoint (torch-sharded, bare)" in shown
+    assert "config.json  3 entries; model_type tiny" in shown
+    assert main(["inspect", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["config_json"] == CONFIG
+    assert found["bytes"] == sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert set(found["files"]) == {"checkpoint", "shard 1", "shard 2", "config"}
+
+
+@pytest.mark.parametrize("name", ["config.json", "model-00002-of-00002.safetensors"])
+def test_no_output_destroys_an_input(name: str, tmp_path: Path) -> None:
+    """What is read of a folder is an input, under whatever name it is given as the output."""
+    model(tmp_path, "shards")
+    link = tmp_path.parent / f"{tmp_path.name}.safetensors"
+    os.link(tmp_path / name, link)
+    before = link.read_bytes()
+    with pytest.raises(WdportError):
+        convert(tmp_path, link, force=True)
+    assert link.read_bytes() == before

@@ -1,0 +1,309 @@
+"""Objects of unknown classes beside the weights: named, never imported or run, and no reason to refuse the weights."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import functools
+import json
+import pathlib
+import pickle
+import sys
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.hostile import ALIASES, MODULES, NAMES
+from wdport.cli.main import main
+from wdport.limits import MAX_UNREAD
+
+from .bad import read_all, refuse, refuse_bytes
+from .forge import (
+    BUILD,
+    DICT,
+    EMPTY,
+    LIST,
+    MARK,
+    NONE,
+    REDUCE,
+    SETITEM,
+    archive,
+    name,
+    number,
+    pickled,
+    storage,
+    table,
+    tensor,
+    text,
+    tuple_of,
+)
+from .legacy import legacy, stored
+
+STATE = {"a.weight": torch.ones(2), "b.bias": torch.zeros(3)}
+
+
+class Options(dict[str, object]):
+    """A dict with attributes, as Lightning's AttributeDict is one."""
+
+
+class Stage(enum.Enum):
+    FIT = 1
+
+
+class Touchy:
+    """Running any of its code is noticed."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __setstate__(self, state: object) -> None:
+        raise AssertionError("code of the file was run")
+
+
+def lightning() -> dict[str, object]:
+    options = Options(lr=0.1, folder=pathlib.PurePosixPath("/data"))
+    vars(options)["frozen"] = True
+    return {
+        "epoch": 3,
+        "pytorch-lightning_version": "1.5",
+        "state_dict": OrderedDict(STATE),
+        "hyper_parameters": options,
+        "hparams_type": Options,
+        "callbacks": {Stage: {"best": np.float64(0.5)}, "plain": {"path": "x"}},
+        "loops": [Touchy(), {"stage": Stage.FIT, "names": {"a", "b"}, "raw": b"\x80\x81"}],
+        "args": argparse.Namespace(depth=2),
+        "scale": defaultdict(int, {1: 2}),
+        "activation": functools.partial(sorted, reverse=True),
+        "history": np.arange(3),
+        "half": torch.float16,
+    }
+
+
+def test_a_lightning_file_with_classes(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    torch.save(lightning(), path)
+    with open_checkpoint(path) as checkpoint:
+        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata["epoch"]) == ("lightning", "state_dict", 3)
+        assert {key: checkpoint.read(key).tolist() for key in checkpoint.tensors} == {
+            "a.weight": [1.0, 1.0],
+            "b.bias": [0.0, 0.0, 0.0],
+        }
+        here = __name__
+        assert checkpoint.not_read[:4] == (
+            f"hyper_parameters (class {here}.Options)",
+            f"hparams_type (name {here}.Options)",
+            f"callbacks.<name {here}.Stage>.best (call of numpy._core.multiarray.scalar)",
+            f"loops.0 (class {here}.Touchy)",
+        )
+        places = [line.partition(" ")[0] for line in checkpoint.not_read[4:]]
+        assert places == ["loops.1.stage", "loops.1.raw", "args", "scale", "activation", "history"]
+
+
+def test_inspect_shows_what_was_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "last.ckpt"
+    torch.save(lightning() | {"tied": {"w": STATE["a.weight"]}}, path)
+    assert main(["inspect", str(path)]) == 0
+    assert "not read" in (shown := capsys.readouterr().out)
+    assert f"hyper_parameters (class {__name__}.Options)" in shown
+    assert main(["inspect", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["not_read"][0] == f"hyper_parameters (class {__name__}.Options)"
+    assert found["shared"] == []
+    both = torch.arange(6.0)
+    torch.save({"a": both[:2], "b": both[2:], "c": torch.ones(1)}, path)
+    assert main(["inspect", str(path)]) == 0
+    assert "one storage  a, b\n" in capsys.readouterr().out
+
+
+def test_nothing_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("gone_module")
+    module.Thing = type("Thing", (), {"__module__": "gone_module"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gone_module", module)
+    path = tmp_path / "x.pt"
+    torch.save({"model": STATE, "thing": module.Thing()}, path)
+    monkeypatch.delitem(sys.modules, "gone_module")
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.not_read == ("thing (class gone_module.Thing)",)
+    assert "gone_module" not in sys.modules
+
+
+def one(value: bytes, extra: bytes = NONE) -> bytes:
+    """A state_dict under a key, with ``extra`` beside it."""
+    return archive(pickled(table({"model": table({"w": value}), "extra": extra})))
+
+
+NET = name("my.net", "Net")
+OBJECT = NET + EMPTY + b"\x81"
+HARMLESS = {
+    "a class": NET,
+    "an object": OBJECT,
+    "an object of OBJ": MARK + NET + NONE + b"o",
+    "an object of INST": MARK + NONE + b"imy.net\nNet\n",
+    "a call": NET + tuple_of(text("x")) + REDUCE,
+    "a call of a call": NET + EMPTY + REDUCE + EMPTY + REDUCE,
+    "a state": OBJECT + table({"a": NONE}) + BUILD,
+    "a state that is a tuple": OBJECT + tuple_of(NONE, NONE) + BUILD,
+    "two states": OBJECT + DICT + BUILD + DICT + BUILD,
+    "items": OBJECT + text("a") + NONE + SETITEM,
+    "odd items": OBJECT + MARK + text("a") + NONE + b"u",
+    "appended items": OBJECT + NONE + b"a",
+    "an object inside itself": OBJECT + b"q\x09" + table({"me": b"h\x09"}) + BUILD,
+    "a tuple inside itself, by POP": OBJECT + b"q\x09" + NONE + b"0",
+    "a known class": name("collections", "OrderedDict"),
+    "a storage class": name("torch", "FloatStorage"),
+    "a bare storage": storage(),
+    "a set of numbers": name("__builtin__", "set") + LIST + number(1) + b"a\x85" + REDUCE,
+    "a key of another type": DICT + EMPTY + NONE + SETITEM,
+    "a key that is an object": DICT + OBJECT + NONE + SETITEM,
+    "an OrderedDict with attributes": name("collections", "OrderedDict") + EMPTY + b"R" + table({"x": NONE}) + BUILD,
+    "a quantized tensor": name("torch._utils", "_rebuild_qtensor") + EMPTY + REDUCE,
+    "a sparse tensor": name("torch._utils", "_rebuild_sparse_tensor") + EMPTY + REDUCE,
+    "an expanded tensor": tensor((9, 6), (0, 1)),
+    "a tensor with hooks": tensor(hooks=DICT),
+    "bytes": name("_codecs", "encode") + tuple_of(text("x"), text("latin1")) + REDUCE,
+}
+
+
+@pytest.mark.parametrize("case", HARMLESS)
+def test_beside_the_weights_it_does_no_harm(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(one(tensor(), HARMLESS[case]))
+    assert len(read_all(path)) == 1
+    old = pickled(table({"model": table({"w": tensor(source=stored())}), "extra": NONE}))
+    path.write_bytes(
+        legacy(old.replace(text("extra") + NONE, text("extra") + HARMLESS[case].replace(storage(), stored())))
+    )
+    assert len(read_all(path)) == 1
+
+
+REBUILD = {
+    "_rebuild_qtensor": "quantized tensor",
+    "_rebuild_sparse_tensor": "sparse tensor",
+    "_rebuild_meta_tensor_no_storage": "meta tensor",
+    "_rebuild_nested_tensor": "nested tensor",
+    "_rebuild_wrapper_subclass": "tensor subclass",
+    "_rebuild_tensor_v3": "tensor of a dtype that is not read",
+}
+
+
+@pytest.mark.parametrize("function", REBUILD)
+def test_among_the_weights_it_is_refused(function: str, tmp_path: Path) -> None:
+    value = name("torch._utils", function) + EMPTY + REDUCE
+    refuse_bytes(tmp_path, one(value), f"w: a {REBUILD[function]}")
+
+
+def test_tensors_with_attributes(tmp_path: Path) -> None:
+    """Notes on a tensor are left out; an attribute that would change its values is refused."""
+    noted, changed = torch.nn.Parameter(torch.ones(2)), torch.ones(3)
+    noted.note = "x"  # type: ignore[attr-defined]
+    changed.also = 1  # type: ignore[attr-defined]
+    path = tmp_path / "x.pt"
+    torch.save({"a": noted, "b": changed}, path)
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("a").tolist() == [1.0, 1.0]
+        assert checkpoint.read("b").tolist() == [1.0, 1.0, 1.0]
+    function = name("torch._utils", "_rebuild_parameter_with_state")
+    ordered = name("collections", "OrderedDict") + EMPTY + REDUCE
+    value = function + tuple_of(tensor(), b"\x88", ordered, table({"data": tensor()})) + REDUCE
+    refuse_bytes(tmp_path, one(value), "w: a parameter with attributes")
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*Sparse:UserWarning")
+def test_kinds_of_tensors_that_torch_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    plain = torch.ones(2, 3)
+    kinds = {
+        "a sparse tensor": plain.to_sparse(),
+        "a tensor subclass": plain.as_subclass(Subclass),
+        "a meta tensor": plain.to("meta"),
+        "has dtype complex64": plain.to(torch.complex64),
+        "a tensor of a dtype": plain.to(torch.float8_e4m3fn),
+        "a tensor that is to be conjugated": plain.to(torch.complex64).conj(),
+        "a quantized tensor": torch.quantize_per_tensor(plain, 0.1, 0, torch.qint8),
+    }
+    for fragment, value in kinds.items():
+        torch.save({"model": {"w": plain, "odd": value}}, path)
+        refuse(path, f"odd: {fragment}")
+        torch.save({"model": {"w": plain}, "odd": value}, path)
+        assert len(read_all(path)) == 1, fragment
+
+
+GADGETS = [*sorted(NAMES), *((module, "anything") for module in sorted(MODULES))]
+GADGETS += [(f"{module}.deeper", "anything") for module in sorted(MODULES)]
+GADGETS += [("my.module", alias) for alias in sorted(ALIASES)]
+GADGETS += [("torch", "FloatStorage.__init__"), ("collections", "OrderedDict.fromkeys"), ("my", "__reduce__")]
+
+
+@pytest.mark.parametrize("form", ["named", "called", "object", "instance", "key", "legacy", "inside"])
+def test_names_of_attacks_are_refused_anywhere(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    for module, attribute in GADGETS:
+        asked = name(module, attribute)
+        extra = {
+            "named": asked,
+            "called": asked + tuple_of(text("x")) + REDUCE,
+            "object": asked + EMPTY + b"\x81",
+            "instance": MARK + b"i" + asked[1:],
+            "key": DICT + asked + NONE + SETITEM,
+            "legacy": asked,
+            "inside": OBJECT + table({"x": LIST + asked + b"a"}) + BUILD,
+        }[form]
+        old = pickled(table({"model": table({"w": tensor(source=stored())}), "extra": extra}))
+        path.write_bytes(legacy(old) if form == "legacy" else one(tensor(), extra))
+        refuse(path, "the pickle asks for ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        OBJECT + DICT + b"q\x05" + BUILD + b"h\x05" + text("x") + NONE + SETITEM,
+        name("torch.fx.graph_module", "reduce_graph_module") + DICT + b"q\x05" + NONE + b"\x86R0h\x05"
+        + text("x") + NONE + SETITEM,
+    ],
+)  # fmt: skip
+def test_what_an_object_was_built_from_stays(change: bytes, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, one(tensor(), change), "changes what an object was built from")
+
+
+def test_copies_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.tape.MAX_OPCODES", 1000)
+    many = LIST + b"q\x05" + MARK + b"".join(map(text, "abcdefgh")) + b"e0"
+    again = name("__builtin__", "set") + b"q\x06" + (b"h\x06h\x05\x85R0") * 100
+    refuse_bytes(tmp_path, one(tensor(), many + b"h\x05\x850" + again + NONE), "copies more than 1000 items")
+
+
+def test_many_lines_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    objects = b"".join(text(str(index)) + OBJECT for index in range(MAX_UNREAD + 50))
+    path.write_bytes(one(tensor(), DICT + MARK + objects + b"u"))
+    with open_checkpoint(path) as checkpoint:
+        assert len(checkpoint.not_read) == MAX_UNREAD + 1
+        assert checkpoint.not_read[-1] == "and 50 more"
+
+
+def test_a_long_name_is_cut_quickly(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(one(tensor(), DICT + text("k" * 5_000_000) + OBJECT + SETITEM))
+    with open_checkpoint(path) as checkpoint:
+        assert len(checkpoint.not_read[0]) < 400
+
+
+def test_storage_ids_that_contradict_each_other(tmp_path: Path) -> None:
+    """torch takes the type of the first id for both."""
+    whole = {"a": tensor(), "b": tensor(source=storage(cls="IntStorage"))}
+    refuse_bytes(tmp_path, archive(pickled(table(whole))), "declared as 6 int32 and as 6 float32")
+
+
+def test_pickles_of_ours_are_what_the_test_says() -> None:
+    """The forged object is one that another reader would build."""
+    assert pickle.loads(pickled(name("argparse", "Namespace") + EMPTY + b"\x81")) == argparse.Namespace()

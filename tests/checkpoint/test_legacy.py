@@ -1,0 +1,245 @@
+"""Files as torch wrote them before 1.6: equal to torch bit by bit, or refused in one line."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wdport.checkpoint import open_checkpoint
+from wdport.errors import WdportError
+
+from .bad import read_all, refuse_bytes
+from .forge import DICT, LIST, SIX_FLOATS, name, number, pickled, table, tensor, text, tuple_of
+from .legacy import GOOD_PICKLE, MAGIC, PROTOCOL, keys_of, legacy, saved, stored, system
+from .test_torch_equal import DTYPES, same, same_tree, strided
+
+GOOD = legacy()
+
+
+def equal_to_torch(folder: Path, content: bytes) -> int:
+    """Compare every leaf; the number of them."""
+    path = folder / "model.pth"
+    path.write_bytes(content)
+    expected = torch.load(path, map_location="cpu", weights_only=False)
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.format == "torch-legacy"
+        return same_tree(checkpoint, checkpoint.tree, expected)
+
+
+def test_a_model_with_optimiser(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2, 5, 5)).sum().backward()
+    optimizer.step()
+    content = {"step": 7, "model_state": model.state_dict(), "optimizer_state": optimizer.state_dict()}
+    assert equal_to_torch(tmp_path, saved(content)) > 20
+    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
+        assert (checkpoint.key, checkpoint.metadata) == ("model_state", {"step": 7})
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes(dtype: torch.dtype, tmp_path: Path) -> None:
+    values = torch.tensor([[0.0, 1.0, 2.5], [100.0, 3.0, 7.0]]).to(dtype)
+    content = {"w": values, "t": values.t(), "empty": torch.empty(0, dtype=dtype), "scalar": values[1, 0].clone()}
+    assert equal_to_torch(tmp_path, saved(content)) == 4
+
+
+def test_shared_storages_and_views(tmp_path: Path) -> None:
+    base = torch.arange(120.0).reshape(4, 5, 6)
+    content = {"all": base, "row": base[2], "turned": base.permute(1, 2, 0)[2:4], "stepped": base[::2, 1::3, ::4]}
+    content |= {"own": torch.ones(2), "tied": base}
+    assert equal_to_torch(tmp_path, saved(content)) == 6
+    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
+        assert checkpoint.shared == (("all", "row", "turned", "stepped", "tied"),)
+
+
+def test_storage_views(tmp_path: Path) -> None:
+    """The sixth element of a persistent id, as torch before 0.4 wrote it for a part of another storage."""
+    view = tuple_of(text("77"), number(2), number(3))
+    pickle = pickled(
+        table({"part": tensor((3,), (1,), source=stored(view=view)), "w": tensor((2, 3), (3, 1), source=stored())})
+    )
+    assert equal_to_torch(tmp_path, legacy(pickle)) == 2
+    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
+        assert checkpoint.read("part").tolist() == [2.0, 3.0, 4.0]
+        assert checkpoint.shared == (("part", "w"),)
+
+
+def test_cuda_storages(tmp_path: Path) -> None:
+    """Where a storage was is only a tag."""
+    content = saved({"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)})
+    tagged = content.replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0")
+    assert tagged.count(b"cuda:0") == 1, "the text is written once and then recalled"
+    assert equal_to_torch(tmp_path, tagged) == 2
+
+
+def test_a_file_of_python_2(tmp_path: Path) -> None:
+    """Its text is written as bytes, its OrderedDict as a list of pairs, its long integers as decimals."""
+    pair = LIST + b"(U\x01w" + tensor(source=stored()) + b"e"
+    pairs = name("collections", "OrderedDict") + LIST + b"(" + pair + b"e\x85R"
+    pickle = pickled(DICT + b"(U\x05model" + pairs + b"U\x04stepI12345678901\nu")
+    assert equal_to_torch(tmp_path, legacy(pickle)) == 2
+    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
+        assert (checkpoint.key, checkpoint.metadata) == ("model", {"step": 12345678901})
+
+
+def test_tensors_of_the_first_kind(tmp_path: Path) -> None:
+    rebuild = name("torch._utils", "_rebuild_tensor")
+    sizes, steps = tuple_of(number(3), number(2)), tuple_of(number(1), number(3))
+    pickle = pickled(table({"w": rebuild + tuple_of(stored(), number(0), sizes, steps) + b"R"}))
+    assert equal_to_torch(tmp_path, legacy(pickle)) == 1
+
+
+def test_a_whole_module(tmp_path: Path) -> None:
+    """Its class stands in a persistent id, beside the source of the class, which is not looked at."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    (tmp_path / "model.pth").write_bytes(saved(model))
+    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
+        assert (checkpoint.format, checkpoint.layout) == ("torch-legacy", "module")
+        assert list(checkpoint.tensors) == list(model.state_dict())
+        for key, value in model.state_dict().items():
+            same(checkpoint.read(key), value)
+
+
+def test_a_pickle_longer_than_the_first_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.legacy._WINDOWS", (20, 50, 100))
+    state = OrderedDict((f"layers.{index}.weight", torch.full((2,), float(index))) for index in range(100))
+    assert equal_to_torch(tmp_path, saved(state)) == 100
+
+
+def plain(value: bytes) -> bytes:
+    return legacy(pickled(table({"w": value})))
+
+
+HEAD = MAGIC + PROTOCOL
+VIEWED = stored(view=tuple_of(text("7"), number(4), number(3)))
+LEGACY = {
+    "another protocol": (legacy(head=MAGIC + b"\x80\x02M\xea\x03." + system()), "legacy protocol"),
+    "big-endian": (legacy(head=HEAD + system(little=False)), "not little-endian"),
+    "no system": (legacy(head=HEAD + pickled(b"N")), "not little-endian"),
+    "a long head": (legacy(head=HEAD + pickled(DICT + b"0}" * 2000)), "more than 1000 opcodes"),
+    "an attack in the head": (legacy(head=HEAD + pickled(name("os", "system"))), "os.system"),
+    "an attack in the keys": (legacy(keys=pickled(name("os", "system"))), "os.system"),
+    "keys that are no list": (legacy(keys=pickled(DICT)), "not a list"),
+    "a key that is a number": (legacy(keys=pickled(LIST + number(0) + b"a")), "does not match"),
+    "a key too many": (legacy(keys=keys_of(["0", "1"])), "does not match"),
+    "a key twice": (legacy(keys=keys_of(["0", "0"])), "does not match"),
+    "a key missing": (legacy(storages={}), "storage 0 is missing"),
+    "another count": (legacy(storages={"0": (5, SIX_FLOATS)}), "has 5 elements, not 6"),
+    "a negative count": (legacy(storages={"0": (-1, SIX_FLOATS)}), "has -1 elements, not 6"),
+    "4 TB": (
+        legacy(pickled(table({"w": tensor((10**12,), (1,), source=stored(count=10**12))})), {"0": (10**12, b"x")}),
+        "cut short",
+    ),
+    "bytes after": (GOOD + b"x", "1 bytes follow the last storage"),
+    "minus the last byte": (GOOD[:-1], "cut short"),
+    "no storages": (GOOD[: -len(SIX_FLOATS) - 8], "outside the file"),
+    "five elements": (plain(tensor(source=stored().replace(b"Nt", b"t"))), "persistent id"),
+    "a view past the end": (plain(tensor((3,), (1,), source=VIEWED)), "elements 4 to 7 of a storage that has 6"),
+    "a tensor past its view": (
+        plain(tensor((3,), (1,), source=stored(view=tuple_of(text("7"), number(1), number(2))))),
+        "reaches element 3 of a storage that has 2",
+    ),
+    "a view of negative length": (
+        plain(tensor((0,), (1,), source=stored(view=tuple_of(text("7"), number(1), number(-1))))),
+        "a view of elements",
+    ),
+    "a view that is a list": (plain(tensor(source=stored(view=LIST))), "storage view is not"),
+    "a view with a path": (
+        plain(tensor((1,), (1,), source=stored(view=tuple_of(text("../x"), number(0), number(1))))),
+        "'../x' is not a number",
+    ),
+    "a view under the key of its storage": (
+        plain(tensor((1,), (1,), source=stored(view=tuple_of(text("0"), number(0), number(1))))),
+        "declared in two ways",
+    ),
+    "a storage of two lengths": (
+        legacy(pickled(table({"a": tensor((1,), (1,), source=stored()), "b": tensor(source=stored(count=7))}))),
+        "declared as 7 float32 and as 6 float32",
+    ),
+    "a storage of two types": (
+        legacy(pickled(table({"a": tensor(source=stored()), "b": tensor(source=stored(cls="IntStorage"))}))),
+        "declared as 6 int32 and as 6 float32",
+    ),
+    "a module of text": (plain(tuple_of(text("module"), text("x"), b"N", b"N") + b"Q"), "persistent id"),
+    "protocol 3": (legacy(b"\x80\x03" + GOOD_PICKLE[2:]), "protocol 2"),
+}
+
+
+@pytest.mark.parametrize("case", LEGACY)
+def test_refused(case: str, tmp_path: Path) -> None:
+    refuse_bytes(tmp_path, *LEGACY[case])
+
+
+def test_every_cut_is_refused(tmp_path: Path) -> None:
+    for length in range(len(GOOD)):
+        refuse_bytes(tmp_path, GOOD[:length], "")
+
+
+def test_a_pickle_over_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.legacy.MAX_PICKLE_BYTES", 150)
+    refuse_bytes(tmp_path, GOOD, "a pickle of more than 150 bytes")
+
+
+def test_nothing_but_the_pickles_is_read_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wdport.checkpoint.source import Source
+
+    lengths: list[int] = []
+    real = Source.read_into
+
+    def counting(self: Source, offset: int, target: memoryview) -> None:
+        lengths.append(len(target))
+        real(self, offset, target)
+
+    monkeypatch.setattr(Source, "read_into", counting)
+    path = tmp_path / "model.pth"
+    path.write_bytes(saved({"w": torch.zeros(1_000_000)}))
+    with open_checkpoint(path) as checkpoint:
+        assert sum(lengths) < 400_000
+        lengths.clear()
+        checkpoint.read("w")
+        assert lengths == [4_000_000]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(view=strided(), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.uint8]))
+def test_random_views(
+    view: tuple[int, tuple[int, ...], tuple[int, ...], int], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    count, shape, strides, offset = view
+    base = torch.arange(count).to(dtype)
+    content = saved({"view": base.as_strided(shape, strides, offset), "base": base})
+    assert equal_to_torch(tmp_path, content) == 2
+
+
+@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_flipped_bits_are_refused_or_as_torch_reads_them(tmp_path: Path, data: st.DataObject) -> None:
+    """The format has no checksums; what passes is what torch reads from the same bytes."""
+    content = bytearray(REAL)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path / "x.pth"
+    path.write_bytes(content)
+    try:
+        found = read_all(path)
+    except WdportError:
+        return
+    expected = torch.load(io.BytesIO(bytes(content)), map_location="cpu", weights_only=True)
+    assert found == {key: value.detach().numpy().tobytes() for key, value in expected.items()}
+
+
+REAL = saved(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3)).state_dict())
+
+
+def test_the_good_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.pth").write_bytes(GOOD)
+    assert read_all(tmp_path / "x.pth") == {"w": np.arange(6, dtype="<f4").tobytes()}
+    assert struct.unpack("<6f", SIX_FLOATS) == tuple(range(6))

@@ -1,0 +1,114 @@
+"""The folder of a model goes in; the one file to read in it and its ``config.json`` come out.
+
+Libraries such as transformers and diffusers save a model as a folder: ``config.json`` beside one weights file, or
+beside an index and its shards. Nothing is read that lies outside of the folder, links followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.strict_json import require_shallow, strict_json
+from wdport.limits import MAX_CONFIG_BYTES
+
+CONFIG: Final = "config.json"
+INDEX: Final = ".index.json"
+_STEMS: Final = ("model", "diffusion_pytorch_model", "pytorch_model")
+"""Of several candidates, the one that transformers or diffusers would load."""
+
+_ENDINGS: Final[tuple[tuple[str, str], ...]] = (
+    (".safetensors", ".safetensors.index.json"),
+    (".bin", ".bin.index.json"),
+)
+_SHARD: Final = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
+_WITHOUT: Final = "correct it, or give the path of the weights file, which is read without it"
+_MOST_FILES: Final = 100_000
+_SHOWN: Final = 4
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What to read of a folder: the weights file or index, and ``config.json``, open, where there is one."""
+
+    weights: Path
+    source: Source | None
+    config: dict[str, object] | None
+
+    def close(self) -> None:
+        """Close ``config.json``."""
+        if self.source:
+            self.source.close()
+
+
+def open_folder(folder: Path) -> Folder:
+    """Find the weights of ``folder`` and read its ``config.json``, which the caller closes."""
+    names = sorted(os.listdir(folder))
+    weights = inside(folder, choose(names))
+    if CONFIG not in names:
+        return Folder(weights, None, None)
+    path = inside(folder, CONFIG)
+    with located(path):
+        source = Source(path)
+        try:
+            return Folder(weights, source, _read_config(source))
+        except BaseException:
+            source.close()
+            raise
+
+
+def choose(names: list[str]) -> str:
+    """The weights file or index among these; safetensors are taken before ``.bin`` files."""
+    if len(names) > _MOST_FILES:
+        raise Fault(f"is a directory of {len(names)} files", "give the path of a checkpoint file")
+    for endings in _ENDINGS:
+        found = [name for name in names if name.endswith(endings) and not _SHARD.search(name)]
+        if endings[0] == ".bin":  # optimisers and arguments of a training run have this ending, too
+            found = [name for name in found if name.split(".")[0] in _STEMS]
+        if found:
+            return _only(found)
+    shards = next((name for name in names if _SHARD.search(name)), None)
+    if shards is not None:
+        raise Fault(f"has shards such as {shards!r} but no index", "copy the .index.json, too")
+    raise Fault("is a directory without a safetensors or .bin checkpoint", "give the path of a checkpoint file")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of the file ``name``, which has to lie in ``folder`` itself, links followed."""
+    path = folder / name
+    plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
+    if not plain or os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
+        fix = "put all files into the folder itself (cp -rL copies what links lead to)"
+        raise Fault(f"file {name!r} lies outside the folder", fix)
+    return path
+
+
+def _read_config(source: Source) -> dict[str, object]:
+    if source.size > MAX_CONFIG_BYTES:
+        raise Fault(f"has {source.size} bytes (at most {MAX_CONFIG_BYTES} are read)", _WITHOUT)
+    try:
+        config = strict_json(source.read(0, source.size), CONFIG)
+        require_shallow(config, CONFIG)
+    except Fault as fault:
+        fault.fix = _WITHOUT
+        raise
+    return config
+
+
+def _only(found: list[str]) -> str:
+    known = [name for name in found if name.split(".")[0] in _STEMS and _is_plain(name)]
+    choice = known if len(found) > 1 else found
+    if len(choice) != 1:
+        shown = ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        raise Fault(f"is a directory of several checkpoints: {shown}", "give the path of one of them")
+    return choice[0]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether the name has no variant in it, as ``model.fp16.safetensors`` has."""
+    return any(name == f"{stem}{ending}" for stem in _STEMS for endings in _ENDINGS for ending in endings)

@@ -1,0 +1,107 @@
+"""A class, function, call or object that the file names: kept as a leaf with its name, and nothing more.
+
+Nothing is imported, called or set. What an object was built from is kept only for whole modules, whose tables of
+tensors are plain data (:mod:`wdport.checkpoint.modules`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from wdport.checkpoint.faults import ASK_FOR_TENSORS, GATHER, LOAD_AND_SAVE, OTHER_DTYPE, Fault
+
+Form = Literal["name", "object", "call", "key"]
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Inert:
+    """A leaf of the tree; two of them are never equal, so one may stand in for the key of a dict."""
+
+    module: str
+    name: str
+    form: Form
+    reason: str = ""
+    """What it is in the words of its user, where this is known; then it stands in place of a tensor."""
+    fix: str = ""
+    arguments: tuple[object, ...] = ()
+    """What a call was given."""
+    state: object = None
+    """What BUILD handed to the object."""
+    altered: bool = False
+    """Whether the pickle changed it in other ways, so that ``state`` is not all there is."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+    @property
+    def described(self) -> str:
+        """``class a.b.C`` for an object, ``call of a.b.f``, or the reason why a tensor is not read."""
+        if self.reason:
+            return self.reason
+        if self.form in ("call", "object") and (self.form == "object" or self.name.lstrip("_")[:1].isupper()):
+            return f"class {self.full_name}"
+        return {"call": f"call of {self.full_name}", "key": f"key of type {self.name}"}.get(
+            self.form, f"name {self.full_name}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<not read: {self.described}>"
+
+
+_QUANTIZED: Final = ("a quantized tensor, which is not read", ASK_FOR_TENSORS)
+_SPARSE: Final = ("a sparse tensor, which is not read", OTHER_DTYPE)
+_SUBCLASS: Final = ("a tensor subclass, which is not read", ASK_FOR_TENSORS)
+_META: Final = ("a meta tensor, which has no values", "take a checkpoint that was saved with its weights loaded")
+_SHARD: Final = ("one shard of a distributed tensor, which is not read", GATHER)
+_DEVICE: Final = ("a tensor of another device, saved through numpy, which is not read", LOAD_AND_SAVE)
+
+_TENSORS: Final = {
+    "_rebuild_tensor_v3": ("a tensor of a dtype that is not read (uint16 to uint64, float8, ...)", OTHER_DTYPE),
+    "_rebuild_qtensor": _QUANTIZED,
+    "_rebuild_sparse_tensor": _SPARSE,
+    "_rebuild_sparse_csr_tensor": _SPARSE,
+    "_rebuild_nested_tensor": ("a nested tensor, which is not read", OTHER_DTYPE),
+    "_rebuild_meta_tensor_no_storage": _META,
+    "_rebuild_from_type": _SUBCLASS,
+    "_rebuild_from_type_v2": _SUBCLASS,
+    "_rebuild_wrapper_subclass": _SUBCLASS,
+    "_rebuild_device_tensor_from_numpy": _DEVICE,
+    "_rebuild_device_tensor_from_cpu_tensor": _DEVICE,
+    "_rebuild_parameter_with_state": ("a parameter with attributes of its own, which is not read", LOAD_AND_SAVE),
+    "ShardedTensor": _SHARD,
+    "ShardedTensorMetadata": _SHARD,
+    "DTensor": _SHARD,
+}
+"""What torch's other functions that make tensors stand for, said in the words of their user."""
+
+
+def unknown(module: str, name: str) -> Inert:
+    """The leaf for a global that is not on the list of :mod:`wdport.checkpoint.symbols`."""
+    tensor = _TENSORS.get(name) if module.startswith("torch.") else None
+    reason, fix = tensor or ("", "")
+    return Inert(module, name, "name", reason, fix)
+
+
+def unreadable(fault: Fault) -> Inert:
+    """The leaf for a tensor that is sound but of a kind that is not read."""
+    return Inert("torch", "Tensor", "call", fault.what, fault.fix)
+
+
+def applied(function: Inert, arguments: tuple[object, ...], form: Form) -> Inert:
+    """The leaf for what calling ``function`` would have made."""
+    kept = arguments if function.full_name == GRAPH_MODULE else ()
+    shard = _sharded(arguments) if function.reason and function.reason == _SUBCLASS[0] else None
+    reason, fix = shard or (function.reason, function.fix)
+    return Inert(function.module, function.name, form, reason, fix, kept)
+
+
+GRAPH_MODULE: Final = "torch.fx.graph_module.reduce_graph_module"
+"""Makes a module of ``(its attributes, the source of its imports)``; the source is not looked at."""
+
+
+def _sharded(arguments: tuple[object, ...]) -> tuple[str, str] | None:
+    """Whether the subclass that a tensor is rebuilt as is a distributed one."""
+    names = (item for item in arguments if isinstance(item, Inert))
+    return _SHARD if any(item.module.startswith("torch.distributed") for item in names) else None

@@ -1,0 +1,92 @@
+"""An open file of ``torch.save`` before 1.6 goes in; its symbolic tree and the bytes of its storages come out.
+
+Five pickles stand one after another: a magic number, a protocol number, facts about the system, the object, and the
+keys of the storages. The storages follow in the order of the keys, each a count in 8 bytes and as many
+elements. The format has no checksums, so a flipped bit in a tensor cannot be seen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wdport.checkpoint.audit import audit
+from wdport.checkpoint.contents import Contents
+from wdport.checkpoint.faults import LOAD_AND_SAVE, Fault
+from wdport.checkpoint.opcodes import Pickled, run
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.span import Span
+from wdport.checkpoint.storages import Storages
+from wdport.checkpoint.tape import Exhausted
+from wdport.limits import MAX_PICKLE_BYTES
+
+MAGIC: Final = 0x1950A86A20F9469CFC6C
+PROTOCOL: Final = 1001
+
+_WINDOWS: Final = (1 << 16, 1 << 21)
+"""Bytes that are read at first: nothing tells how long a pickle is before its end is met."""
+
+_FEW: Final = 1000
+"""Opcodes of the three small pickles; torch writes about 20."""
+
+_COUNT_BYTES: Final = 8
+
+
+def read_legacy(source: Source) -> Contents:
+    """Parse the pickles and the counts; no tensor's bytes are read."""
+    magic, position = _pickle(source, 0, most=_FEW)
+    protocol, position = _pickle(source, position, most=_FEW)
+    if magic.tree != MAGIC or protocol.tree != PROTOCOL:
+        raise Fault("is not of the one legacy protocol that torch wrote", LOAD_AND_SAVE)
+    system, position = _pickle(source, position, most=_FEW)
+    _check_system(system.tree)
+    content, position = _pickle(source, position)
+    audit(content.tree)
+    keys, position = _pickle(source, position)
+    return Contents("torch-legacy", content.tree, _spans(source, content.storages, keys.tree, position), [source])
+
+
+def _pickle(source: Source, start: int, most: int | None = None) -> tuple[Pickled, int]:
+    """The pickle at ``start`` and where it ends, read in windows that grow until its end is met."""
+    left = min(source.size - start, MAX_PICKLE_BYTES)
+    for window in (*(size for size in _WINDOWS if size < left), left):
+        try:
+            pickled = run(source.read(start, window), legacy=True, most=most)
+        except Exhausted as fault:
+            if window == left < source.size - start:
+                raise Fault(f"a pickle of more than {MAX_PICKLE_BYTES} bytes", LOAD_AND_SAVE) from None
+            if window == left:
+                raise fault
+            continue
+        return pickled, start + pickled.end
+    raise AssertionError  # the last window is ``left``
+
+
+def _check_system(system: object) -> None:
+    if not isinstance(system, dict) or system.get("little_endian") is not True:
+        fix = "load it with torch on the machine that wrote it, and save it again"
+        raise Fault("was written on a machine that is not little-endian", fix)
+
+
+def _spans(source: Source, storages: Storages, keys: object, position: int) -> dict[str, Span]:
+    """The bytes of each storage; every declared one is stored once, and they end where the file ends."""
+    if not isinstance(keys, list):
+        raise Fault("its storage keys are not a list")
+    spans: dict[str, Span] = {}
+    for key in keys:
+        root = storages.roots.get(key) if isinstance(key, str) else None
+        if root is None or key in spans:
+            raise Fault("its list of storages does not match those that its tensors use")
+        count = int.from_bytes(source.read(position, _COUNT_BYTES), "little", signed=True)
+        position += _COUNT_BYTES
+        if count != root.numel:
+            raise Fault(f"its storage {key} has {count} elements, not {root.numel} as declared")
+        if root.nbytes > source.size - position:
+            raise Fault(f"is cut short: its storage {key} needs {root.nbytes} bytes of {source.size - position}")
+        spans[key] = Span(source, position, root.nbytes, None, f"storage {key}")
+        position += root.nbytes
+    missing = next((key for key in storages.roots if key not in spans), None)
+    if missing is not None:
+        raise Fault(f"its storage {missing} is missing")
+    if position != source.size:
+        raise Fault(f"{source.size - position} bytes follow the last storage")
+    return spans

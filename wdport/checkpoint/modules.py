@@ -1,0 +1,165 @@
+"""A whole pickled module, an inert leaf, goes in; its tensors come out under the names of ``module.state_dict()``.
+
+A module's attributes are plain data. Of those of ``torch.nn.Module`` only the tables ``_parameters``, ``_buffers``
+(less ``_non_persistent_buffers_set``) and ``_modules`` are read; of a TorchScript module, whose attributes stand side
+by side, the tensors and the modules among them. Its class is never imported and its code is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from wdport.checkpoint.faults import LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.inert import GRAPH_MODULE, Inert
+from wdport.checkpoint.tensor import TensorRef
+from wdport.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
+
+MAX_TENSOR_NAME: Final = 1000
+"""The longest real tensor name seen has 76 characters; prefixes are searched component by component."""
+
+_TABLES: Final = ("_parameters", "_buffers", "_modules")
+_NON_PERSISTENT: Final = "_non_persistent_buffers_set"
+_HOOKS: Final = ("_state_dict_hooks", "_state_dict_pre_hooks")
+_SCRIPT: Final = "__torch__"
+_TRAINING: Final = "training"
+"""The first attribute of a TorchScript module that is neither a parameter nor a buffer."""
+
+
+@dataclass
+class Walked:
+    """Dotted names to leaves, which are tensors if all is well, and what was left out."""
+
+    leaves: dict[str, object] = field(default_factory=dict)
+    not_read: list[str] = field(default_factory=list)
+
+
+def is_module(value: object) -> bool:
+    """Whether ``value`` is a module whose tables of tensors are plain data."""
+    return _attributes(value) is not None and (is_script(value) or _is_python(value))
+
+
+def is_script(value: object) -> bool:
+    """Whether ``value`` is an object of a TorchScript archive."""
+    return isinstance(value, Inert) and value.form == "object" and f"{value.module}.".startswith(f"{_SCRIPT}.")
+
+
+def walk_module(root: Inert) -> Walked:
+    """Every tensor of ``root`` and of the modules below it, in the order of ``state_dict()``."""
+    walk = _Walk(is_script(root))
+    walk.enter(root, "", 0)
+    return walk.walked
+
+
+def _attributes(value: object) -> Mapping[object, object] | None:
+    """The attributes of an object that was built from nothing else."""
+    if not isinstance(value, Inert) or value.altered or value.form == "name":
+        return None
+    if value.full_name == GRAPH_MODULE:
+        first = value.arguments[0] if value.arguments and value.state is None else None
+        return first if isinstance(first, dict) else None
+    return value.state if isinstance(value.state, dict) else None
+
+
+def _is_python(value: object) -> bool:
+    attributes = _attributes(value) or {}
+    return all(isinstance(attributes.get(name), dict) for name in _TABLES)
+
+
+class _Walk:
+    def __init__(self, script: bool) -> None:
+        self.script = script
+        self.walked = Walked()
+        self.open: set[int] = set()
+        self.entries = 0
+
+    def enter(self, node: Inert, prefix: str, depth: int) -> None:
+        """Take the tensors of ``node``, then those of its children."""
+        if depth > MAX_DEPTH:
+            raise Fault(f"modules nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
+        if id(node) in self.open:
+            raise Fault("a module of the pickle contains itself", LOAD_TRUSTED)
+        self.open.add(id(node))
+        tensors, children = self._script(node, prefix) if self.script else self._python(node, prefix)
+        for name, leaf in tensors:
+            full = self._name(prefix, name)
+            if full in self.walked.leaves:
+                raise Fault("two tensors of the module have this name", NOT_WRITTEN_BY_TORCH, full)
+            self.walked.leaves[full] = leaf
+        for name, child in children:
+            full = self._name(prefix, name)
+            if not isinstance(child, Inert) or (_attributes(child) is None if self.script else not _is_python(child)):
+                what = child.described if isinstance(child, Inert) else f"a {type(child).__name__}"
+                raise Fault(f"is {what}, not a module that can be read", LOAD_TRUSTED, full)
+            self.enter(child, f"{full}.", depth + 1)
+        self.open.remove(id(node))
+
+    def _name(self, prefix: str, name: object) -> str:
+        if not isinstance(name, str) or len(prefix) + len(name) > MAX_TENSOR_NAME:
+            raise Fault("a name in the module is not a short text", NOT_WRITTEN_BY_TORCH, prefix)
+        return f"{prefix}{name}"
+
+    def _count(self, *tables: Mapping[object, object]) -> None:
+        self.entries += 1 + sum(map(len, tables))
+        if self.entries > MAX_MODULE_ENTRIES:
+            what = f"a module of more than {MAX_MODULE_ENTRIES} parameters, buffers and submodules"
+            raise Fault(what, LOAD_TRUSTED)
+
+    def _python(
+        self, node: Inert, prefix: str
+    ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
+        attributes = _attributes(node) or {}
+        parameters, buffers, modules = (_table(attributes, name) for name in _TABLES)
+        self._count(parameters, buffers, modules)
+        left_out = attributes.get(_NON_PERSISTENT, frozenset())  # absent before torch 1.6
+        if not isinstance(left_out, frozenset):
+            raise Fault(f"its {_NON_PERSISTENT} is not a set of names", LOAD_TRUSTED, prefix)
+        for hook in _HOOKS:
+            if attributes.get(hook):
+                self.walked.not_read.append(f"{prefix}{hook} (code that may change the state_dict)")
+        kept = {name: leaf for name, leaf in buffers.items() if name not in left_out}
+        leaves = ((name, leaf) for table in (parameters, kept) for name, leaf in table.items())
+        return _present(leaves), _present(iter(modules.items()))
+
+    def _script(
+        self, node: Inert, prefix: str
+    ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
+        """torch writes parameters and buffers first, then ``training``, then all other attributes."""
+        attributes = _attributes(node) or {}
+        self._count(attributes)
+        names = list(attributes)
+        end = names.index(_TRAINING) if _TRAINING in attributes else len(names)
+        for name in names[end:]:
+            value = attributes[name]
+            if isinstance(value, TensorRef):
+                self.walked.not_read.append(f"{prefix}{name} (a tensor, but neither parameter nor buffer)")
+            elif isinstance(value, Inert) and not _is_script_module(value):
+                self.walked.not_read.append(f"{prefix}{name} ({value.described})")
+        tensors = ((name, attributes[name]) for name in names[:end] if _is_tensor(attributes[name]))
+        children = ((name, value) for name, value in attributes.items() if _is_script_module(value))
+        return tensors, children
+
+
+def _table(attributes: Mapping[object, object], name: str) -> Mapping[object, object]:
+    table = attributes.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _present(items: Iterator[tuple[object, object]]) -> Iterator[tuple[object, object]]:
+    return ((name, value) for name, value in items if value is not None)
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, TensorRef) or (isinstance(value, Inert) and bool(value.reason))
+
+
+def _is_script_module(value: object) -> bool:
+    """A module has the attribute ``training``, which an object of another TorchScript class has not.
+
+    One that wrote its own state counts as a module, too: it may hold tensors, which cannot be found.
+    """
+    if not isinstance(value, Inert) or value.form != "object":
+        return False
+    attributes = _attributes(value)
+    return attributes is None or _TRAINING in attributes

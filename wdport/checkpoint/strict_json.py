@@ -1,0 +1,43 @@
+"""Bytes go in; a JSON object comes out, in which no key stands twice and no number is NaN."""
+
+from __future__ import annotations
+
+import json
+
+from wdport.checkpoint.faults import COPY_AGAIN, Fault
+from wdport.limits import MAX_DEPTH
+
+
+def strict_json(raw: bytes, part: str) -> dict[str, object]:
+    """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object."""
+    try:
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Fault(f"the {part} is not valid JSON", COPY_AGAIN) from None
+    if not isinstance(value, dict):
+        raise Fault(f"the {part} is not a JSON object", COPY_AGAIN)
+    return value
+
+
+def require_shallow(value: object, part: str) -> None:
+    """Refuse what is nested so deep that whoever walks it would fail."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        tables = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list))]
+        level = [child for table in tables for child in table]
+        if not level:
+            return
+    raise Fault(f"the {part} is nested more than {MAX_DEPTH} deep", COPY_AGAIN)
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table: dict[str, object] = {}
+    for key, value in pairs:
+        if key in table:
+            raise Fault(f"key {key!r} stands twice in its JSON", COPY_AGAIN)
+        table[key] = value
+    return table
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(name)

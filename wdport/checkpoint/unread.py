@@ -1,0 +1,54 @@
+"""The tree of a checkpoint goes in; one line for each part of it that was not read comes out.
+
+``hyper_parameters (class pytorch_lightning.utilities.parsing.AttributeDict)``: the place, and what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.rebuild import Constructor
+from wdport.checkpoint.symbols import StorageClass
+from wdport.errors import printable
+from wdport.limits import MAX_UNREAD
+
+_LONGEST_PLACE: Final = 200
+_LONGEST_LINE: Final = 400
+
+_Place = tuple["_Place | None", object]
+"""The place above, and the key below it: joined only where something is to be said of it."""
+
+
+def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str, ...]:
+    """A line for each inert leaf outside of ``read``, the object that the tensors come from, and those of ``more``."""
+    lines = [printable(line, _LONGEST_LINE) for line in more]
+    seen: set[int] = set()
+    pending: list[tuple[object, _Place | None]] = [(tree, None)]
+    while pending:
+        node, place = pending.pop()
+        if node is read:
+            continue
+        if isinstance(node, (dict, list, tuple)):
+            if id(node) not in seen:
+                seen.add(id(node))
+                pairs = list(node.items() if isinstance(node, dict) else enumerate(node))
+                pending += [(child, (place, key)) for key, child in reversed(pairs)]
+        elif isinstance(node, Inert):
+            lines.append(_line(place, node.described, lines))
+        elif isinstance(node, (Constructor, StorageClass)):
+            lines.append(_line(place, f"name {node.name}", lines))
+    more_lines = len(lines) - MAX_UNREAD
+    return (*lines[:MAX_UNREAD], f"and {more_lines} more") if more_lines > 0 else tuple(lines)
+
+
+def _line(place: _Place | None, what: str, lines: list[str]) -> str:
+    if len(lines) >= MAX_UNREAD:
+        return ""  # only counted
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(f"<{key.described}>" if isinstance(key, Inert) else printable(key, _LONGEST_PLACE))
+    where = printable(".".join(reversed(parts)), _LONGEST_PLACE)
+    return printable(f"{where} ({what})" if where else what, _LONGEST_LINE)
