@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wdport.errors import MisfitError
-from wdport.mapping.axes import Rule
+from wdport.mapping.axes import AxisError, Rule
 from wdport.mapping.catalog import RULES, find_rule
 from wdport.mapping.names import NamePattern, PatternError, parse_pattern
 from wdport.mapping.strict_yaml import Node, load_yaml
@@ -123,7 +123,10 @@ def _parse_row(node: Node, where: str, section: _Section) -> Row:
     check = fields.pattern("check") if fields.has("check") else None
     optional = fields.flag("optional")
     fields.finish()
-    rule = find_rule(rule_name) if rule_name else None
+    try:
+        rule = find_rule(rule_name) if rule_name else None
+    except AxisError as error:
+        raise fields.fault(str(error), "name every axis once on each side, as in `out in -> in out`") from None
     if rule_name and rule is None:
         raise fields.fault(f"unknown rule {rule_name!r}", f"use one of {', '.join(RULES)}")
     if bool(keras) != bool(rule):
