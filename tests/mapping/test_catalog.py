@@ -125,4 +125,4 @@ def test_tables_know_every_rule(name: str) -> None:
     keras = "[q, k, v]" if RULES[name].target.stacked else "a"
     text = f"""{{format: 1, family: f, variant: v, signature: a, sections: [
         {{tensors: [{{torch: a, keras: {keras}, rule: {name}}}]}}]}}"""
-    assert parse_table(text.encode(), "t.yaml").rows[0].rule is RULES[name]
+    assert parse_table(text.encode(), "t.yaml").rows[0].rules == (RULES[name],)

@@ -95,7 +95,9 @@ FAULTS: dict[str, tuple[Callable[[Case], Case], list[str]]] = {
 def test_a_fault_is_named(name: str) -> None:
     change, sentences = FAULTS[name]
     model = case("official")
-    line = {name: row.line for row in model.table.rows for name in model.sources if row.torch.match(name) is not None}
+    line = {
+        name: row.line for row in model.table.rows for name in model.sources if row.torch[0].match(name) is not None
+    }
     sentences = [text.replace("@", str(line.get(text.split()[0]))) for text in sentences]
     faults = change(model).faults()
     assert sorted(faults) == sorted(sentences)

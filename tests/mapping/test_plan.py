@@ -46,7 +46,7 @@ def test_no_number_is_lost(name: str) -> None:
         assert move.sizes.get("heads", model.config.num_heads) == model.config.num_heads
         assert move.sizes.get("part", 3) == 3
         row = next(row for row in model.table.rows if row.line == move.line)
-        assert row.torch.match(move.source) is not None
+        assert row.torch[0].match(move.source) is not None
 
 
 @pytest.mark.parametrize("name", CONFIGS)

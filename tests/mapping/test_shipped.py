@@ -25,14 +25,14 @@ def test_every_file_of_the_folder_is_shipped() -> None:
 @pytest.mark.parametrize("table", shipped_tables(), ids=lambda table: table.path)
 def test_no_two_rows_of_a_table_collide(table: object) -> None:
     rows = table.rows  # type: ignore[attr-defined]
-    for names in ([row.torch.text for row in rows], [k.text for row in rows for k in row.keras]):
+    for names in ([p.text for row in rows for p in row.torch], [k.text for row in rows for k in row.keras]):
         assert len(set(names)) == len(names)
-    assert any(row.torch.text == table.signature.text for row in rows)  # type: ignore[attr-defined]
+    assert any(p.text == table.signature.text for row in rows for p in row.torch)  # type: ignore[attr-defined]
 
 
 def test_both_tables_say_the_same_of_the_names_they_share() -> None:
     said = [
-        {r.torch.text: ([k.text for k in r.keras], r.rule, r.check, r.drop, r.when, r.optional) for r in table.rows}
+        {r.torch[0].text: ([k.text for k in r.keras], r.rules, r.check, r.drop, r.when, r.optional) for r in table.rows}
         for table in shipped_tables()
     ]
     shared = said[0].keys() & said[1].keys()

@@ -1,38 +1,126 @@
-"""A move: source tensors, target variables, and how one becomes the other and back.
+"""Moves and plans: what becomes of every tensor, and how it is carried out in either direction.
 
-Rules are carried out here, bit for bit. The same function serves both directions, because the
-inverse of a rule is a rule. Arithmetic, which is not exact, is in :mod:`wdport.mapping.arithmetic`.
+A plan works on anything with the parameters' shapes: weights, gradients, moments of an optimiser. Arrays pass one
+move at a time, so peak memory is that of one move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wdport.mapping.axes import Rule
+from wdport.errors import InternalError
+from wdport.mapping.arithmetic import combined, separated
+from wdport.mapping.arrays import Array, apply_rule
+from wdport.mapping.axes import Rule, Shape
+from wdport.mapping.rows import Combine, Table
 
-Array = NDArray[Any]
+Read = Callable[[str], Array]
+"""The array of this name."""
 
 
-def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
-    """Rearrange ``sources`` (one array, or one per index of the stacked axis) into target arrays.
+@dataclass(frozen=True)
+class Move:
+    """Source tensors and the target variables that they fill, through ``rule`` with ``sizes``.
 
-    ``sizes`` are the axis sizes from :meth:`wdport.mapping.axes.Rule.sizes`. The results are
-    C-contiguous; they share memory with the sources where nothing had to move.
+    Attributes:
+        sources: names in the checkpoint; several are stacked by the rule, or made one by ``combine``.
+        targets: paths of the variables.
+        rule: the rule that fits the shapes.
+        sizes: the size of every axis of the rule.
+        combine: the arithmetic before the rule; empty for a move of values.
+        line: the line of the table.
+        shapes: the sources' shapes.
+        file: the included table that the line is in; empty for the table itself.
     """
-    if rule.source.any_axes:
-        return [np.require(sources[0], requirements="C")]
-    split = [array.reshape([sizes[n] for group in rule.source.groups for n in group]) for array in sources]
-    names = [name for group in rule.source.groups for name in group]
-    stacked = np.stack(split) if rule.source.stacked else split[0]
-    if rule.source.stacked:
-        names.insert(0, rule.source.stacked)
-    for name, order in rule.orders.items():
-        stacked = np.take(stacked, order, axis=names.index(name))
-    ordered = stacked.transpose([names.index(name) for name in rule.target.names])
-    shape = rule.target.shape(sizes)
-    parts = list(ordered) if rule.target.stacked else [ordered]
-    return [np.ascontiguousarray(part).reshape(shape) for part in parts]
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    rule: Rule
+    sizes: Mapping[str, int]
+    combine: Combine = ""
+    line: int = 0
+    shapes: tuple[Shape, ...] = ()
+    file: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether values are only moved, so that the inverse gives every bit back."""
+        return not self.combine
+
+    @property
+    def source(self) -> str:
+        """The one source; for code that knows of no others."""
+        if len(self.sources) != 1:
+            raise InternalError(self.sources[0], f"{len(self.sources)} tensors where one is expected", "report this")
+        return self.sources[0]
+
+    def apply(self, sources: Sequence[Array], rounded: bool = True) -> list[Array]:
+        """Source arrays to target arrays.
+
+        A move of values keeps dtype and bits. Arithmetic is computed in float64 and rounded once to float32, or
+        with ``rounded=False`` not at all; it is defined for weights alone, not for gradients or moments.
+        """
+        if self.exact:
+            return apply_rule(self.rule, sources, self.sizes)
+        whole = combined(self.combine, sources)
+        return apply_rule(self.rule, [whole.astype(np.float32) if rounded else whole], self.sizes)
+
+    def invert(self, targets: Sequence[Array]) -> list[Array]:
+        """Target arrays to source arrays: bit for bit where the move is ``exact``, else by the stated choice."""
+        back = apply_rule(self.rule.inverse(), targets, self.sizes)
+        return back if self.exact else separated(self.combine, back[0], self.shapes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of every tensor.
+
+    Attributes:
+        table: the table that it follows.
+        moves: which tensors fill which variables.
+        checks: by source, the constant that it must equal.
+        drops: by source, the reason for leaving it out.
+        ties: by source, the other source that it must equal bit for bit.
+    """
+
+    table: Table
+    moves: tuple[Move, ...]
+    checks: Mapping[str, str]
+    drops: Mapping[str, str]
+    ties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Every variable that is filled, in the order of the moves."""
+        return tuple(target for move in self.moves for target in move.targets)
+
+    def apply(self, read: Read, rounded: bool = True) -> Iterator[tuple[str, Array]]:
+        """(target path, array) of every move; see :meth:`Move.apply`."""
+        for move in self.moves:
+            yield from zip(move.targets, move.apply([read(name) for name in move.sources], rounded), strict=True)
+
+    def invert(self, read: Read) -> Iterator[tuple[str, Array]]:
+        """(source name, array) of every move and every tied tensor; see :meth:`Move.invert`.
+
+        Checked and dropped tensors do not come back: they are not in the model.
+        """
+        tied: dict[str, list[str]] = {}
+        for name, same in self.ties.items():
+            tied.setdefault(same, []).append(name)
+        for move in self.moves:
+            arrays = move.invert([read(target) for target in move.targets])
+            for name, array in zip(move.sources, arrays, strict=True):
+                yield name, array
+                yield from ((other, array) for other in tied.get(name, ()))
+
+    def unequal_ties(self, read: Read) -> list[str]:
+        """A sentence for every tied tensor that is not, bit for bit, what it is tied to."""
+        wrong = []
+        for name, same in self.ties.items():
+            ours, theirs = read(name), read(same)
+            if (ours.dtype, ours.shape, ours.tobytes()) != (theirs.dtype, theirs.shape, theirs.tobytes()):
+                wrong.append(f"{name} differs from {same}, which the table ties it to")
+        return wrong

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from wdport.errors import IncompleteError
-from wdport.mapping.table import Table
+from wdport.mapping.names import PatternError
+from wdport.mapping.rows import Table, TapRow
 
 LEVEL = "level"
 """The index in a table that numbers wavelet levels."""
@@ -36,17 +37,18 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
     """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart."""
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
-    matched: set[int] = set()
+    matched: set[int] = set()  # rows by identity: several may stand on one line
+    fix = "correct the taps of the mapping table"
     for module in modules:
         for row in rows:
             indices = row.torch.match(module)
             if indices is not None:
-                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift, row.optional))
-                matched.add(row.line)
-    fix = "correct the taps of the mapping table"
+                taps.append(Tap(module, _layer(row, indices, layers), indices.get(LEVEL), row.shift, row.optional))
+                matched.add(id(row))
     for row in rows:
-        if row.line not in matched:
-            raise IncompleteError((table.path, f"line {row.line}"), f"no layer is called {row.torch.text}", fix)
+        if id(row) not in matched and not row.implied:
+            where = (row.file or table.path, f"line {row.line}")
+            raise IncompleteError(where, f"no layer is called {row.torch.text}", fix)
     for tap in taps:
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)
@@ -58,6 +60,15 @@ def align(table: Table, modules: Collection[str], layers: Collection[str], featu
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
     return taps
+
+
+def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:
+    """The layer that a row names: the first of its alternatives that the model has, or else the first."""
+    try:
+        names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
+    except PatternError as error:
+        raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
+    return next((name for name in names if name in layers), names[0])
 
 
 Callers = Mapping[str, str]
