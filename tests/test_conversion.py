@@ -220,8 +220,11 @@ def test_manifest(tmp_path: Path) -> None:
 
 def test_own_mapping_table(tmp_path: Path) -> None:
     """A user's table with one name changed reads a checkpoint with that name changed."""
-    own = Path("mappings/waveletdiff.yaml").read_text().replace("mlp.3.", "mlp.down.")
+    own = Path("mappings/waveletdiff.yaml").read_text().replace("[waveletdiff-common]", "[common.yaml]")
     (tmp_path / "own.yaml").write_text(own)
+    common = Path("mappings/waveletdiff-common.yaml").read_text()
+    assert "torch: mlp.3," in common
+    (tmp_path / "common.yaml").write_text(common.replace("torch: mlp.3,", "torch: mlp.down,"))
     state = {name.replace("mlp.3.", "mlp.down."): tensor for name, tensor in make_state().items()}
     path = save(tmp_path / "a.ckpt", state)
     with pytest.raises(MisfitError):

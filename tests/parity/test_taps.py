@@ -15,7 +15,7 @@ from wdport.parity.keras_probe import layers_by_path
 from wdport.parity.taps import Tap, align, left_out
 from wdport.recorder import module_names
 
-TEXT = Path("mappings/waveletdiff.yaml").read_text()
+TEXT = Path("tests/mapping/format1/waveletdiff.yaml").read_text()
 MODULES = module_names(make_module(SMALL))
 LAYERS = set(layers_by_path(WaveletDiff(SMALL)))
 FEATURES = FAMILY.features(SMALL)

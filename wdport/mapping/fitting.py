@@ -35,7 +35,7 @@ class Misfit:
         pairs = zip(names, self.sources, self.wanted, strict=True)
         told = [(name, shape, wanted) for name, shape, wanted in pairs if wanted != shape]
         name, shape, wanted = told[0] if told else (names[0], self.sources[0], None)
-        line = f"line {row.line} ({self.rule.name})" if not row.file else f"{row.place} ({self.rule.name})"
+        line = f"{row.short} ({self.rule.name})"
         if self.reason and wanted is None:
             return f"{name} does not fit {line}: {self.reason}"
         turned = wanted is not None and len(shape) > 1 and wanted == shape[::-1]
@@ -67,9 +67,7 @@ def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> 
         except AxisError as error:
             reason = str(error)
     told = ((rule, rule.source_shape(targets, row.sizes) if targets else None) for rule in row.rules)
-    ranks = {len(shape) for shape in sources or ()}
-    wants = [(rule, shape) for rule, shape in told if shape is not None]
-    rule, wanted = min(wants, key=lambda each: len(each[1]) not in ranks, default=(row.rules[0], None))
+    rule, wanted = next((each for each in told if each[1] is not None), (row.rules[0], None))
     shapes: tuple[Shape | None, ...] = (wanted,) * len(row.torch)
     if row.combine == "weight_norm":
         shapes = (None, wanted)

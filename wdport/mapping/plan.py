@@ -78,8 +78,7 @@ class _Draft:
             if not hits:
                 self.unexpected.append(source)
             elif len(hits) > 1:
-                lines = " and ".join(str(row.line) for row, _ in hits)
-                self.doubled.append(f"{source} is claimed by the table's lines {lines}")
+                self.doubled.append(f"{source} is claimed by {_places([row for row, _ in hits])}")
             else:
                 row, indices = hits[0]
                 once = (id(row), tuple(sorted(indices.items())))
@@ -112,7 +111,7 @@ class _Draft:
         """Compare the source with its constant; false where that speaks against the plan."""
         if constant not in self.constants:
             if row.keras:
-                self.idle.append(f"line {row.line} compares {source} with {constant}, which the model does not have")
+                self.idle.append(f"{row.short} compares {source} with {constant}, which the model does not have")
             else:
                 self.unexpected.append(source)
             return False
@@ -206,3 +205,10 @@ class _Draft:
             if not any(pattern.match(name) is not None for pattern in patterns for name in self.missing):
                 torch = layer.torch if layer else rows[0].torch[0]
                 self.idle.append(f"{rows[0].place} ({torch.text}) matches nothing")
+
+
+def _places(rows: list[Row]) -> str:
+    """Where these rows stand, for a sentence."""
+    if any(row.file for row in rows):
+        return " and ".join(row.place for row in rows)
+    return f"the table's lines {' and '.join(str(row.line) for row in rows)}"

@@ -70,6 +70,11 @@ class Row:
         """Where the row stands, for a sentence."""
         return f"line {self.line} of {self.file or 'the table'}"
 
+    @property
+    def short(self) -> str:
+        """The same, without naming the table itself."""
+        return self.place if self.file else f"line {self.line}"
+
 
 @dataclass(frozen=True)
 class TapRow:
