@@ -234,6 +234,20 @@ def test_own_mapping_table(tmp_path: Path) -> None:
     )
 
 
+def test_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
+    own = Path("mappings/waveletdiff.yaml").read_text() + "\ntied:\n  - {torch: copy, same_as: alpha_all}\n"
+    (tmp_path / "own.yaml").write_text(own)
+    state = make_state()
+    for name, tensor in (("same", state["alpha_all"]), ("other", state["beta_all"])):
+        path = save(tmp_path / f"{name}.ckpt", state | {"copy": tensor.clone()})
+        if name == "same":
+            assert convert(path, mapping=tmp_path / "own.yaml").manifest["ties"] == {"copy": "alpha_all"}
+        else:
+            with pytest.raises(MisfitError, match="copy differs from alpha_all"):
+                convert(path, mapping=tmp_path / "own.yaml")
+            assert not list(tmp_path.glob("other.safetensors*"))
+
+
 def test_safetensors_in(tmp_path: Path, expected: dict[str, np.ndarray]) -> None:
     import safetensors.torch
 

@@ -39,7 +39,7 @@ def _kind(fields: Fields) -> Kind | None:
     if (name := fields.optional_text("kind")) is None:
         return None
     if name not in KINDS:
-        raise fields.fault(f"unknown kind {name!r}", meant(name, KINDS) or f"use one of {', '.join(KINDS)}")
+        raise fields.fault(f"unknown kind {name!r}", meant(name, KINDS) or "use one of docs/mapping.md")
     return KINDS[name]
 
 

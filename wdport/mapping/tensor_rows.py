@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from wdport.mapping.axes import AxisError, Rule
 from wdport.mapping.catalog import RULES, find_rule
-from wdport.mapping.fields import Fields, Section
+from wdport.mapping.fields import Fields, Section, meant
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Combine, Row
 from wdport.mapping.strict_yaml import Node
@@ -92,7 +92,8 @@ def _rule(fields: Fields, text: str) -> Rule:
     except AxisError as error:
         raise fields.fault(str(error), "name every axis once on each side, as in `out in -> in out`") from None
     if rule is None:
-        raise fields.fault(f"unknown rule {text!r}", f"use one of {', '.join(RULES)}, or write it out with ->")
+        fix = meant(text, RULES) or "use a name from docs/mapping.md"
+        raise fields.fault(f"unknown rule {text!r}", f"{fix}, or write it out, as in `out in -> in out`")
     return rule
 
 
