@@ -225,7 +225,7 @@ def tap_names(checkpoint: Path, converted: Path) -> tuple[str, ...]:
     known = {name: value for name, value in asdict(open_converted(converted).config).items() if value is not None}
     with prepare(checkpoint, Settings(known=known)) as prepared:
         table, family, tensors = prepared.table, prepared.family, prepared.checkpoint.tensors
-        extra = [row.torch for row in table.rows if row.optional or row.drop is not None]
+        extra = [name for row in table.rows if row.optional or row.drop is not None for name in row.torch]
         zeros = {name: np.zeros(info.shape, np.float32) for name, info in tensors.items()
                  if all(name_pattern.match(name) is None for name_pattern in extra)}  # fmt: skip
         features = family.features(prepared.config)

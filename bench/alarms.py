@@ -19,10 +19,11 @@ from wdport.compare.bounds import NUMERICS
 from wdport.compare.calls import CASES, Case, cast, leaves
 from wdport.compare.errors import comparable
 from wdport.compare.measure import ErrorPair, like
-from wdport.compare.probe import Probe, layers_by_path
+from wdport.compare.probe import Probe
 from wdport.compare.taps import Tap, align
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.keras_runtime import layers_by_path
 from wdport.parity.sides import Sides, Weights, build_sides, change_weights, converted_weights, with_random_biases
 
 Pairs = dict[tuple[str, str], ErrorPair]

@@ -33,7 +33,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     file = tmp_path / "table.yaml"
-    shutil.copy(Path(__file__).parents[1] / "mappings" / "waveletdiff.yaml", file)
+    shutil.copy(Path(__file__).parents[1] / "tests" / "mapping" / "format1" / "waveletdiff.yaml", file)
     return file
 
 

@@ -17,10 +17,11 @@ import wdport
 from wdport.checkpoint import open_checkpoint
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.measure import like, relative_l2
-from wdport.compare.probe import Probe, layers_by_path
+from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff.family import FAMILY
+from wdport.keras_runtime import layers_by_path
 from wdport.mapping.shipped import choose_table
 from wdport.recorder import module_names, record
 

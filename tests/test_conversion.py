@@ -220,8 +220,11 @@ def test_manifest(tmp_path: Path) -> None:
 
 def test_own_mapping_table(tmp_path: Path) -> None:
     """A user's table with one name changed reads a checkpoint with that name changed."""
-    own = Path("mappings/waveletdiff.yaml").read_text().replace("mlp.3.", "mlp.down.")
+    own = Path("mappings/waveletdiff.yaml").read_text().replace("[waveletdiff-common]", "[common.yaml]")
     (tmp_path / "own.yaml").write_text(own)
+    common = Path("mappings/waveletdiff-common.yaml").read_text()
+    assert "torch: mlp.3," in common
+    (tmp_path / "common.yaml").write_text(common.replace("torch: mlp.3,", "torch: mlp.down,"))
     state = {name.replace("mlp.3.", "mlp.down."): tensor for name, tensor in make_state().items()}
     path = save(tmp_path / "a.ckpt", state)
     with pytest.raises(MisfitError):
@@ -229,6 +232,20 @@ def test_own_mapping_table(tmp_path: Path) -> None:
     assert len(arrays(convert(path, mapping=tmp_path / "own.yaml"))) == len(
         open_converted(path.with_suffix(".safetensors")).variables
     )
+
+
+def test_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
+    own = Path("mappings/waveletdiff.yaml").read_text() + "\ntied:\n  - {torch: copy, same_as: alpha_all}\n"
+    (tmp_path / "own.yaml").write_text(own)
+    state = make_state()
+    for name, tensor in (("same", state["alpha_all"]), ("other", state["beta_all"])):
+        path = save(tmp_path / f"{name}.ckpt", state | {"copy": tensor.clone()})
+        if name == "same":
+            assert convert(path, mapping=tmp_path / "own.yaml").manifest["ties"] == {"copy": "alpha_all"}
+        else:
+            with pytest.raises(MisfitError, match="copy differs from alpha_all"):
+                convert(path, mapping=tmp_path / "own.yaml")
+            assert not list(tmp_path.glob("other.safetensors*"))
 
 
 def test_safetensors_in(tmp_path: Path, expected: dict[str, np.ndarray]) -> None:

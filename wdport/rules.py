@@ -1,36 +1,7 @@
-"""Rules applied to arrays: source arrays in, target arrays out, bit for bit and back.
-
-What a rule *is* lives in :mod:`wdport.mapping`; here it is carried out. The same function serves
-both directions, because the inverse of a rule is a rule.
-"""
+"""Rules applied to arrays, under the name by which other rooms know it: see :mod:`wdport.mapping.arrays`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from wdport.mapping.arrays import Array, apply_rule
 
-import numpy as np
-from numpy.typing import NDArray
-
-from wdport.mapping.axes import Rule
-
-Array = NDArray[Any]
-
-
-def apply_rule(rule: Rule, sources: Sequence[Array], sizes: dict[str, int]) -> list[Array]:
-    """Rearrange ``sources`` (one array, or one per index of the stacked axis) into target arrays.
-
-    ``sizes`` are the axis sizes from :meth:`wdport.mapping.axes.Rule.sizes`. The results are
-    C-contiguous; they share memory with the sources where nothing had to move.
-    """
-    if rule.source.any_axes:
-        return [np.require(sources[0], requirements="C")]
-    split = [array.reshape([sizes[n] for group in rule.source.groups for n in group]) for array in sources]
-    names = [name for group in rule.source.groups for name in group]
-    stacked = np.stack(split) if rule.source.stacked else split[0]
-    if rule.source.stacked:
-        names.insert(0, rule.source.stacked)
-    ordered = stacked.transpose([names.index(name) for name in rule.target.names])
-    shape = rule.target.shape(sizes)
-    parts = list(ordered) if rule.target.stacked else [ordered]
-    return [np.ascontiguousarray(part).reshape(shape) for part in parts]
+__all__ = ["Array", "apply_rule"]

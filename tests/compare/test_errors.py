@@ -14,7 +14,7 @@ from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table
 from wdport.parity.verdict import TapResult, locate
 
-TABLE = Path("mappings/waveletdiff.yaml").read_bytes()
+TABLE = Path("tests/mapping/format1/waveletdiff.yaml").read_bytes()
 
 
 def test_a_shift_of_all_tokens_is_left_open() -> None:
@@ -37,7 +37,7 @@ def test_a_shift_of_all_tokens_is_left_open() -> None:
 def test_only_keys_of_packed_attention_are_compared_so() -> None:
     taps = [tap.torch.text for tap in parse_table(TABLE, "shipped").taps if tap.shift]
     assert [name.rpartition(".")[2] for name in taps] == ["key", "key"]
-    normed = parse_table(Path("mappings/waveletdiff-qknorm.yaml").read_bytes(), "shipped")
+    normed = parse_table(Path("tests/mapping/format1/waveletdiff-qknorm.yaml").read_bytes(), "shipped")
     assert not any(tap.shift for tap in normed.taps)
 
 

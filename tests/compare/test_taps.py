@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.make import SMALL, make_module
-from wdport.compare.probe import layers_by_path
 from wdport.compare.taps import Tap, align, left_out
 from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
+from wdport.keras_runtime import layers_by_path
 from wdport.mapping.table import parse_table
 from wdport.recorder import module_names
 
-TEXT = Path("mappings/waveletdiff.yaml").read_text()
+TEXT = Path("tests/mapping/format1/waveletdiff.yaml").read_text()
 MODULES = module_names(make_module(SMALL))
 LAYERS = set(layers_by_path(WaveletDiff(SMALL)))
 FEATURES = FAMILY.features(SMALL)

@@ -15,6 +15,16 @@ GOOD: dict[str, tuple[Side, Side]] = {
     "(a) b -> b a": (Side((("a",), ("b",))), Side((("b",), ("a",)))),
     "[a] b -> [b] a": (Side((("b",),), "a"), Side((("a",),), "b")),
     "[ part ] -> part": (Side((), "part"), Side((("part",),))),
+    "c -> 1 1 c": (Side((("c",),)), Side(((), (), ("c",)))),
+    "1->1": (Side(((),)), Side(((),))),
+    "(gate=r,z h) in -> in (gate=z,r h)": (
+        Side((("gate", "h"), ("in",)), labels=(("gate", ("r", "z")),)),
+        Side((("in",), ("gate", "h")), labels=(("gate", ("z", "r")),)),
+    ),
+    "[b=x,y] a=p a_b=q -> a_b=q (b=y,x a=p)": (
+        Side((("a",), ("a_b",)), "b", labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("x", "y")))),
+        Side((("a_b",), ("b", "a")), labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("y", "x")))),
+    ),
     "to_a _b -> _b to_a": (Side((("to_a",), ("_b",))), Side((("_b",), ("to_a",)))),
 }
 
@@ -53,6 +63,20 @@ BAD = {
     "é -> é": "not an axis",
     "a .. -> a ..": "not an axis",
     "* -> *": "not an axis",
+    "2 a -> a": "not an axis",
+    "11 a -> a": "not an axis",
+    "a 1a -> a": "not an axis",
+    "(1 a) -> a": "out of place",
+    "(1) -> a": "out of place",
+    "[1] a -> a": "one axis name",
+    "a=p -> a": "same labels",
+    "a -> a=p": "same labels",
+    "a=p,q -> a=p,r": "same labels",
+    "a=p,p -> a=p,p": "a label twice",
+    "a=p, q -> a=q,p": "not an axis",
+    "a= -> a": "not an axis",
+    "a=1 -> a=1": "not an axis",
+    "1=p -> 1=p": "not an axis",
 }
 
 
@@ -88,6 +112,8 @@ FITS: list[tuple[str, list[Shape], list[Shape], dict[str, int]]] = [
     (PACKED, [(12, 5)], [(5, 2, 2)] * 3, {"part": 3, "heads": 2, "head": 2, "in": 5}),
     ("out (heads head) -> heads head out", [(5, 6)], [(3, 2, 5)], {"out": 5, "heads": 3, "head": 2}),
     ("[a] b -> (a b)", [(4,)] * 3, [(12,)], {"a": 3, "b": 4}),
+    ("c -> 1 1 c", [(4,)], [(1, 1, 4)], {"c": 4}),
+    ("(g=r,z h) in -> in (g=z,r h)", [(6, 5)], [(5, 6)], {"g": 2, "h": 3, "in": 5}),
     ("(a b) (c d) -> a (b c) d", [(6, 20)], [(2, 12, 5)], {"a": 2, "b": 3, "c": 4, "d": 5}),
     # Each size is told by the one found before it, from both ends inwards.
     (
@@ -115,6 +141,9 @@ UNFIT: list[tuple[str, list[Shape], list[Shape], str]] = [
     ("(a b) -> a b", [(7,)], [(2, 3)], "does not become"),
     ("(a b) c -> (a c) b", [(6, 4)], [(6, 2)], "no multiple"),
     ("(a b) -> (b a)", [(6,)], [(6,)], "cannot be told"),
+    ("c -> 1 1 c", [(4,)], [(1, 2, 4)], "does not become"),
+    ("c -> 1 1 c", [(4,)], [(1, 4)], "2 axes"),
+    ("(g=r,z h) -> (g=z,r h)", [(7,)], [(7,)], "no multiple of 2"),
 ]
 
 
@@ -147,6 +176,9 @@ def test_shapes_that_do_not_fit_are_refused(text: str, sources: list[Shape], tar
         ("out in -> in out", [(3, 2, 1)], None),
         (PACKED, [(5, 2, 2), (5, 2, 1)], None),
         ("a b -> (a b)", [(6,)], None),
+        ("c -> 1 1 c", [(1, 1, 4)], (4,)),
+        ("c -> 1 1 c", [(1, 2, 4)], None),
+        ("[bias] (g=r,z h) -> bias (g=z,r h)", [(2, 6)], (6,)),
     ],
 )
 def test_the_wanted_source_shape_follows_from_the_targets(

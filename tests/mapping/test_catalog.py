@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from wdport.mapping.axes import parse_rule
 from wdport.mapping.catalog import RULES, find_rule
 from wdport.mapping.table import parse_table
 from wdport.rules import Array, apply_rule
@@ -30,11 +31,13 @@ def draw(*shape: int) -> Array:
 
 def test_the_rules_are_these_and_no_others() -> None:
     assert set(RULES) == {
-        "identity", "linear", "conv1d", "attention_packed_weight", "attention_packed_bias",
+        "identity", "linear", "conv1d", "conv2d", "conv3d", "depthwise_conv1d", "depthwise_conv2d",
+        "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "attention_packed_weight", "attention_packed_bias",
         "attention_weight", "attention_bias", "attention_output",
     }  # fmt: skip
     assert all(find_rule(name) is rule and rule.name == name for name, rule in RULES.items())
     assert find_rule("transpose") is None
+    assert find_rule(" a b -> b a") == parse_rule("a b -> b a", "a b -> b a")
     with pytest.raises(TypeError):
         RULES["other"] = RULES["linear"]  # type: ignore[index]
 
@@ -122,4 +125,4 @@ def test_tables_know_every_rule(name: str) -> None:
     keras = "[q, k, v]" if RULES[name].target.stacked else "a"
     text = f"""{{format: 1, family: f, variant: v, signature: a, sections: [
         {{tensors: [{{torch: a, keras: {keras}, rule: {name}}}]}}]}}"""
-    assert parse_table(text.encode(), "t.yaml").rows[0].rule is RULES[name]
+    assert parse_table(text.encode(), "t.yaml").rows[0].rules == (RULES[name],)

@@ -20,6 +20,8 @@ MATCHES: list[tuple[str, str, dict[str, int]]] = [
     ("<in>.<if>", "1.2", {"in": 1, "if": 2}),
     ("a+(b)[c]{2}|^$\\d.<i>", "a+(b)[c]{2}|^$\\d.7", {"i": 7}),
     ("ä.<i>", "ä.1", {"i": 1}),
+    ("a.<i+1>", "a.1", {"i": 0}),
+    ("a.<i-1>.<j+10>", "a.0.12", {"i": 1, "j": 2}),
 ]
 
 NO_MATCHES = [
@@ -47,6 +49,8 @@ NO_MATCHES = [
     ("a.<i>", "a.\uff11"),
     ("a.<i>", "a.\u00b2"),
     ("a.<i>", f"a.{'9' * 5000}"),
+    ("a.<i+1>", "a.0"),
+    ("a.<i+3>", "a.2"),
     ("a.<i>.w", "b.a.1.w"),
     ("a.<i>.w", "a.1.w.w"),
 ]
@@ -67,6 +71,13 @@ BAD = {
     "a.?.w": "wildcard",
     "a.<i>.*": "wildcard",
     "a.<i>.<i>": "twice",
+    "a.<i>.<i+1>": "twice",
+    "a.<i+>": "bracket",
+    "a.<i+j>": "bracket",
+    "a.<i*2>": "bracket",
+    "a.<i + 1>": "bracket",
+    "a.<+1>": "bracket",
+    "a<i+1>0<j>": "between",
     "a.<i><j>": "between",
     # Digits between two indices cannot be told from the indices: "a10101" would be (1, 101) and (101, 1).
     "a<i>0<j>": "between",
@@ -99,6 +110,13 @@ def test_an_index_must_be_given() -> None:
         parse_pattern("a.<i>.<j>").format({"i": 1})
 
 
+def test_an_offset_does_not_go_below_zero() -> None:
+    pattern = parse_pattern("a.<i-1>")
+    assert pattern.format({"i": 1}) == "a.0"
+    with pytest.raises(PatternError, match="below 0"):
+        pattern.format({"i": 0})
+
+
 LITERAL = st.text("ab9.0_/+()[]{}|^$\\- é", min_size=1, max_size=6).filter(lambda text: re.search(r"[^0-9]", text))
 
 
@@ -107,8 +125,9 @@ def patterns(draw: st.DrawFn) -> tuple[NamePattern, dict[str, int]]:
     """A pattern of zero to three indices with literal text around them, and a value for each."""
     names = draw(st.lists(st.text("abc_", min_size=1, max_size=5), max_size=3, unique=True))
     pieces = [draw(LITERAL) for _ in range(len(names) + 1)]
-    text = pieces[0] + "".join(f"<{name}>{piece}" for name, piece in zip(names, pieces[1:], strict=True))
-    index = st.one_of(st.integers(0, 20), st.integers(0, 10**9 - 1))
+    offsets = [draw(st.sampled_from(["", "+1", "+12"])) for _ in names]
+    text = pieces[0] + "".join(f"<{n}{by}>{piece}" for n, by, piece in zip(names, offsets, pieces[1:], strict=True))
+    index = st.one_of(st.integers(0, 20), st.integers(0, 10**9 - 13))
     return parse_pattern(f"x{text}x"), {name: draw(index) for name in names}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from wdport.errors import MisfitError
 from wdport.mapping.shipped import choose_table, shipped_tables
-from wdport.mapping.table import load_table
+from wdport.mapping.table import Table, load_table
 
 FOLDER = Path(__file__).resolve().parents[2] / "mappings"
 OFFICIAL = "level_transformers.0.blocks.0.attn.in_proj_weight"
@@ -16,28 +16,38 @@ QK_NORM = "level_transformers.3.blocks.2.attn.q_norm.scale"
 
 
 def test_every_file_of_the_folder_is_shipped() -> None:
-    assert [table.path for table in shipped_tables()] == [f"mappings/{f.name}" for f in sorted(FOLDER.iterdir())]
+    files = sorted(FOLDER.iterdir())
+    tables = [load_table(file) for file in files]
+    chosen = [(f"mappings/{f.name}", t.sha256) for f, t in zip(files, tables, strict=True) if t.signature]
+    assert [(table.path, table.sha256) for table in shipped_tables()] == chosen
+    assert {name for table in tables for name in table.includes} == {
+        file.name for file, table in zip(files, tables, strict=True) if not table.signature
+    }
     assert {t.variant for t in shipped_tables()} == {"official", "qk_norm"}
     assert {t.family for t in shipped_tables()} == {"waveletdiff"}
-    assert [t.sha256 for t in shipped_tables()] == [load_table(f).sha256 for f in sorted(FOLDER.iterdir())]
+
+
+def test_they_are_short() -> None:
+    assert sum(len(file.read_text().splitlines()) for file in FOLDER.glob("waveletdiff*.yaml")) <= 150
 
 
 @pytest.mark.parametrize("table", shipped_tables(), ids=lambda table: table.path)
-def test_no_two_rows_of_a_table_collide(table: object) -> None:
-    rows = table.rows  # type: ignore[attr-defined]
-    for names in ([row.torch.text for row in rows], [k.text for row in rows for k in row.keras]):
-        assert len(set(names)) == len(names)
-    assert any(row.torch.text == table.signature.text for row in rows)  # type: ignore[attr-defined]
+def test_no_two_rows_of_a_table_collide(table: Table) -> None:
+    names = [pattern.text for row in table.rows for pattern in row.torch]
+    assert len(set(names)) == len(names)
+    assert table.signature is not None
+    assert table.signature.text in names
 
 
-def test_both_tables_say_the_same_of_the_names_they_share() -> None:
-    said = [
-        {r.torch.text: ([k.text for k in r.keras], r.rule, r.check, r.drop, r.when, r.optional) for r in table.rows}
-        for table in shipped_tables()
-    ]
-    shared = said[0].keys() & said[1].keys()
-    assert len(shared) == 39
-    assert all(said[0][name] == said[1][name] for name in shared)
+def test_a_change_of_what_is_included_changes_the_hash(tmp_path: Path) -> None:
+    text = (FOLDER / "waveletdiff.yaml").read_text().replace("[waveletdiff-common]", "[common.yaml]")
+    common = (FOLDER / "waveletdiff-common.yaml").read_text()
+    (tmp_path / "own.yaml").write_text(text)
+    hashes = set()
+    for more in ("", "# a comment\n"):
+        (tmp_path / "common.yaml").write_text(common + more)
+        hashes.add(load_table(tmp_path / "own.yaml").sha256)
+    assert len(hashes) == 2
 
 
 @pytest.mark.parametrize(("name", "variant"), [(OFFICIAL, "official"), (QK_NORM, "qk_norm")])

@@ -10,10 +10,10 @@ import pytest
 from keras import ops
 
 from wdport.compare.bounds import bounds
-from wdport.compare.probe import layers_by_path
 from wdport.families.mutants import Mutant, calling
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.rewrites import rewrites
+from wdport.keras_runtime import layers_by_path
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.groups import transforms
 from wdport.parity.selftest.inject import broken, judge_logic, run_mutants

@@ -12,10 +12,10 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport.compare.probe import layers_by_path
 from wdport.compare.taps import Tap
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.keras_runtime import layers_by_path
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.sides import Sides, build_sides, change_weights, converted_weights, with_random_biases

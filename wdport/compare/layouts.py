@@ -58,7 +58,7 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
     """An array of the reference as the port has it, in ``shape``; raises ``ValueError`` where it cannot be that."""
     for rule in rules:
         try:
-            found = rule.sizes([array.shape], [shape])
+            found = rule.sizes([array.shape], [shape], sizes or {})
         except AxisError:
             continue
         return apply_rule(rule, [array], found)[0]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from wdport.compare.calls import call_name, layer_of
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
-from wdport.mapping.table import Table
+from wdport.mapping.names import PatternError
+from wdport.mapping.rows import Table, TapRow
 
 LEVEL = "level"
 """The index in a table that numbers wavelet levels."""
@@ -47,20 +49,22 @@ def align(
 
     ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank.
     """
-    layout = Layout(tuple(map(axes, stated)), tuple(map(axes, stated)))
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
-    matched: set[int] = set()
+    matched: set[int] = set()  # rows by identity: several may stand on one line
+    fix = "correct the taps of the mapping table"
     for module in modules:
         for row in rows:
             indices = row.torch.match(module)
             if indices is not None:
-                taps.append(Tap(module, row.keras.format(indices), indices.get(LEVEL), row.shift, row.optional, layout))
-                matched.add(row.line)
-    fix = "correct the taps of the mapping table"
+                path = _layer(row, indices, layers)
+                layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
+                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout))
+                matched.add(id(row))
     for row in rows:
-        if row.line not in matched:
-            raise IncompleteError((table.path, f"line {row.line}"), f"no layer is called {row.torch.text}", fix)
+        if id(row) not in matched and not row.implied:
+            where = (row.file or table.path, f"line {row.line}")
+            raise IncompleteError(where, f"no layer is called {row.torch.text}", fix)
     for tap in taps:
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)
@@ -72,6 +76,32 @@ def align(
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
     return taps
+
+
+def layout_of(row: TapRow, layer: Any, stated: Sequence[str] = ()) -> Layout:
+    """How activations of this layer lie in the port: as its row says or its kind has it, or as ``stated`` ranks do.
+
+    A layer that was told to have its channels first keeps the reference's order.
+    """
+    own = [] if is_channels_first(layer) else [*row.axes, *map(axes, stated)]
+    inputs = list(own)
+    if row.flatten is not None:
+        inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
+    return Layout(tuple(inputs), tuple(own), row.then, row.sizes)
+
+
+def is_channels_first(layer: Any) -> bool:
+    """Whether a Keras layer's channels stand where PyTorch's do."""
+    return getattr(layer, "data_format", None) == "channels_first"
+
+
+def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:
+    """The layer that a row names: the first of its alternatives that the model has, or else the first."""
+    try:
+        names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
+    except PatternError as error:
+        raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
+    return next((name for name in names if name in layers), names[0])
 
 
 Callers = Mapping[str, str]

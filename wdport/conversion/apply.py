@@ -8,8 +8,8 @@ import numpy as np
 
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError
+from wdport.mapping.moves import Move
 from wdport.model import Array
-from wdport.rules import apply_rule
 
 Progress = Callable[[int, int], None]
 
@@ -23,13 +23,26 @@ def converted_arrays(
     cannot hold, unless these are allowed.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    total, done = sum(tensors[move.source].nbytes for move in plan.moves), 0
+    if faults := plan.unequal_ties(prepared.checkpoint.read):
+        fix = "correct the checkpoint, or give the tensor a row of its own"
+        raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
+    total, done = sum(tensors[name].nbytes for move in plan.moves for name in move.sources), 0
     for move in plan.moves:
-        array = source_array(prepared, move.source, allow_nonfinite, cast)
-        yield from zip(move.targets, apply_rule(move.rule, [array], move.sizes), strict=True)
-        done += tensors[move.source].nbytes
+        yield from zip(move.targets, moved_arrays(prepared, move, allow_nonfinite, cast), strict=True)
+        done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
+
+
+def moved_arrays(prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False) -> list[Array]:
+    """The float32 variables that one move makes of the checkpoint's tensors.
+
+    Arithmetic starts from the values as they are stored, so that it is rounded once.
+    """
+    sources = [source_array(prepared, name, allow_nonfinite, cast) for name in move.sources]
+    if not move.exact:
+        sources = [prepared.checkpoint.read(name) for name in move.sources]
+    return move.apply(sources)
 
 
 def source_array(prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False) -> Array:

@@ -62,24 +62,28 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
         "notes": list(prepared.resolved.notes),
         "tensors": [
             {
-                "source": move.source,
-                "dtype": checkpoint.tensors[move.source].dtype,
-                "shape": list(checkpoint.tensors[move.source].shape),
+                "source": source,
+                "dtype": checkpoint.tensors[source].dtype,
+                "shape": list(checkpoint.tensors[source].shape),
                 "rule": move.rule.name,
+                "combine": move.combine,
+                "table": move.file or table.path,
                 "line": move.line,
-                "recomputed": move.source in prepared.recomputed,
+                "recomputed": source in prepared.recomputed,
                 "targets": [
                     {"path": name, "shape": list(written.variables[name][0]), "sha256": written.variables[name][1]}
                     for name in move.targets
                 ],
             }
             for move in plan.moves
+            for source in move.sources
         ],
         "checks": [
             {"source": c.source, "constant": c.constant, "error": c.error, "tolerance": c.tolerance}
             for c in prepared.comparisons
         ],
         "drops": dict(plan.drops),
+        "ties": dict(plan.ties),
         "ignored": dict(checkpoint.ignored),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }

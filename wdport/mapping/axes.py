@@ -4,25 +4,30 @@ A rule says how one source tensor becomes target tensors, by naming every axis o
 
 * ``out in -> in out`` transposes;
 * ``(heads head) in`` is one axis that is really two, the first varying slowest;
-* ``[part]`` in front is no axis but a set of tensors, one per index of ``part``;
+* ``[part]`` in front is not an axis but a set of tensors, one per index of ``part``;
+* ``1`` is an axis of size one, without a name: ``c -> 1 1 c``;
+* ``gate=r,z,n`` labels the indices of an axis, and the other side may list the labels in another
+  order: ``(gate=r,z,n h) in -> in (gate=z,r,n h)`` permutes the three blocks;
 * ``...`` alone stands for any axes, unchanged.
 
 Nothing here touches an array: a rule is checked against shapes, and the sizes that it needs (say
-the number of heads) are read off the two shapes. The inverse is the same text with the sides
-exchanged, so no rule is ever written twice.
+the number of heads) are read off the two shapes, or given where no shape tells them. The inverse is
+the same text with the sides exchanged, so no rule is ever written twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 Shape = tuple[int, ...]
 
-_TOKEN = re.compile(r"\s*(\.\.\.|[a-z_]+|[()\[\]])")
+_NAME = r"[a-z_]+"
+_TOKEN = re.compile(rf"\s*(\.\.\.|{_NAME}(?:={_NAME}(?:,{_NAME})*)?|(?<![a-z_0-9])1(?![a-z_0-9])|[()\[\]])")
+_LONE = "1"
 
 
 class AxisError(ValueError):
@@ -31,11 +36,15 @@ class AxisError(ValueError):
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a rule: the tensor's axes, each a group of named axes, and the stacked axis."""
+    """One side of a rule: the tensor's axes, each a group of named axes, and the stacked axis.
+
+    A group without names is an axis of size one. ``labels`` name the indices of an axis, in order.
+    """
 
     groups: tuple[tuple[str, ...], ...]
     stacked: str | None = None
     any_axes: bool = False
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -43,15 +52,18 @@ class Side:
         inner = tuple(name for group in self.groups for name in group)
         return (self.stacked, *inner) if self.stacked else inner
 
-    def shape(self, sizes: dict[str, int]) -> Shape:
+    def shape(self, sizes: Mapping[str, int]) -> Shape:
         """The shape of one tensor of this side."""
         return tuple(prod(sizes[name] for name in group) for group in self.groups)
 
     def __str__(self) -> str:
         if self.any_axes:
             return "..."
-        groups = [f"({' '.join(g)})" if len(g) > 1 else g[0] for g in self.groups]
-        return " ".join([f"[{self.stacked}]"] * bool(self.stacked) + groups)
+        labels = {name: f"{name}={','.join(each)}" for name, each in self.labels}
+        shown = [[labels.get(name, name) for name in group] for group in self.groups]
+        groups = [f"({' '.join(g)})" if len(g) > 1 else g[0] if g else _LONE for g in shown]
+        stacked = [f"[{labels.get(self.stacked, self.stacked)}]"] if self.stacked else []
+        return " ".join([*stacked, *groups])
 
 
 @dataclass(frozen=True)
@@ -66,8 +78,17 @@ class Rule:
         """The rule that undoes this one."""
         return Rule(f"{self.name}^-1", self.target, self.source)
 
-    def sizes(self, sources: Sequence[Shape], targets: Sequence[Shape]) -> dict[str, int]:
-        """The size of every named axis, from the shapes of both sides.
+    @cached_property
+    def orders(self) -> dict[str, tuple[int, ...]]:
+        """By axis whose labels change their order: the source's index at every index of the target."""
+        theirs = dict(self.source.labels)
+        found = {name: tuple(theirs[name].index(each) for each in ours) for name, ours in self.target.labels}
+        return {name: order for name, order in found.items() if order != tuple(range(len(order)))}
+
+    def sizes(
+        self, sources: Sequence[Shape], targets: Sequence[Shape], given: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """The size of every named axis, from the shapes of both sides and from those ``given``.
 
         Raises :class:`AxisError` if a shape has the wrong rank, the two sides disagree, or a size
         cannot be told.
@@ -76,7 +97,7 @@ class Rule:
             if len(sources) != 1 or len(targets) != 1 or sources[0] != targets[0]:
                 raise AxisError(f"{_text(sources)} is not {_text(targets)}")
             return {}
-        known: dict[str, int] = {}
+        known = self._known(given)
         for side, shapes in ((self.source, sources), (self.target, targets)):
             _bind_counts(side, shapes, known)
         settled = -1
@@ -92,18 +113,28 @@ class Rule:
                 raise AxisError(f"{_text(sources)} does not become {_text(targets)}")
         return known
 
-    def source_shape(self, targets: Sequence[Shape]) -> Shape | None:
-        """The source shape that these targets want; ``None`` where it cannot be told."""
+    def source_shape(self, targets: Sequence[Shape], given: Mapping[str, int] | None = None) -> Shape | None:
+        """The shape of one source that these targets want; ``None`` where it cannot be told."""
         if self.source.any_axes:
             return targets[0]
-        known: dict[str, int] = {}
         try:
+            known = self._known(given)
             _bind_counts(self.target, targets, known)
             for group, size in zip(self.target.groups, targets[0], strict=True):
                 _bind_group(group, size, known)
+            if self.target.shape(known) != tuple(targets[0]):
+                return None
             return self.source.shape(known)
         except (AxisError, KeyError):
             return None
+
+    def _known(self, given: Mapping[str, int] | None) -> dict[str, int]:
+        """The sizes that are known without a shape: those given and those of labelled axes."""
+        known = {name: size for name, size in (given or {}).items() if name in self.source.names}
+        for name, labels in self.source.labels:
+            if known.setdefault(name, len(labels)) != len(labels):
+                raise AxisError(f"{name} has {len(labels)} labels, not {known[name]}")
+        return known
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -119,18 +150,28 @@ def parse_rule(name: str, text: str) -> Rule:
         raise AxisError("... must stand on both sides or on none")
     if sorted(source.names) != sorted(target.names) or len(set(source.names)) != len(source.names):
         raise AxisError(f"{text!r} must name every axis once on each side")
+    ours, theirs = dict(source.labels), dict(target.labels)
+    for axis in sorted({*ours, *theirs}):
+        if sorted(ours.get(axis, ())) != sorted(theirs.get(axis, ())):
+            raise AxisError(f"{axis} must have the same labels on both sides")
     return Rule(name, source, target)
 
 
 def _parse_side(text: str) -> Side:
     tokens: list[str] = []
+    labels: dict[str, tuple[str, ...]] = {}
     position = 0
     text = text.strip()
     while position < len(text):
         match = _TOKEN.match(text, position)
         if not match:
             raise AxisError(f"{text[position:]!r} is not an axis")
-        tokens.append(match[1])
+        name, labelled, listed = match[1].partition("=")
+        if labelled:
+            labels[name] = tuple(listed.split(","))
+            if len(set(labels[name])) != len(labels[name]):
+                raise AxisError(f"{match[1]} has a label twice")
+        tokens.append(name)
         position = match.end()
     if tokens == ["..."]:
         return Side((), any_axes=True)
@@ -139,7 +180,7 @@ def _parse_side(text: str) -> Side:
         if len(tokens) < 3 or tokens[2] != "]" or not tokens[1].isidentifier():
             raise AxisError("[ ] holds one axis name")
         stacked, tokens = tokens[1], tokens[3:]
-    return Side(_parse_groups(tokens), stacked)
+    return Side(_parse_groups(tokens), stacked, labels=tuple(sorted(labels.items())))
 
 
 def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
@@ -151,6 +192,8 @@ def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
         elif token == ")" and inside:
             groups.append(tuple(inside))
             inside = None
+        elif token == _LONE and inside is None:
+            groups.append(())
         elif token.isidentifier():
             if inside is None:
                 groups.append((token,))
@@ -168,7 +211,8 @@ def _bind_counts(side: Side, shapes: Sequence[Shape], known: dict[str, int]) -> 
     if len(set(shapes)) != 1:
         raise AxisError(f"{_text(shapes)}: shapes that ought to be equal differ")
     if side.stacked:
-        known[side.stacked] = len(shapes)
+        if known.setdefault(side.stacked, len(shapes)) != len(shapes):
+            raise AxisError(f"{side} is {known[side.stacked]} tensors, not {len(shapes)}")
     elif len(shapes) != 1:
         raise AxisError(f"{side} is one tensor, not {len(shapes)}")
     if len(shapes[0]) != len(side.groups):

@@ -14,8 +14,17 @@ RULES = MappingProxyType(
             "identity": "... -> ...",
             # torch.nn.Linear.weight -> keras.layers.Dense kernel.
             "linear": "out in -> in out",
-            # torch.nn.Conv1d.weight -> keras.layers.Conv1D kernel.
+            # torch.nn.Conv1d.weight -> keras.layers.Conv1D kernel, and so on; grouped ones as well.
             "conv1d": "out in window -> window in out",
+            "conv2d": "out in h w -> h w in out",
+            "conv3d": "out in d h w -> d h w in out",
+            # A convolution with as many groups as channels -> keras.layers.DepthwiseConv1D and 2D.
+            "depthwise_conv1d": "(in mult) 1 window -> window in mult",
+            "depthwise_conv2d": "(in mult) 1 h w -> h w in mult",
+            # torch.nn.ConvTranspose1d.weight -> keras.layers.Conv1DTranspose kernel.
+            "conv_transpose1d": "in out window -> window out in",
+            "conv_transpose2d": "in out h w -> h w out in",
+            "conv_transpose3d": "in out d h w -> d h w out in",
             # torch.nn.MultiheadAttention.in_proj_weight: rows are q, k, v, and in each of them the
             # first head's rows come first -> query, key and value kernels of a Keras attention layer.
             "attention_packed_weight": "(part heads head) in -> [part] in heads head",
@@ -31,6 +40,6 @@ RULES = MappingProxyType(
 """Rule by name; the axes of each are stated once, the inverse is derived."""
 
 
-def find_rule(name: str) -> Rule | None:
-    """The rule with this name, if there is one."""
-    return RULES.get(name)
+def find_rule(text: str) -> Rule | None:
+    """The rule with this name, or the one that this text writes out; raises :class:`AxisError` for a bad text."""
+    return parse_rule(text.strip(), text) if "->" in text else RULES.get(text)

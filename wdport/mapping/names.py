@@ -1,21 +1,22 @@
 """Name patterns: text such as ``blocks.<block>.mlp.0.weight``, matched whole against tensor names.
 
-``<index>`` stands for one whole number in plain decimal; everything else stands for itself. A
-pattern reads names (:meth:`NamePattern.match`) and writes them (:meth:`NamePattern.format`).
+``<index>`` stands for one whole number in plain decimal, ``<index+1>`` for that number plus one;
+everything else stands for itself. A pattern reads names (:meth:`NamePattern.match`) and writes them
+(:meth:`NamePattern.format`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-_PIECE = re.compile(r"<([a-z_]+)>")
+_PIECE = re.compile(r"<([a-z_]+)([+-][0-9]{1,9})?>")
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read."""
+    """A pattern that cannot be read, or a name that it cannot write."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +28,39 @@ class NamePattern:
     @cached_property
     def indices(self) -> tuple[str, ...]:
         """The names of the indices, in order of appearance."""
-        return tuple(_PIECE.findall(self.text))
+        return tuple(piece[1] for piece in _PIECE.finditer(self.text))
+
+    @cached_property
+    def _offsets(self) -> dict[str, int]:
+        return {piece[1]: int(piece[2] or 0) for piece in _PIECE.finditer(self.text)}
 
     @cached_property
     def _matcher(self) -> re.Pattern[str]:
-        pieces = _PIECE.split(self.text)
-        parts = [re.escape(p) if i % 2 == 0 else f"(?P<{p}>0|[1-9][0-9]{{0,8}})" for i, p in enumerate(pieces)]
+        pieces = _PIECE.split(self.text)  # text, index, offset, text, ...
+        parts = [
+            re.escape(p) if i % 3 == 0 else f"(?P<{p}>0|[1-9][0-9]{{0,8}})" for i, p in enumerate(pieces) if i % 3 < 2
+        ]
         return re.compile("".join(parts), re.ASCII)
 
     def match(self, name: str) -> dict[str, int] | None:
         """The indices of ``name``, or ``None`` if the pattern is not exactly this name."""
         found = self._matcher.fullmatch(name)
-        return None if found is None else {k: int(v) for k, v in found.groupdict().items()}
+        if found is None:
+            return None
+        indices = {index: int(number) - self._offsets[index] for index, number in found.groupdict().items()}
+        return None if any(number < 0 for number in indices.values()) else indices
 
-    def format(self, indices: dict[str, int]) -> str:
-        """The name with these indices."""
-        return _PIECE.sub(lambda piece: str(indices[piece[1]]), self.text)
+    def format(self, indices: Mapping[str, int]) -> str:
+        """The name with these indices; raises :class:`PatternError` where an offset takes one below 0."""
+        for index, offset in self._offsets.items():
+            if indices[index] + offset < 0:
+                raise PatternError(
+                    f"{self.text} has no name for {index} = {indices[index]}, which gives a number below 0"
+                )
+        return _PIECE.sub(lambda piece: str(indices[piece[1]] + int(piece[2] or 0)), self.text)
 
 
-_NUMBERS = re.compile(r"(?:<[a-z_]+>|[0-9])+")
+_NUMBERS = re.compile(r"(?:<[a-z_]+(?:[+-][0-9]{1,9})?>|[0-9])+")
 
 
 class PatternIndex:
@@ -74,6 +89,6 @@ def parse_pattern(text: str) -> NamePattern:
     pattern = NamePattern(text)
     if len(set(pattern.indices)) != len(pattern.indices):
         raise PatternError(f"{text!r} names an index twice")
-    if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[2:-2:2]):
+    if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[3:-3:3]):
         raise PatternError(f"{text!r} has two indices with nothing but digits between them")
     return pattern

@@ -1,6 +1,6 @@
 """The plan: a table and two lists of names and shapes to a proof that nothing is left over.
 
-Every source tensor is used, checked or dropped exactly once, every target variable is filled exactly
+Every source tensor is used, checked, tied or dropped exactly once, every target variable is filled exactly
 once, and every constant is compared, all settled on names and shapes before an array is read.
 """
 
@@ -9,63 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from wdport.mapping.axes import AxisError, Rule, Shape
-from wdport.mapping.names import PatternIndex
-from wdport.mapping.table import Row, Table
+from wdport.mapping.axes import Shape
+from wdport.mapping.fitting import Fit, Misfit, fit, written
+from wdport.mapping.misfits import Misfits, sentences
+from wdport.mapping.moves import Move, Plan
+from wdport.mapping.names import NamePattern, PatternError, PatternIndex
+from wdport.mapping.rows import Row, Table
 
+__all__ = ["Misfits", "Move", "Plan", "make_plan"]
 
-@dataclass(frozen=True)
-class Move:
-    """One source tensor and the target variables that it fills, through ``rule`` with ``sizes``."""
-
-    source: str
-    targets: tuple[str, ...]
-    rule: Rule
-    sizes: dict[str, int]
-    line: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What becomes of every tensor. ``checks`` maps a source to the constant that it must equal,
-    ``drops`` a source to the reason for leaving it out."""
-
-    table: Table
-    moves: tuple[Move, ...]
-    checks: dict[str, str]
-    drops: dict[str, str]
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Every variable that is filled, in the order of the moves."""
-        return tuple(target for move in self.moves for target in move.targets)
-
-
-@dataclass(frozen=True)
-class Misfits:
-    """Everything that does not fit, one sentence each, worst first."""
-
-    faults: tuple[str, ...] = ()
-
-
-@dataclass
-class _Draft:
-    moves: list[Move] = field(default_factory=list)
-    checks: dict[str, str] = field(default_factory=dict)
-    drops: dict[str, str] = field(default_factory=dict)
-    filled: dict[str, str] = field(default_factory=dict)
-    misshapen: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    unexpected: list[str] = field(default_factory=list)
-    idle: list[str] = field(default_factory=list)
+Shapes = Mapping[str, Shape]
 
 
 def make_plan(
-    table: Table,
-    sources: Mapping[str, Shape],
-    targets: Mapping[str, Shape],
-    constants: Mapping[str, Shape],
-    features: Collection[str] = (),
+    table: Table, sources: Shapes, targets: Shapes, constants: Shapes, features: Collection[str] = ()
 ) -> Plan | Misfits:
     """Match every source against the table's rows and account for every target and constant.
 
@@ -80,120 +37,178 @@ def make_plan(
         The plan, or all misfits at once.
     """
     rows = [row for row in table.rows if row.when is None or row.when in features]
-    draft = _Draft()
-    used: set[int] = set()  # rows by identity: several may stand on one line
-    index = PatternIndex(row.torch for row in rows)
-    for source, shape in sources.items():
-        hits = [(rows[at], indices) for at, indices in index.find(source)]
-        used.update(id(row) for row, _ in hits)
-        if not hits:
-            draft.unexpected.append(source)
-        elif len(hits) > 1:
-            lines = " and ".join(str(row.line) for row, _ in hits)
-            draft.doubled.append(f"{source} is claimed by the table's lines {lines}")
-        else:
-            _place(draft, *hits[0], source, shape, targets, constants)
-    wanted = _wanted(draft, rows, targets, constants)
-    missing = {name: shape for name, shape in wanted.items() if name not in sources}
-    for row in rows:
-        silent = id(row) not in used and not row.optional
-        if silent and not any(row.torch.match(name) is not None for name in missing):
-            draft.idle.append(f"line {row.line} of the table ({row.torch.text}) matches nothing")
-    faults = _sentences(draft, missing, sources)
-    return Misfits(faults) if faults else Plan(table, tuple(draft.moves), draft.checks, draft.drops)
+    draft = _Draft(rows, sources, targets, constants)
+    draft.place_all()
+    draft.find_missing()
+    draft.find_idle()
+    faults = sentences(draft.doubled, draft.missing, draft.misshapen, draft.unexpected, draft.idle, sources)
+    if faults:
+        return Misfits(faults)
+    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, draft.ties)
 
 
-def _place(
-    draft: _Draft,
-    row: Row,
-    indices: dict[str, int],
-    source: str,
-    shape: Shape,
-    targets: Mapping[str, Shape],
-    constants: Mapping[str, Shape],
-) -> None:
-    """Put one source into the draft by its row."""
-    if row.drop is not None:
-        draft.drops[source] = row.drop
-        return
-    if row.check is not None:
-        constant = row.check.format(indices)
-        if constant not in constants:
-            if row.keras:
-                draft.idle.append(f"line {row.line} compares {source} with {constant}, which the model does not have")
+@dataclass
+class _Draft:
+    """A plan in the making, and everything that speaks against it."""
+
+    rows: list[Row]
+    sources: Shapes
+    targets: Shapes
+    constants: Shapes
+    moves: list[Move] = field(default_factory=list)
+    checks: dict[str, str] = field(default_factory=dict)
+    drops: dict[str, str] = field(default_factory=dict)
+    ties: dict[str, str] = field(default_factory=dict)
+    filled: dict[str, str] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)  # rows by identity: several may stand on one line
+    missing: dict[str, Shape | None] = field(default_factory=dict)
+    misshapen: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
+
+    def place_all(self) -> None:
+        """Put every source where its row says, or among the faults."""
+        claims = [(row, pattern) for row in self.rows for pattern in row.torch]
+        index = PatternIndex(pattern for _, pattern in claims)
+        placed: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
+        for source in self.sources:
+            hits = [(claims[at][0], indices) for at, indices in index.find(source)]
+            self.used.update(id(row) for row, _ in hits)
+            if not hits:
+                self.unexpected.append(source)
+            elif len(hits) > 1:
+                self.doubled.append(f"{source} is claimed by {_places([row for row, _ in hits])}")
             else:
-                draft.unexpected.append(source)
+                row, indices = hits[0]
+                once = (id(row), tuple(sorted(indices.items())))
+                if once not in placed:
+                    placed.add(once)
+                    self._place(row, indices, source)
+
+    def _place(self, row: Row, indices: dict[str, int], source: str) -> None:
+        try:
+            if row.drop is not None:
+                self.drops[source] = row.drop
+            elif row.same_as is not None:
+                self._tie(row, source, row.same_as.format(indices))
+            elif row.check is not None and not self._check(row, source, row.check.format(indices)):
+                return
+            elif row.rules:
+                self._move(row, written(row.torch, indices), self._paths(row, indices))
+        except PatternError as error:
+            self.idle.append(f"{row.place}: {error}")
+
+    def _tie(self, row: Row, source: str, same: str) -> None:
+        if same not in self.sources:
+            self.idle.append(f"{row.place} ties {source} to {same}, which the checkpoint does not have")
+        elif self.sources[same] != self.sources[source]:
+            self.misshapen.append(f"{source} has shape {self.sources[source]}, {same} has {self.sources[same]}")
+        else:
+            self.ties[source] = same
+
+    def _check(self, row: Row, source: str, constant: str) -> bool:
+        """Compare the source with its constant; false where that speaks against the plan."""
+        if constant not in self.constants:
+            if row.keras:
+                self.idle.append(f"{row.short} compares {source} with {constant}, which the model does not have")
+            else:
+                self.unexpected.append(source)
+            return False
+        if self.constants[constant] != self.sources[source]:
+            wanted = self.constants[constant]
+            self.misshapen.append(f"{source} has shape {self.sources[source]}, the model wants {wanted}")
+            return False
+        self.checks[source] = constant
+        return True
+
+    def _paths(self, row: Row, indices: Mapping[str, int]) -> tuple[str, ...]:
+        """The variables of a row: the first of its alternatives that the model has, or else the first."""
+        first = written(row.keras, indices)
+        found = (first, *(written(other, indices) for other in row.others))
+        return next((names for names in found if all(name in self.targets for name in names)), first)
+
+    def _move(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...]) -> None:
+        present = [name for name in names if name in self.sources]
+        if any(path not in self.targets for path in paths):
+            for name in present:
+                self.checks.pop(name, None)
+                self.unexpected.append(name)
             return
-        if constants[constant] != shape:
-            draft.misshapen.append(f"{source} has shape {shape}, the model wants {constants[constant]}")
+        for path in paths:
+            if path in self.filled:
+                self.doubled.append(f"{path} is filled by {self.filled[path]} and by {present[0]}")
+            self.filled[path] = present[0]
+        shapes = [self.targets[path] for path in paths]
+        if len(present) < len(names):
+            for name, shape in zip(names, fit(row, None, shapes).wanted, strict=True):
+                if name not in self.sources:
+                    self.missing[name] = shape
             return
-        draft.checks[source] = constant
-    if row.rule is None:
-        return
-    names = tuple(pattern.format(indices) for pattern in row.keras)
-    if any(name not in targets for name in names):
-        draft.checks.pop(source, None)
-        draft.unexpected.append(source)
-        return
-    for name in names:
-        if name in draft.filled:
-            draft.doubled.append(f"{name} is filled by {draft.filled[name]} and by {source}")
-        draft.filled[name] = source
-    shapes = [targets[name] for name in names]
-    try:
-        sizes = row.rule.sizes([shape], shapes)
-    except AxisError:
-        wanted = row.rule.source_shape(shapes)
-        turned = wanted is not None and len(shape) > 1 and wanted == shape[::-1]
-        hint = " (transposed?)" if turned else ""
-        draft.misshapen.append(
-            f"{source} has shape {shape}, line {row.line} ({row.rule.name}) wants {wanted or shapes}{hint}"
-        )
-        return
-    draft.moves.append(Move(source, names, row.rule, sizes, row.line))
+        found = fit(row, [self.sources[name] for name in names], shapes)
+        if isinstance(found, Misfit):
+            self.misshapen.append(found.sentence(row, names))
+        else:
+            self._add(row, names, paths, found)
+
+    def _add(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...], found: Fit) -> None:
+        shapes = tuple(tuple(self.sources[name]) for name in names)
+        self.moves.append(Move(names, paths, found.rule, found.sizes, row.combine, row.line, shapes, row.file))
+
+    def find_missing(self) -> None:
+        """Sources that unfilled targets and uncompared constants want, with the shape they ought to have."""
+        self._missing_for_targets()
+        compared = set(self.checks.values())
+        for row in self.rows:
+            if row.check is None or row.keras or row.optional:
+                continue
+            for constant, shape in self.constants.items():
+                indices = row.check.match(constant)
+                if indices is not None and constant not in compared:
+                    self.missing.setdefault(row.torch[0].format(indices), shape)
+        self.missing = {name: shape for name, shape in self.missing.items() if name not in self.sources}
+
+    def _missing_for_targets(self) -> None:
+        alternatives = [(row, each) for row in self.rows if row.rules for each in (row.keras, *row.others)]
+        filling = [(row, each, pattern) for row, each in alternatives for pattern in each]
+        index = PatternIndex(pattern for *_, pattern in filling)
+        for target in self.targets:
+            if target in self.filled:
+                continue
+            hits = [(*filling[at][:2], indices) for at, indices in index.find(target)]
+            wanted = next((each for each in map(self._wanted, hits) if each), None)
+            if wanted is None:
+                self.idle.append(f"no row of the table fills {target}")
+            else:
+                self.missing |= wanted
+
+    def _wanted(self, hit: tuple[Row, tuple[NamePattern, ...], dict[str, int]]) -> dict[str, Shape | None] | None:
+        """The sources that a row wants for a target, with their shapes; nothing where it has no names for them."""
+        row, patterns, indices = hit
+        try:
+            names, paths = written(row.torch, indices), written(patterns, indices)
+        except PatternError:
+            return None
+        shapes = [self.targets[path] for path in paths if path in self.targets]
+        return dict(zip(names, fit(row, None, shapes).wanted, strict=True))
+
+    def find_idle(self) -> None:
+        """Rows that match nothing, and layers none of whose rows match anything."""
+        groups: dict[int, list[Row]] = {}
+        for row in self.rows:
+            groups.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
+        for rows in groups.values():
+            layer = rows[0].layer
+            if (layer.optional if layer else rows[0].optional) or any(id(row) in self.used for row in rows):
+                continue
+            patterns = [pattern for row in rows for pattern in row.torch]
+            if not any(pattern.match(name) is not None for pattern in patterns for name in self.missing):
+                torch = layer.torch if layer else rows[0].torch[0]
+                self.idle.append(f"{rows[0].place} ({torch.text}) matches nothing")
 
 
-def _wanted(
-    draft: _Draft, rows: list[Row], targets: Mapping[str, Shape], constants: Mapping[str, Shape]
-) -> dict[str, Shape | None]:
-    """Sources that unfilled targets and uncompared constants want, with the shape they ought to have."""
-    missing: dict[str, Shape | None] = {}
-    filling = [(row.torch, row.rule, row.keras, pattern) for row in rows if row.rule for pattern in row.keras]
-    index = PatternIndex(pattern for *_, pattern in filling)
-    for target in targets:
-        if target in draft.filled:
-            continue
-        hits = index.find(target)
-        if not hits:
-            draft.idle.append(f"no row of the table fills {target}")
-            continue
-        (torch, rule, patterns, _), found = filling[hits[0][0]], hits[0][1]
-        shapes = [targets[name] for each in patterns if (name := each.format(found)) in targets]
-        missing[torch.format(found)] = rule.source_shape(shapes)
-    compared = set(draft.checks.values())
-    for row in rows:
-        if row.check is None or row.keras or row.optional:
-            continue
-        for constant, shape in constants.items():
-            indices = row.check.match(constant)
-            if indices is not None and constant not in compared:
-                missing.setdefault(row.torch.format(indices), shape)
-    return missing
-
-
-def _sentences(draft: _Draft, missing: dict[str, Shape | None], sources: Mapping[str, Shape]) -> tuple[str, ...]:
-    """All faults as sentences; a missing and an unexpected tensor of one shape are read as a renaming."""
-    faults = [*draft.doubled]
-    unexpected = list(draft.unexpected)
-    absent = dict(missing)
-    for name, shape in missing.items():
-        alike = [other for other in unexpected if sources[other] == shape]
-        rivals = [other for other, its in absent.items() if its == shape]
-        if len(alike) == 1 and len(rivals) == 1:
-            faults.append(f"missing {name}; is {alike[0]} the same tensor renamed?")
-            unexpected.remove(alike[0])
-            del absent[name]
-    faults += [f"missing {name}" + (f" {shape}" if shape is not None else "") for name, shape in absent.items()]
-    faults += draft.misshapen
-    faults += [f"unexpected {name} {sources[name]}" for name in unexpected]
-    return (*faults, *draft.idle)
+def _places(rows: list[Row]) -> str:
+    """Where these rows stand, for a sentence."""
+    if any(row.file for row in rows):
+        return " and ".join(row.place for row in rows)
+    return f"the table's lines {' and '.join(str(row.line) for row in rows)}"

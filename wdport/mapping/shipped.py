@@ -6,24 +6,17 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from wdport.errors import InternalError, MisfitError
+from wdport.errors import MisfitError
+from wdport.mapping.include import mappings_folder
 from wdport.mapping.table import Table, parse_table
 
 
 @cache
 def shipped_tables() -> tuple[Table, ...]:
-    """All tables that come with wdport, by file name."""
-    files = sorted(_folder().glob("*.yaml"))
-    return tuple(parse_table(file.read_bytes(), f"mappings/{file.name}") for file in files)
-
-
-def _folder() -> Path:
-    """``mappings/`` inside the installed package, or beside it in a source checkout."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "_mappings", package.parent / "mappings"):
-        if any(folder.glob("*.yaml")):
-            return folder
-    raise InternalError("wdport", "its mapping tables are not installed", "install the package again")
+    """All tables that come with wdport and can be chosen by a signature, by file name."""
+    files = sorted(mappings_folder().glob("*.yaml"))
+    tables = (parse_table(file.read_bytes(), f"mappings/{file.name}", file.parent) for file in files)
+    return tuple(table for table in tables if table.signature is not None)
 
 
 def choose_table(names: Iterable[str], where: str | Path) -> Table:
@@ -32,7 +25,7 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
     Raises :class:`MisfitError` if none or more than one does.
     """
     names = list(names)
-    fitting = [table for table in shipped_tables() if any(table.signature.match(name) for name in names)]
+    fitting = [table for table in shipped_tables() if _signed(table, names)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -40,8 +33,14 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
         raise MisfitError(where, f"tensors of several layouts ({shown})", "name one table with --mapping FILE")
     best, hits = "", 0
     for table in shipped_tables():
-        count = sum(any(row.torch.match(name) is not None for row in table.rows) for name in names)
+        count = sum(
+            any(pattern.match(name) is not None for row in table.rows for pattern in row.torch) for name in names
+        )
         if count > hits:
             best, hits = table.path, count
     nearest = f"; nearest is {best} with {hits} of {len(names)} names" if best else ""
     raise MisfitError(where, f"no mapping table fits its {len(names)} tensors{nearest}", "give one with --mapping FILE")
+
+
+def _signed(table: Table, names: Iterable[str]) -> bool:
+    return table.signature is not None and any(table.signature.match(name) is not None for name in names)

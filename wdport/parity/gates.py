@@ -24,7 +24,7 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Ga
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
     findings = list(dict.fromkeys([*runner.findings, *unequal]))
-    settled = {move.source for move in plan.moves} | set(plan.checks) | set(plan.drops)
+    settled = {name for move in plan.moves for name in move.sources} | {*plan.checks, *plan.drops, *plan.ties}
     findings += [f"{name} is not accounted for" for name in tensors if name not in settled]
     variables = list(variables_by_path(runner.sides.candidates["float32"]))
     if sorted(variables) != sorted(plan.targets):

@@ -21,7 +21,6 @@ from wdport.mapping.table import load_table
 from wdport.model import Array, Resolved
 from wdport.parity.recording import Recording
 from wdport.recorder import Tensors
-from wdport.rules import apply_rule
 
 
 class Described:
@@ -53,19 +52,25 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
 def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Mapping[str, Array]) -> list[str]:
     """Sentences on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
 
-    Tables that were computed again because 16 bits had ruined them have no hash and are left to gate A'.
+    What arithmetic made cannot be undone bit for bit and is left to gate A. Tables that were computed again
+    because 16 bits had ruined them have no hash and are left to gate A'.
     """
-    known = [move for move in prepared.plan.moves if recording.tensors[move.source].sha256 is not None]
-    equal = {move.source: _digest(move, variables) == recording.tensors[move.source].sha256 for move in known}
+    tensors = recording.tensors
+    known = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
+    equal = {
+        name: digest == tensors[name].sha256
+        for move in known
+        for name, digest in zip(move.sources, _digests(move, variables), strict=True)
+    }
     matrices = [name for name in equal if len(recording.tensors[name].shape) > 1]
     if matrices and not any(equal[name] for name in matrices):
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)
-    wrong = [target for move in known if not equal[move.source] for target in move.targets]
+    wrong = [target for move in known if not all(map(equal.get, move.sources)) for target in move.targets]
     return [f"{name} is not its tensor, bit for bit" for name in wrong]
 
 
-def _digest(move: Move, variables: Mapping[str, Array]) -> str:
-    """SHA-256 of the tensor that these variables were made from, as the recorder takes it."""
-    source = apply_rule(move.rule.inverse(), [variables[name] for name in move.targets], move.sizes)[0]
-    return hashlib.sha256(np.ascontiguousarray(source, dtype=np.float32).tobytes()).hexdigest()
+def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:
+    """SHA-256 of the tensors that these variables were made from, as the recorder takes it."""
+    sources = move.invert([variables[name] for name in move.targets])
+    return [hashlib.sha256(np.ascontiguousarray(each, dtype=np.float32).tobytes()).hexdigest() for each in sources]

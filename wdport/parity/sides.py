@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from wdport.conversion.apply import source_array
+from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.files.model_files import read_variables
@@ -22,7 +22,6 @@ from wdport.keras_runtime import set_variable
 from wdport.model import Array
 from wdport.parity.library import same_bits
 from wdport.parity.reference import Reference, family_reference
-from wdport.rules import apply_rule
 
 DTYPES = ("float64", "float32")
 
@@ -74,8 +73,7 @@ def unequal_variables(prepared: Prepared, weights: Weights) -> list[str]:
     """Sentences on variables of the converted file that are not, bit for bit, what their tensors become."""
     wrong = []
     for move in prepared.plan.moves:
-        made = apply_rule(move.rule, [source_array(prepared, move.source, cast=True)], move.sizes)
-        pairs = zip(move.targets, made, strict=True)
+        pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
         wrong += [name for name, array in pairs if not same_bits(array, weights.variables[name])]
     return [f"{name} is not its tensor, bit for bit" for name in wrong]
 
@@ -84,11 +82,14 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
     """Every parameter of rank 1 moved by N(0, 0.2^2): by the reference's own shifts, through the plan's rules."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
-        if (shift := shifts.get(move.source)) is None:
+        if not any(name in shifts for name in move.sources):
             continue
-        if move.source in tensors:
-            tensors[move.source] = tensors[move.source] + shift
-        for name, array in zip(move.targets, apply_rule(move.rule, [shift], move.sizes), strict=True):
+        for name in set(tensors).intersection(shifts, move.sources):
+            tensors[name] = tensors[name] + shifts[name]
+        if len(move.sources) > 1:
+            variables |= zip(move.targets, move.apply([tensors[name] for name in move.sources]), strict=True)
+            continue
+        for name, array in zip(move.targets, move.apply([shifts[move.source]]), strict=True):
             variables[name] = variables[name] + array
     return Weights("random biases", tensors, variables, random_biases=True)
 
@@ -116,8 +117,8 @@ def correct_port(prepared: Prepared, weights: Weights) -> Any:
     """
     made = dict(weights.variables)
     for move in prepared.plan.moves:
-        if move.source in weights.tensors:
-            arrays = apply_rule(move.rule, [weights.tensors[move.source]], move.sizes)
+        if all(name in weights.tensors for name in move.sources):
+            arrays = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
             made |= zip(move.targets, arrays, strict=True)
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
@@ -144,5 +145,5 @@ def _assign(candidates: Mapping[str, Any], weights: Weights, names: set[str]) ->
 
 def _internal(prepared: Prepared, name: str) -> bool:
     """Whether a tensor is a variant's extra buffer that the reference does not have."""
-    row = next((r for r in prepared.table.rows if r.torch.match(name) is not None), None)
+    row = next((r for r in prepared.table.rows if any(p.match(name) is not None for p in r.torch)), None)
     return row is not None and (row.optional or row.drop is not None)

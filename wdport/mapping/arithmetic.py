@@ -1,0 +1,58 @@
+"""Arithmetic on weights: several source tensors that become one by a sum or by weight normalisation.
+
+A class apart from rules, which only move values. The result is computed in float64 from the stored values and rounded
+once, when it is written; an inverse is a choice, stated here, and does not give the stored bits back:
+
+* ``sum`` (two biases of a PyTorch LSTM): back to the whole value and zeros;
+* ``weight_norm`` (``torch.nn.utils.weight_norm``: a magnitude g and a direction v, w = g * v / ||v||): back to
+  the norm of w as magnitude, and w as direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wdport.mapping.arrays import Array
+from wdport.mapping.axes import AxisError, Shape
+from wdport.mapping.rows import Combine
+
+
+def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
+    """The shape of the one tensor that the sources become; raises :class:`AxisError` where they do not fit."""
+    if combine == "weight_norm":
+        magnitude, direction = shapes
+        own = [size for size in magnitude if size != 1]
+        ranks = len(magnitude) in (0, len(direction))
+        if not ranks or len(own) > 1 or any(g not in (1, v) for g, v in zip(magnitude, direction, strict=False)):
+            raise AxisError(f"a magnitude of shape {magnitude} does not go with a direction of shape {direction}")
+        return direction
+    if len(set(shapes)) != 1:
+        raise AxisError(f"tensors of shapes {', '.join(map(str, shapes))} cannot be added")
+    return shapes[0]
+
+
+def combined(combine: Combine, sources: Sequence[Array]) -> Array:
+    """The one tensor that the sources become, in float64."""
+    exact = [source.astype(np.float64) for source in sources]
+    if combine == "weight_norm":
+        magnitude, direction = exact
+        return np.asarray(magnitude * direction / _norm(direction, magnitude.shape))
+    return np.asarray(sum(exact[1:], exact[0]))
+
+
+def separated(combine: Combine, whole: Array, shapes: Sequence[Shape]) -> list[Array]:
+    """Sources of these shapes that become ``whole`` again up to rounding, in its own dtype."""
+    if combine == "weight_norm":
+        magnitude = _norm(whole.astype(np.float64), shapes[0]).reshape(shapes[0])
+        return [magnitude.astype(whole.dtype), whole]
+    return [whole, *(np.zeros_like(whole) for _ in shapes[1:])]
+
+
+def _norm(direction: Array, magnitude: Shape) -> Array:
+    """The norm over all axes but the one where the magnitude's shape is not 1."""
+    axes = tuple(range(direction.ndim))
+    kept = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
+    over = tuple(axis for axis in axes if axis not in kept)
+    return np.asarray(np.sqrt(np.sum(np.square(direction), axis=over, keepdims=True)))

@@ -1,0 +1,74 @@
+"""Whether a row fits the shapes on both sides: the first of its rules that does, or what it wants instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from wdport.mapping.arithmetic import combined_shape
+from wdport.mapping.axes import AxisError, Rule, Shape
+from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Row
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The rule that fits, and the size of every axis."""
+
+    rule: Rule
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """No rule fits: the nearest one, and the shapes that it wants, source by source, where they can be told."""
+
+    rule: Rule
+    wanted: tuple[Shape | None, ...]
+    sources: tuple[Shape, ...]
+    targets: tuple[Shape, ...]
+    reason: str = ""
+
+    def sentence(self, row: Row, names: Sequence[str]) -> str:
+        """What does not fit, about the first source whose shape is wrong."""
+        pairs = zip(names, self.sources, self.wanted, strict=True)
+        told = [(name, shape, wanted) for name, shape, wanted in pairs if wanted != shape]
+        name, shape, wanted = told[0] if told else (names[0], self.sources[0], None)
+        line = f"{row.short} ({self.rule.name})"
+        if self.reason and wanted is None:
+            return f"{name} does not fit {line}: {self.reason}"
+        turned = wanted is not None and len(shape) > 1 and wanted == shape[::-1]
+        return (
+            f"{name} has shape {shape}, {line} wants {wanted or list(self.targets)}{' (transposed?)' if turned else ''}"
+        )
+
+
+def written(patterns: Sequence[NamePattern], indices: Mapping[str, int]) -> tuple[str, ...]:
+    """The names that these patterns write; raises :class:`PatternError` where an index would be below 0."""
+    return tuple(pattern.format(indices) for pattern in patterns)
+
+
+@overload
+def fit(row: Row, sources: Sequence[Shape], targets: Sequence[Shape]) -> Fit | Misfit: ...
+@overload
+def fit(row: Row, sources: None, targets: Sequence[Shape]) -> Misfit: ...
+def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> Fit | Misfit:
+    """The first rule of ``row`` that takes ``sources`` to ``targets``; without sources, what it wants of them."""
+    reason = ""
+    if sources is not None:
+        try:
+            moved = [combined_shape(row.combine, sources)] if row.combine else sources
+            for rule in row.rules:
+                try:
+                    return Fit(rule, rule.sizes(moved, targets, row.sizes))
+                except AxisError as error:
+                    reason = reason or str(error)
+        except AxisError as error:
+            reason = str(error)
+    told = ((rule, rule.source_shape(targets, row.sizes) if targets else None) for rule in row.rules)
+    rule, wanted = next((each for each in told if each[1] is not None), (row.rules[0], None))
+    shapes: tuple[Shape | None, ...] = (wanted,) * len(row.torch)
+    if row.combine == "weight_norm":
+        shapes = (None, wanted)
+    return Misfit(rule, shapes, tuple(sources or ()), tuple(targets), reason)

@@ -1,0 +1,16 @@
+"""Layer kinds: for each, its tensors and their rules, its layouts, and the hyper-parameters to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from wdport.mapping.kinds import attention, convolutions, dense, norms, recurrent
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part
+
+__all__ = ["KINDS", "Compared", "Inner", "Kind", "Part"]
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {kind.name: kind for kind in (*dense.ALL, *convolutions.ALL, *norms.ALL, *attention.ALL, *recurrent.ALL)}
+)
+"""Kind by name."""

@@ -1,0 +1,54 @@
+"""Convolutions of one, two and three spatial axes: plain and grouped, depthwise, transposed."""
+
+from __future__ import annotations
+
+from wdport.mapping.kinds.kind import Compared, Kind, Part, layouts, rules
+
+_SPATIAL = {1: "l", 2: "h w", 3: "d h w"}
+_NAMES = {"weight": "weight", "bias": "bias"}
+_BIAS = Part(("{bias}",), ("bias",), rules("identity"))
+_WINDOW = (
+    Compared("kernel_size", "kernel_size", "tuple"),
+    Compared("stride", "strides", "tuple"),
+    Compared("dilation", "dilation_rate", "tuple"),
+    Compared("padding", "padding", "padding"),
+    Compared("bias", "use_bias", "present"),
+)
+_PLAIN = (Compared("out_channels", "filters", "equal"), Compared("groups", "groups", "equal"))
+
+# What the same weight may be in a port of another rank: axes of size one are added or left out. Shapes tell
+# the alternatives apart; where two fit, the window is one and both give the same kernel.
+_RULES = {
+    1: ("conv1d", "out in 1 -> in out", "out in k -> k 1 in out", "out in k -> 1 k in out"),
+    2: ("conv2d", "out in k 1 -> k in out", "out in 1 k -> k in out", "out in 1 1 -> in out"),
+    3: ("conv3d", "out in 1 h w -> h w in out", "out in k 1 1 -> k in out", "out in 1 1 1 -> in out"),
+}
+_DEPTHWISE = {
+    1: ("depthwise_conv1d", "(in mult) 1 k -> k 1 in mult"),
+    2: ("depthwise_conv2d", "(in mult) 1 k 1 -> k in mult", "(in mult) 1 1 k -> k in mult"),
+}
+
+
+def _axes(rank: int) -> tuple[str, str]:
+    """The layouts with channels last and channels first."""
+    return f"b c {_SPATIAL[rank]} -> b {_SPATIAL[rank]} c", f"b c {_SPATIAL[rank]}"
+
+
+def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
+    weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
+    return Kind(f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES)
+
+
+ALL = (
+    *(_kind("conv", rank, texts, (*_PLAIN, Compared("padding_mode", "", "zeros"))) for rank, texts in _RULES.items()),
+    *(_kind("depthwise_conv", rank, texts, ()) for rank, texts in _DEPTHWISE.items()),
+    *(
+        _kind(
+            "conv_transpose",
+            rank,
+            (f"conv_transpose{rank}d",),
+            (_PLAIN[0], Compared("groups", "", "ones"), Compared("output_padding", "output_padding", "tuple")),
+        )
+        for rank in _SPATIAL
+    ),
+)

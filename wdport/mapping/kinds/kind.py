@@ -1,0 +1,133 @@
+"""What a layer kind states: its tensors with their rules, its layouts, and the hyper-parameters to compare.
+
+A kind is data. Texts in braces, such as ``{weight}``, are filled in from :attr:`Kind.names`, which a row of a table
+may change; ``{layer}`` is the number of one layer within a PyTorch RNN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from wdport.mapping.axes import Rule, parse_rule
+from wdport.mapping.catalog import find_rule
+from wdport.mapping.rows import Combine
+
+How = Literal[
+    "equal",
+    "tuple",
+    "padding",
+    "zeros",
+    "counted",
+    "ceil",
+    "complement",
+    "present",
+    "none",
+    "true",
+    "ones",
+    "shape",
+    "names",
+]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One hyper-parameter of the two layers, by attribute, and how it is to be compared.
+
+    ``equal``: the same number, flag or text. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
+    widths against Keras's ``same`` and ``valid``. ``zeros``: PyTorch pads with zeros. ``counted``: whether padding
+    counts in a mean, which it never does in Keras. ``complement``: they add up to one. ``present``: PyTorch's
+    tensor is there where Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no
+    counterpart. ``true``: Keras's flag is true. ``ones``: PyTorch's is one. ``ceil``: rounding up, which Keras does
+    by padding. ``shape``: PyTorch's shape against the axes that Keras normalises. ``names``: the same function by
+    its name.
+    """
+
+    torch: str
+    keras: str
+    how: How
+
+
+@dataclass(frozen=True)
+class Part:
+    """One or more tensors of a kind and the variables that they fill.
+
+    Attributes:
+        torch: names of the tensors within the module.
+        keras: paths of the variables within the layer; none where the tensor is dropped.
+        others: further paths that they may have.
+        rules: alternatives, told apart by the shapes.
+        combine: the arithmetic that makes one tensor of several.
+        flatten: the rule where the input was flattened, with ``{torch}`` and ``{keras}`` for the orders.
+        normed: whether the tensor may be stored as magnitude and direction (``torch.nn.utils.weight_norm``).
+        drop: the reason for leaving it out.
+    """
+
+    torch: tuple[str, ...]
+    keras: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    others: tuple[tuple[str, ...], ...] = ()
+    combine: Combine = ""
+    flatten: str = ""
+    normed: bool = False
+    drop: str | None = None
+
+    def alternatives(self) -> tuple[Part, ...]:
+        """The part, and the two ways in which PyTorch stores a normalised weight: the old and the new."""
+        if not self.normed:
+            return (self,)
+        (name,) = self.torch
+        module, dot, last = name.rpartition(".")
+        new = f"{module}{dot}parametrizations.{last}.original"
+        stored = ((f"{name}_g", f"{name}_v"), (f"{new}0", f"{new}1"))
+        return (self, *(replace(self, torch=pair, combine="weight_norm", normed=False) for pair in stored))
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A module within the module and the layer within the layer that compute the same thing."""
+
+    torch: str
+    keras: tuple[str, ...]
+    shift: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of layer, such as ``conv2d``.
+
+    Attributes:
+        name: what a table calls it.
+        parts: its tensors; none for a layer without weights.
+        axes: layouts of its activations, PyTorch's to Keras's, the likeliest first.
+        compared: hyper-parameters of the two layers.
+        names: suffixes within the PyTorch module that a row's ``names:`` may change.
+        inner: layers within the layer that are compared as well.
+        flatten: the layout of the output where the layer itself flattens.
+        index: the index that the kind brings.
+    """
+
+    name: str
+    parts: tuple[Part, ...] = ()
+    axes: tuple[Rule, ...] = ()
+    compared: tuple[Compared, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    inner: tuple[Inner, ...] = ()
+    flatten: str = ""
+    index: str = ""
+
+    @property
+    def flattens(self) -> bool:
+        """Whether a row of this kind may state ``flatten``."""
+        return bool(self.flatten) or any(part.flatten for part in self.parts)
+
+
+def rules(*texts: str) -> tuple[Rule, ...]:
+    """Rules by name or text."""
+    return tuple(rule for text in texts if (rule := find_rule(text)) is not None)
+
+
+def layouts(*texts: str) -> tuple[Rule, ...]:
+    """Layouts by text; one without an arrow is the same on both sides."""
+    return tuple(parse_rule(t, t) for t in (text if "->" in text else f"{text} -> {text}" for text in texts))

@@ -1,0 +1,169 @@
+"""Rows for layers: one YAML mapping to a tap and, by its kind, to the rows of its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from wdport.mapping.axes import Rule
+from wdport.mapping.fields import Fields, Section, meant
+from wdport.mapping.kinds import KINDS, Inner, Kind, Part
+from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Layer, Row, TapRow
+from wdport.mapping.strict_yaml import Node
+
+_FIELDS = ("torch", "keras", "kind", "names", "flatten", "sizes", "axes", "then", "up_to", "optional", "when")
+
+
+def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[list[Row], list[TapRow]]:
+    """The rows of a layer's tensors and its taps; ``number`` is the layer's own."""
+    fields = Fields(node, where)
+    torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
+    kind = _kind(fields)
+    names = _names(fields, kind)
+    order = _order(fields, kind)
+    tap = _tap(fields, torch, keras, kind, order, fields.when(section))
+    fields.finish(_FIELDS)
+    own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
+    fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
+    layer = Layer(number, node.line, torch, tap.optional)
+    expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{own}>" if own else "0"}, order)
+    rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
+    _known_sizes(fields, tap, rows)
+    # The last of several layers is what the PyTorch module gives out, and only the table knows which one that is.
+    taps = [] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
+    return rows, taps
+
+
+def _kind(fields: Fields) -> Kind | None:
+    if (name := fields.optional_text("kind")) is None:
+        return None
+    if name not in KINDS:
+        raise fields.fault(f"unknown kind {name!r}", meant(name, KINDS) or "use one of docs/mapping.md")
+    return KINDS[name]
+
+
+def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
+    """The kind's suffixes within the PyTorch module, with those that the row changes."""
+    known = dict(kind.names) if kind else {}
+    given = fields.names()
+    for name in given:
+        if name not in known:
+            what = f"{kind.name} has no name {name!r}" if kind else "names without a kind"
+            fix = (meant(name, known) or f"use {', '.join(known)}") if known else "remove it"
+            raise fields.fault(what, fix)
+    return known | given
+
+
+def _order(fields: Fields, kind: Kind | None) -> Rule | None:
+    """The order of flattened features, as a rule on both flattened axes."""
+    text = fields.optional_text("flatten")
+    if text is None:
+        return None
+    if kind is None or not kind.flattens:
+        can = ", ".join(name for name, each in KINDS.items() if each.flattens)
+        raise fields.fault(f"flatten on {kind.name if kind else 'a row without a kind'}", f"it goes with: {can}")
+    rule = fields.rule(text)
+    if rule.source.stacked or rule.target.stacked or rule.source.any_axes or not rule.source.names:
+        raise fields.fault(f"flatten is {text!r}", "write the axes of both sides, as in `c h w -> h w c`")
+    return rule
+
+
+def _tap(
+    fields: Fields, torch: NamePattern, keras: NamePattern, kind: Kind | None, order: Rule | None, when: str | None
+) -> TapRow:
+    up_to, axes = fields.optional_text("up_to"), fields.optional_text("axes")
+    if up_to not in (None, "shift"):
+        raise fields.fault(f"up_to is {up_to!r}", "write `up_to: shift`, or leave it out")
+    stated = (fields.rule(axes),) if axes is not None else kind.axes if kind else ()
+    if any(rule.source.stacked or rule.target.stacked for rule in stated):
+        raise fields.fault(f"axes is {axes!r}", "write one tensor on each side, as in `b c h w -> b h w c`")
+    if kind and kind.flatten and order and axes is None:
+        stated = (fields.rule(_flattened(kind.flatten, order)),)
+    return TapRow(
+        line=fields.line,
+        torch=torch,
+        keras=keras,
+        kind=kind.name if kind else "",
+        axes=stated,
+        then=fields.optional_text("then") or "",
+        shift=up_to is not None,
+        optional=fields.flag("optional"),
+        when=when,
+        sizes=fields.sizes(),
+        flatten=fields.rule(_flattened("({torch}) -> ({keras})", order)) if order else None,
+    )
+
+
+def _flattened(template: str, order: Rule) -> str:
+    """A rule's text with the two orders in place of ``{torch}`` and ``{keras}``."""
+    return template.format(torch=order.source, keras=order.target)
+
+
+def _known_sizes(fields: Fields, tap: TapRow, rows: list[Row]) -> None:
+    rules = [*tap.axes, *(rule for row in rows for rule in row.rules)]
+    known = {name for rule in rules for name in rule.source.names}
+    for name in tap.sizes:
+        if name not in known:
+            raise fields.fault(f"sizes names {name}, which is no axis of the layer", "use the names of flatten or axes")
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    """One layer row, and what its kind's texts are filled with."""
+
+    fields: Fields
+    layer: Layer
+    tap: TapRow
+    names: Mapping[str, str]
+    order: Rule | None
+
+    def rows(self, part: Part) -> list[Row]:
+        """The rows of one part; more than one where PyTorch has several ways to store it."""
+        filled = replace(
+            part,
+            torch=tuple(name.format_map(self.names) for name in part.torch),
+            keras=self._paths(part.keras),
+            others=tuple(self._paths(each) for each in part.others),
+        )
+        rules = part.rules
+        if self.order and part.flatten:
+            rules = (self.fields.rule(_flattened(part.flatten, self.order)),)
+        return [self._row(each, rules) for each in filled.alternatives()]
+
+    def _paths(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        names = {name: text.replace(".", "/") for name, text in self.names.items()}
+        return tuple(text.format_map(names) for text in texts)
+
+    def _row(self, part: Part, rules: tuple[Rule, ...]) -> Row:
+        keras = tuple(self._pattern(self.tap.keras, "/", text) for text in part.keras)
+        others = (tuple(self._pattern(self.tap.keras, "/", text) for text in each) for each in part.others)
+        return Row(
+            self.layer.line,
+            tuple(self._pattern(self.tap.torch, ".", text) for text in part.torch),
+            keras,
+            rules,
+            part.combine,
+            self.tap.sizes,
+            drop=part.drop,
+            when=self.tap.when,
+            optional=self.layer.optional,
+            layer=self.layer,
+            others=tuple(each for each in dict.fromkeys(others) if each != keras),
+        )
+
+    def inner(self, inner: Inner) -> TapRow:
+        """The tap of a layer within the layer."""
+        first, *others = dict.fromkeys(self._paths(inner.keras))
+        return TapRow(
+            line=self.layer.line,
+            torch=self._pattern(self.tap.torch, ".", inner.torch.format_map(self.names)),
+            keras=self._pattern(self.tap.keras, "/", first),
+            shift=inner.shift,
+            implied=True,
+            others=tuple(self._pattern(self.tap.keras, "/", other) for other in others),
+            when=self.tap.when,
+        )
+
+    def _pattern(self, base: NamePattern, joint: str, suffix: str) -> NamePattern:
+        return self.fields.join(suffix, base.text, joint)

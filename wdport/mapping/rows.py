@@ -1,0 +1,149 @@
+"""What a mapping table holds: rows for tensors, rows for taps, and the table itself.
+
+These are the types that both formats are read into. They hold data only: patterns with named indices,
+rules, names of constants, reasons, and text that others parse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wdport.mapping.axes import Rule
+from wdport.mapping.names import NamePattern
+
+Combine = Literal["", "sum", "weight_norm"]
+"""How several source tensors become one before the rule moves it: not at all, or by arithmetic."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart."""
+
+    number: int
+    line: int
+    torch: NamePattern
+    optional: bool = False
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What becomes of one family of source tensors.
+
+    Exactly one of these holds: ``keras`` and ``rules`` are given (the tensors are used), ``check`` alone (compared
+    with a constant of the model family and then left out), ``drop`` (left out for that reason) or ``same_as``
+    (bit for bit another source tensor, and then left out). ``check`` beside ``keras`` means used *and* compared.
+
+    Attributes:
+        line: the row's line in its file.
+        torch: the source tensors, in the order of the stacked axis or of ``combine``.
+        keras: the variables that they fill.
+        rules: alternatives; the first that fits the shapes is used.
+        combine: the arithmetic that makes one tensor of several before the rule.
+        sizes: sizes of axes that no shape tells.
+        when: a feature without which the row does not apply.
+        optional: whether it may match nothing.
+        layer: the layer row that it comes from; of its rows one must match, whichever, unless ``optional``.
+        others: further paths that the variables may have, tried in turn where ``keras`` is not all in the model.
+        file: the included table that the row stands in; empty for the table itself.
+    """
+
+    line: int
+    torch: tuple[NamePattern, ...]
+    keras: tuple[NamePattern, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    combine: Combine = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    check: NamePattern | None = None
+    drop: str | None = None
+    same_as: NamePattern | None = None
+    when: str | None = None
+    optional: bool = False
+    layer: Layer | None = None
+    others: tuple[tuple[NamePattern, ...], ...] = ()
+    file: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the row stands, for a sentence."""
+        return f"line {self.line} of {self.file or 'the table'}"
+
+    @property
+    def short(self) -> str:
+        """The same, without naming the table itself."""
+        return self.place if self.file else f"line {self.line}"
+
+
+@dataclass(frozen=True)
+class TapRow:
+    """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token.
+
+    An ``optional`` tap is left out, and reported, where the reference does not call the module, or calls other
+    layers inside it; the layers inside it are compared instead.
+
+    Attributes:
+        line: the row's line in its file.
+        torch: path of the PyTorch module.
+        keras: path of the Keras layer.
+        kind: name of the layer kind, whose hyper-parameters are compared; empty where none is stated.
+        axes: layouts of the activations, PyTorch's to Keras's, the likeliest first; empty where nothing is said.
+        then: what follows the PyTorch module before the Keras layer's output, such as ``relu``.
+        shift: whether the outputs need agree only up to what is the same at every token.
+        optional: see above.
+        implied: a part of another row's layer; left out where the reference has no such module.
+        others: further paths that the Keras layer may have.
+        when: a feature without which the row does not apply.
+        sizes: sizes of axes that no shape tells.
+        flatten: the order of the features that were flattened before the layer, PyTorch's to Keras's.
+        file: the included table that the row stands in; empty for the table itself.
+    """
+
+    line: int
+    torch: NamePattern
+    keras: NamePattern
+    kind: str = ""
+    axes: tuple[Rule, ...] = ()
+    then: str = ""
+    shift: bool = False
+    optional: bool = False
+    implied: bool = False
+    others: tuple[NamePattern, ...] = ()
+    when: str | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    flatten: Rule | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One mapping table.
+
+    Attributes:
+        path: the file, as errors name it.
+        sha256: of the file's bytes; with includes, of the hashes of all files.
+        family: the model family that it is for.
+        variant: the key layout within the family.
+        signature: a tensor that only this layout has; without one the table is used only where it is named.
+        rows: what becomes of every tensor.
+        taps: which layers compute the same thing.
+        torch: the factory of the reference, ``module:name``, as text.
+        keras: the factory of the port, as text.
+        inputs: what the models take, as text.
+        config: keys of a ``config.json`` that the factories take.
+        includes: the files whose rows are included.
+    """
+
+    path: str
+    sha256: str
+    family: str
+    variant: str
+    signature: NamePattern | None
+    rows: tuple[Row, ...]
+    taps: tuple[TapRow, ...]
+    torch: str = ""
+    keras: str = ""
+    inputs: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()

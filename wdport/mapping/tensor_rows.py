@@ -1,0 +1,107 @@
+"""Rows for tensors and for ties: one YAML mapping to a checked :class:`Row`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast, get_args
+
+from wdport.mapping.axes import AxisError, Rule
+from wdport.mapping.catalog import RULES, find_rule
+from wdport.mapping.fields import Fields, Section, meant
+from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Combine, Row
+from wdport.mapping.strict_yaml import Node
+
+_FIELDS = ("torch", "keras", "rule", "combine", "sizes", "check", "drop", "optional", "when")
+_ARITHMETIC = tuple(name for name in get_args(Combine) if name)
+
+
+def parse_row(node: Node, where: str, section: Section) -> Row:
+    """A row of format 1: one tensor."""
+    fields = Fields(node, where)
+    torch = fields.pattern("torch", section.torch, ".")
+    return _row(fields, section, (torch,), "", {}, section.when, _FIELDS)
+
+
+def parse_tensors(node: Node, where: str, section: Section) -> Row:
+    """A row of format 2: one tensor or several, that become one variable or several."""
+    fields = Fields(node, where)
+    torch = fields.patterns("torch", section.torch, ".")
+    if not torch:
+        raise fields.fault("torch is missing", "give a name, or a list of names")
+    combine = _combine(fields, len(torch))
+    return _row(fields, section, torch, combine, fields.sizes(), fields.when(section), _FIELDS)
+
+
+def parse_tie(node: Node, where: str, section: Section) -> Row:
+    """A row of `tied`: a tensor that, where it is present, equals another one bit for bit."""
+    fields = Fields(node, where)
+    torch, same_as = (fields.pattern(name, section.torch, ".") for name in ("torch", "same_as"))
+    when = fields.when(section)
+    fields.finish(("torch", "same_as", "when"))
+    fields.same_indices(torch, [same_as])
+    if torch == same_as:
+        raise fields.fault(f"{torch.text} is tied to itself", "name the tensor that it equals under same_as")
+    return Row(node.line, (torch,), same_as=same_as, when=when, optional=True)
+
+
+def _combine(fields: Fields, count: int) -> Combine:
+    text = fields.optional_text("combine") or ""
+    if text and text not in _ARITHMETIC:
+        raise fields.fault(f"unknown arithmetic {text!r}", f"use one of {', '.join(_ARITHMETIC)}")
+    if text and (count < 2 or (text == "weight_norm" and count != 2)):
+        wanted = "a magnitude and a direction" if text == "weight_norm" else "at least two tensors"
+        raise fields.fault(f"{text} does not take {count} tensors", f"list {wanted} under torch")
+    return cast(Combine, text)
+
+
+def _row(
+    fields: Fields,
+    section: Section,
+    torch: tuple[NamePattern, ...],
+    combine: Combine,
+    sizes: Mapping[str, int],
+    when: str | None,
+    known: tuple[str, ...],
+) -> Row:
+    keras = fields.patterns("keras", section.keras, "/")
+    rule_name, drop = fields.optional_text("rule"), fields.optional_text("drop")
+    check = fields.pattern("check") if fields.has("check") else None
+    optional = fields.flag("optional")
+    fields.finish(known)
+    rule = _rule(fields, rule_name) if rule_name else None
+    if bool(keras) != bool(rule):
+        raise fields.fault("keras and rule go together", "give both or neither")
+    if [bool(keras), bool(drop)].count(True) + (check is not None and not keras) != 1 or (drop and check):
+        raise fields.fault("a row must say one thing", "use exactly one of: keras + rule, check, drop")
+    if rule:
+        _counts(fields, rule, 1 if combine else len(torch), len(keras))
+        if unknown := [name for name in sizes if name not in rule.source.names]:
+            raise fields.fault(f"sizes names {unknown[0]}, which is no axis of {rule}", "use the names of its axes")
+    if (check or drop) and len(torch) > 1:
+        raise fields.fault("check and drop are about one tensor", "write a row for each")
+    fields.same_indices(torch[0], (*torch[1:], *keras, *((check,) if check else ())))
+    return Row(
+        fields.line, torch, keras, (rule,) if rule else (), combine, sizes, check, drop, when=when, optional=optional
+    )
+
+
+def _rule(fields: Fields, text: str) -> Rule:
+    try:
+        rule = find_rule(text)
+    except AxisError as error:
+        raise fields.fault(str(error), "name every axis once on each side, as in `out in -> in out`") from None
+    if rule is None:
+        fix = meant(text, RULES) or "use a name from docs/mapping.md"
+        raise fields.fault(f"unknown rule {text!r}", f"{fix}, or write it out, as in `out in -> in out`")
+    return rule
+
+
+def _counts(fields: Fields, rule: Rule, sources: int, targets: int) -> None:
+    """A stacked axis is a list of tensors, as long as its labels if it has any; every other side is one tensor."""
+    for side, count, verb, field in ((rule.source, sources, "take", "torch"), (rule.target, targets, "make", "keras")):
+        wanted = len(dict(side.labels).get(side.stacked, ())) if side.stacked else 1
+        if (count > 1) != bool(side.stacked) or (wanted and wanted != count):
+            raise fields.fault(
+                f"rule {rule.name} does not {verb} {count} tensors", f"list as many as it does under {field}"
+            )
