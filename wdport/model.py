@@ -35,7 +35,8 @@ class Source:
     """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors.
 
     ``saved`` is what the file says of its own configuration, Lightning's ``hyper_parameters``: plain data of any
-    form, or ``None``.
+    form, or ``None``. ``document`` reads the ``config.json`` beside it, if there is
+    one.
     """
 
     path: Path
@@ -43,6 +44,7 @@ class Source:
     dtypes: Mapping[str, str]
     read: Callable[[str], Array]
     saved: Any = None
+    document: Callable[[], Mapping[str, Any]] = dict
 
 
 @dataclass(frozen=True)
@@ -215,8 +217,8 @@ class Family(Protocol):
         """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
         ...
 
-    def levels(self, config: Any) -> Levels:
-        """How the output divides into wavelet levels."""
+    def levels(self, config: Any) -> Levels | None:
+        """How the output divides into wavelet levels; ``None`` if it does not."""
         ...
 
     def objective(self, config: Any, model: Any) -> Objective:

@@ -29,6 +29,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple
 from unittest.mock import patch
 
@@ -145,7 +146,7 @@ MakeInputs = Callable[[int, int, float], Sequence[Any]]
 
 
 _INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
-_AXIS = re.compile(r"(?:([a-z]\w*)=)?([1-9]\d*)")
+_AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)")
 _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0}
 """How an input is drawn, with how many words follow; -1 for any number."""
 
@@ -256,7 +257,7 @@ def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int]]
     sizes: dict[str, int] = {}
     for at, word in enumerate(text.split()):
         found = _AXIS.fullmatch(word)
-        name = word if word == "b" else (found.group(1) or f"_{at}") if found else ""
+        name = word if word == "b" else (found.group(1) or f"_{chr(97 + at)}") if found else ""
         if not name or name in axes:
             raise ValueError(f"{where!r}: {word!r} is not b, a size or NAME=SIZE, or repeats another axis")
         axes.append(name)
@@ -931,12 +932,23 @@ Fresh = Dict[Tuple[Any, str], Any]
 """Buffers as the code computed them, before a state_dict was loaded, by their module and name."""
 
 
-def build(target: str, checkpoint: str, key: str | None = None) -> Subject:
-    """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64."""
+def build(
+    target: str,
+    checkpoint: str,
+    key: str | None = None,
+    tensors: Mapping[str, Array] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> Subject:
+    """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64.
+
+    ``tensors`` are those of the checkpoint, if they were read already; ``arguments`` are the factory's, by name.
+    """
     factory = _find_factory(target)
     import torch
 
-    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key)
+    if arguments:
+        factory = partial(factory, **arguments)
+    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors)
     single: Fresh = {}
     double: Fresh = {}
     with _default_dtype(torch.float32), _before_loading(single):
@@ -949,11 +961,11 @@ def build(target: str, checkpoint: str, key: str | None = None) -> Subject:
     narrow.float()
     notes: list[str] = []
     recomputed = _settle(target, narrow, wide, single, double, notes)
-    tensors = {
+    told = {
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(_array(t)))
         for name, t in narrow.state_dict().items()
     }
-    return Subject({"float64": wide, "float32": narrow}, make_inputs, tensors, notes)
+    return Subject({"float64": wide, "float32": narrow}, make_inputs, told, notes)
 
 
 def _find_factory(target: str) -> Callable[..., Any]:
@@ -1015,11 +1027,14 @@ def _make(
 class _Checkpoint:
     """A checkpoint file read by torch, without running anything in it."""
 
-    def __init__(self, path: str, key: str | None) -> None:
+    def __init__(self, path: str, key: str | None, tensors: Mapping[str, Array] | None = None) -> None:
         import torch
 
         self.path = path
         self.own: dict[str, Any] = {}
+        if tensors is not None:
+            self._state: dict[str, Any] = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+            return
         fix = "save a plain state_dict, or give a factory that takes the path and loads the file itself"
         try:
             tree: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -1036,7 +1051,7 @@ class _Checkpoint:
             tree = next((tree[place] for place in places if _is_state(tree.get(place))), None)
         if not _is_state(tree):
             raise Refusal(3, path, f"has no state_dict{f' under {key}' if key else ''}", fix)
-        self._state: dict[str, Any] = dict(tree)
+        self._state = dict(tree)
 
     def load_into(self, module: Module) -> None:
         """Load every tensor; all names must match once the wrappers' prefixes are gone."""

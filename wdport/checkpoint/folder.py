@@ -88,6 +88,16 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def read_config(path: Path) -> dict[str, object]:
+    """A ``config.json`` as plain data; raises :class:`InputError`."""
+    with located(path):
+        source = Source(path)
+        try:
+            return _read_config(source)
+        finally:
+            source.close()
+
+
 def _read_config(source: Source) -> dict[str, object]:
     if source.size > MAX_CONFIG_BYTES:
         raise Fault(f"has {source.size} bytes (at most {MAX_CONFIG_BYTES} are read)", _WITHOUT)

@@ -25,6 +25,7 @@ from wdport.errors import printable
 @click.option("--norm-stats", metavar="FILE", help="Mean and std per feature (JSON, NPZ), kept with the model.")
 @click.option("--data", metavar="FILE", help="The training data, to compute them from (CSV, NPY, ARFF, MAT).")
 @mapping_option
+@click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
 @key_option
 @click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
 @click.option("--force", is_flag=True, help="Replace an existing output.")
@@ -39,6 +40,7 @@ def command(
     norm_stats: str | None,
     data: str | None,
     mapping: str | None,
+    model: str | None,
     key: str | None,
     strict: bool,
     force: bool,
@@ -63,6 +65,7 @@ def command(
             norm_stats=norm_stats,
             data=data,
             key=key,
+            model=model,
             strict=strict,
             force=force,
             cast=cast,

@@ -21,6 +21,8 @@ from wdport.parity.repro_files import KINDS
 @click.command(name="verify")
 @click.argument("files", nargs=-1, required=True, metavar="[CHECKPOINT] CONVERTED")
 @mapping_option
+@click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
+@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
 @click.option("--full", is_flag=True, help="Compare bfloat16, gradients, optimiser steps and sampling as well.")
 @click.option("--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, in place of ours.")
@@ -38,6 +40,8 @@ from wdport.parity.repro_files import KINDS
 def command(
     files: tuple[str, ...],
     mapping: str | None,
+    model: str | None,
+    inputs: tuple[str, ...],
     key: str | None,
     full: bool,
     reference: str | None,
@@ -64,16 +68,23 @@ def command(
                      ("--markdown", "markdown", markdown),
                      ("--baseline", "baseline", baseline if update_baseline else None))  # fmt: skip
     wanted += _repro_files(repro)
-    inputs = by_name(checkpoint=checkpoint, converted=converted, mapping=mapping, against=against, policy=policy,
-                     baseline=None if update_baseline else baseline, **_module_files(reference))  # fmt: skip
-    require_reports(wanted, with_manifests(inputs, ["converted"]), force)
-    require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), inputs)
+    read = by_name(checkpoint=checkpoint, converted=converted, mapping=mapping, against=against, policy=policy,
+                   baseline=None if update_baseline else baseline, **_module_files(reference),
+                   **_module_files(model, "model"))  # fmt: skip
+    require_reports(wanted, with_manifests(read, ["converted"]), force)
+    require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
+    from wdport.checkpoint import open_checkpoint
     from wdport.conversion.load import open_converted
     from wdport.conversion.prepare import Settings, prepare
+    from wdport.families.registry import own_model
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
-    open_converted(converted)
-    if checkpoint:
+    own = own_model(mapping, model, reference, inputs)
+    open_converted(converted, own)
+    if checkpoint and own is not None:  # planning would build the model, so only the files are looked at
+        with open_checkpoint(Path(checkpoint), key=key) as opened:
+            require_apart([(each.option, each.path) for each in wanted], opened.files)
+    elif checkpoint:
         with prepare(checkpoint, Settings(mapping=mapping, key=key)) as prepared:
             require_apart([(each.option, each.path) for each in wanted], prepared.checkpoint.files)
     today = datetime.now(UTC).date()
@@ -90,7 +101,7 @@ def command(
         canaries = canary_gate(terms, say) if terms.any and not no_canary else None
         if checkpoint:
             verdict = verify(checkpoint, converted, mapping=mapping, key=key, reference=reference, full=full,
-                             repro=repro, say=say)  # fmt: skip
+                             repro=repro, say=say, model=model, inputs=inputs)  # fmt: skip
         else:
             verdict = verify_recording(converted, str(against), mapping=mapping, repro=repro, say=say)
     verdict = judge(verdict, terms, today, canaries)
@@ -130,7 +141,7 @@ def _repro_files(folder: str | None) -> list[Report]:
     return [Report("--repro", kind, Path(folder, name)) for name, kind in files]
 
 
-def _module_files(reference: str | None) -> dict[str, Path]:
-    """Where the module of MODULE:FACTORY may be, in the folder that is searched first."""
-    stem = Path(*(reference or "").partition(":")[0].split("."))
-    return {"reference": stem.with_suffix(".py"), "the reference's package": stem / "__init__.py"} if stem.name else {}
+def _module_files(target: str | None, what: str = "reference") -> dict[str, Path]:
+    """Where the module of MODULE:FUNCTION may be, in the folder that is searched first."""
+    stem = Path(*(target or "").partition(":")[0].split("."))
+    return {what: stem.with_suffix(".py"), f"the {what}'s package": stem / "__init__.py"} if stem.name else {}

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError
+from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
 from wdport.files.model_files import read_variables
 from wdport.files.target import FORMATS
+from wdport.files.writable import manifest_of
 from wdport.mapping.axes import Shape
 from wdport.model import Family
 
@@ -41,14 +42,22 @@ class Converted:
         return self.family.variables(self.config)
 
 
-def open_converted(path: str | PathLike[str]) -> Converted:
-    """Read what a converted file says about itself; raises ``InputError`` if it is none."""
+def open_converted(path: str | PathLike[str], own: Any = None) -> Converted:
+    """Read what a converted file says about itself; raises ``InputError`` if it is none.
+
+    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras itself wrote.
+    """
     file = Path(path)
     suffix = next((s for s in FORMATS if file.name.endswith(s)), None)
     if suffix is None:
         raise InputError(file, "not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
     if not file.is_file():
         raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
+    if own is not None:
+        return Converted(file, FORMATS[suffix], cast(Family, own), own.load_config(_account(file)), {})
+    if (told := _account(file)).get("keras"):
+        fix = "give --mapping with the table that it was converted by, or --model"
+        raise MisfitError(file, f"built by {told['keras']}, which is not called unless you name it", fix)
     try:
         facts, document = _facts(file, suffix)
         if document is not None:
@@ -59,6 +68,17 @@ def open_converted(path: str | PathLike[str]) -> Converted:
         return Converted(file, FORMATS[suffix], family, family.load_config(values), facts)
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile, OSError) as error:
         raise InputError(file, f"not a model that wdport wrote ({error})", "convert the checkpoint again") from None
+
+
+def _account(file: Path) -> dict[str, Any]:
+    """The configuration of a user's own model as the manifest beside its file has it; nothing for other models."""
+    try:
+        manifest = json.loads(manifest_of(file).read_text(encoding="utf-8"))
+        if manifest["mapping"]["family"] != "custom":
+            return {}
+        return {name: each["value"] for name, each in manifest["config"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _facts(file: Path, suffix: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -6,9 +6,9 @@ weight is read and without importing keras, jax or torch. `convert` and `verify`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
+from wdport.checkpoint.folder import read_config
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
-from wdport.families.registry import find_family
+from wdport.families.registry import family_of, find_family
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -35,7 +36,8 @@ class Settings:
 
     ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
     whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
-    says of itself.
+    says of itself. ``model``, ``reference`` and ``inputs`` are of the user's own model: functions that build it in
+    Keras and in PyTorch, as ``module:name``, and its inputs, where the table does not say them.
     """
 
     config: PathText | None = None
@@ -45,6 +47,9 @@ class Settings:
     strict: bool = False
     statistics: Statistics | None = None
     known: Mapping[str, Any] | None = None
+    model: str | None = None
+    reference: str | None = None
+    inputs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Prepared:
     plan: Plan
     constants: Mapping[str, Constant]
     comparisons: tuple[Comparison, ...]
+    variables: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def config(self) -> Any:
@@ -97,12 +103,13 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
             if settings.mapping
             else choose_table(checkpoint.tensors, checkpoint.path)
         )
-        family = find_family(table.family, table.path)
+        family = family_of(table, settings.model, settings.reference, settings.inputs)
         resolved = _resolve(checkpoint, family, settings)
         shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes)
+        variables = family.variables(resolved.config)
+        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
         comparisons = _compare(checkpoint, plan, constants)
-        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons)
+        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables)
 
 
 def signature_of(path: PathText, settings: Settings) -> Signature:
@@ -115,12 +122,18 @@ def signature_of(path: PathText, settings: Settings) -> Signature:
 
 
 def planned(
-    path: Path, table: Table, family: Family, config: Any, shapes: Mapping[str, Shape]
+    path: Path,
+    table: Table,
+    family: Family,
+    config: Any,
+    shapes: Mapping[str, Shape],
+    variables: Mapping[str, Shape] | None = None,
 ) -> tuple[Plan, Mapping[str, Constant]]:
     """The plan for tensors of these names and shapes, and the family's constants; raises :class:`MisfitError`."""
     constants = family.constants(config)
     known = {name: constant.values.shape for name, constant in constants.items()}
-    plan = make_plan(table, shapes, family.variables(config), known, family.features(config))
+    targets = family.variables(config) if variables is None else variables
+    plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):
         raise _misfit(path, table, plan.faults)
     return plan, constants
@@ -145,6 +158,7 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         {name: info.dtype for name, info in tensors.items()},
         checkpoint.read,
         None if settings.known else checkpoint.hyper_parameters,
+        lambda: _document(checkpoint),
     )
     resolved = family.resolve(source, given, flags)
     if settings.strict and resolved.assumed:
@@ -152,6 +166,14 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         fix = "say them with --config FILE or --set NAME=VALUE"
         raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
     return resolved
+
+
+def _document(checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """The configuration that the checkpoint's folder holds; nothing if it holds none."""
+    if isinstance(checkpoint.config, dict):
+        return checkpoint.config
+    beside = checkpoint.path.parent / "config.json"
+    return read_config(beside) if checkpoint.path.is_file() and beside.is_file() else {}
 
 
 def _misfit(path: Path, table: Table, faults: tuple[str, ...]) -> MisfitError:

@@ -5,20 +5,22 @@ Arrays pass one at a time, so peak memory is about one tensor; keras, jax and to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import describe, make_manifest, render_manifest
-from wdport.conversion.prepare import PathText, Settings, prepare
+from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
-from wdport.files.model_files import publish, write_model
-from wdport.files.target import choose_target
+from wdport.files.model_files import Written, publish, write_by_keras, write_model
+from wdport.files.target import Target, choose_target
 from wdport.files.writable import by_name, require_apart
+from wdport.model import Array
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def convert(
     norm_stats: PathText | None = None,
     data: PathText | None = None,
     key: str | None = None,
+    model: str | None = None,
     strict: bool = False,
     force: bool = False,
     allow_nonfinite: bool = False,
@@ -64,6 +67,7 @@ def convert(
             can come out in the units of the data.
         data: the data set that the model was trained on, to compute them from instead.
         key: dotted key of the state_dict where the file holds more than one.
+        model: ``module:function`` that builds your own Keras model, where the table does not name it.
         strict: refuse any assumption.
         force: replace an existing output.
         allow_nonfinite: accept NaN and infinity among the weights.
@@ -75,19 +79,28 @@ def convert(
     """
     inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs)
-    settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data))
+    settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data), model=model)
     with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
         arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
-        family, settled = prepared.family, prepared.config
-        variables, document = family.variables(settled), family.keras_document(settled)
-        written = write_model(target, variables, arrays, describe(prepared), document)
+        written = _write(prepared, target, arrays)
         manifest = make_manifest(prepared, target, written, source_hash.result())
         publish(written, target, render_manifest(manifest))
     return Conversion(
         Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, manifest
     )
+
+
+def _write(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Written:
+    """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
+    family, config = prepared.family, prepared.config
+    variables = prepared.variables
+    if hasattr(family, "save") and target.format != "safetensors":
+        own = cast(Any, family)
+        return write_by_keras(target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path))
+    document = family.keras_document(config) if hasattr(family, "keras_document") else {}
+    return write_model(target, variables, arrays, describe(prepared), document)
 
 
 def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:

@@ -9,7 +9,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,33 @@ def write_model(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_by_keras(
+    target: Target, save: Callable[[Path], Mapping[str, Array]], read: Callable[[Path], Mapping[str, Array]]
+) -> Written:
+    """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
+    have to be those that ``read`` finds."""
+    clear_leftovers(target)
+    temporary = target.temporary
+    try:
+        saved = {name: (array.shape, _digest(array)) for name, array in save(temporary).items()}
+        found = {name: (array.shape, _digest(array)) for name, array in read(temporary).items()}
+        if wrong := [name for name in saved if found.get(name) != saved[name]]:
+            raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
+        _sync(temporary)
+        return Written(temporary, file_sha256(temporary), temporary.stat().st_size, saved)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise machine_error(target.path, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def machine_error(path: Path, error: OSError) -> MachineError:

@@ -174,7 +174,9 @@ def user_reference(target: str, prepared: Prepared, key: str | None = None) -> L
     """The model of the user's own ``module:factory`` with the weights of the checkpoint."""
     signature = prepared.family.signature(prepared.config)
     with translated():
-        subject = build(target, str(prepared.checkpoint.path), key)
+        state = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
+        arguments = getattr(prepared.config, "arguments", {})
+        subject = build(target, str(prepared.checkpoint.path), key, state, arguments)
     drawn = () if subject.make_inputs else signature.inputs
     return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
 

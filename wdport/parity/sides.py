@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.files.model_files import read_variables
-from wdport.keras_runtime import set_variable
+from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
 from wdport.parity.library import same_bits
 from wdport.parity.reference import Reference, family_reference
@@ -41,7 +41,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Weights:
-    """One set of weights: the checkpoint's tensors and the port's variables, float32.
+    """One set of weights: the checkpoint's tensors and the port's variables, float32; ``exact`` are those that the
+    float64 port has in float64, since arithmetic made them.
 
     There are no tensors where the reference is a recording.
     """
@@ -50,6 +51,7 @@ class Weights:
     tensors: dict[str, Array]
     variables: dict[str, Array]
     random_biases: bool = False
+    exact: Mapping[str, Array] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Let go of all arrays."""
@@ -60,7 +62,21 @@ class Weights:
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
     """The checkpoint and the converted file, as they are."""
     tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
-    return Weights("converted weights", tensors, dict(read_variables(converted.path, converted.variables)))
+    if hasattr(converted.family, "read") and converted.format != "safetensors":
+        variables = converted.family.read(converted.config, converted.path)
+    else:
+        variables = dict(read_variables(converted.path, prepared.variables))
+    return _unrounded(prepared, Weights("converted weights", tensors, variables))
+
+
+def _unrounded(prepared: Prepared, weights: Weights) -> Weights:
+    """With what arithmetic makes of the tensors in float64, before it is rounded."""
+    exact: dict[str, Array] = {}
+    for move in prepared.plan.moves:
+        if not move.exact and all(name in weights.tensors for name in move.sources):
+            made = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
+            exact |= zip(move.targets, made, strict=True)
+    return replace(weights, exact=exact)
 
 
 def _tensor(prepared: Prepared, name: str) -> Array:
@@ -91,7 +107,7 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
             continue
         for name, array in zip(move.targets, move.apply([shifts[move.source]]), strict=True):
             variables[name] = variables[name] + array
-    return Weights("random biases", tensors, variables, random_biases=True)
+    return _unrounded(prepared, Weights("random biases", tensors, variables, random_biases=True))
 
 
 def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:
@@ -122,8 +138,8 @@ def correct_port(prepared: Prepared, weights: Weights) -> Any:
             made |= zip(move.targets, arrays, strict=True)
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
-        for variable in model.weights:
-            set_variable(variable, made[variable.path])
+        for path, variable in variables_by_path(model).items():
+            set_variable(variable, made[path])
     return model
 
 
@@ -138,9 +154,10 @@ def _assign(candidates: Mapping[str, Any], weights: Weights, names: set[str]) ->
     """Set these variables of both candidates; the arrays are not changed afterwards, so float32 may be shared."""
     for dtype in DTYPES:
         with jax.enable_x64(dtype == "float64"):
-            variables = {variable.path: variable for variable in candidates[dtype].weights}
+            variables, exact = variables_by_path(candidates[dtype]), weights.exact if dtype == "float64" else {}
             for name in names:
-                set_variable(variables[name], weights.variables[name])
+                if name in variables:  # what the plan fills is accounted for in gate 0
+                    set_variable(variables[name], exact.get(name, weights.variables[name]))
 
 
 def _internal(prepared: Prepared, name: str) -> bool:

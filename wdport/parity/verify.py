@@ -11,7 +11,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from wdport.compare.calls import CASES
 from wdport.compare.probe import Probe
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, UsageError
+from wdport.families.registry import own_model
 from wdport.files.model_files import read_variables
 from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
@@ -65,6 +65,8 @@ def verify(
     full: bool = False,
     repro: PathText | None = None,
     say: Say | None = None,
+    model: str | None = None,
+    inputs: Sequence[str] = (),
 ) -> Verdict:
     """Compare a converted model with its checkpoint, both running, layer by layer.
 
@@ -77,6 +79,8 @@ def verify(
         full: run gates B', C, D and E too, and the port eagerly as well as compiled.
         repro: a folder to write the first faulty layer to, if there is one, with a script that runs it alone.
         say: called with a few words at every step, for a progress display.
+        model: ``module:function`` of your own Keras model, where the table does not name it.
+        inputs: what your own model takes, such as "x: b 3 48 48", where the table does not say it.
 
     Returns:
         A verdict, true if the two are equal.
@@ -87,9 +91,11 @@ def verify(
     """
     started = time.monotonic()
     say = say or (lambda _: None)
-    opened = open_converted(converted)
-    known = {name: value for name, value in asdict(opened.config).items() if value is not None}
-    with prepare(checkpoint, Settings(mapping=mapping, key=key, known=known)) as prepared:
+    own = own_model(mapping, model, reference, inputs)
+    opened = open_converted(converted, own)
+    known = {name: value for name, value in opened.config.to_dict().items() if value is not None}
+    settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs)
+    with prepare(checkpoint, settings) as prepared:
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
@@ -97,8 +103,12 @@ def verify(
         weights = converted_weights(prepared, opened)
         unequal = unequal_variables(prepared, weights)
         say("building four models")
-        own = user_reference(reference, prepared, key) if reference else None
-        return _verify(prepared, opened, weights, unequal, own, say, started, full, repro)
+        named = reference or (own.reference if own is not None else None)
+        if own is not None and not named:
+            fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
+            raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
+        theirs = user_reference(named, prepared, key) if named else None
+        return _verify(prepared, opened, weights, unequal, theirs, say, started, full, repro)
 
 
 def verify_recording(
@@ -146,7 +156,7 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
-    if full:
+    if full and not hasattr(converted.family, "read"):
         say("reading the converted file by its own library")
         unequal = [*unequal, *misread(converted, weights.variables)]
     sides = build_sides(prepared, weights, reference)

@@ -89,7 +89,7 @@ def series_errors(family: Family, config: Any) -> dict[str, float]:
     """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
     times the deviation plus the mean."""
     levels = family.levels(config)
-    if levels.reconstruct is None:
+    if levels is None or levels.reconstruct is None:
         return {}
     shape = family.signature(config).make(0, BATCH, 1.0)[0].shape
     c = np.random.default_rng(1).standard_normal(shape)

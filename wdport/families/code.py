@@ -1,0 +1,126 @@
+"""Functions of the user's own that build a model: found by ``module:name``, called, and what they give looked at.
+
+Such a name comes from the command line or from a table that the user names, never from a checkpoint or a converted
+file: those are only quoted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from wdport.errors import MisfitError, UsageError, WdportError
+from wdport.recorder import Input
+
+
+def find_function(target: str) -> Callable[..., Any]:
+    """The function that ``module:name`` names, in the current folder or the environment; raises
+    :class:`UsageError` if there is none, and :class:`MisfitError` if its module cannot be imported."""
+    module, _, names = target.partition(":")
+    if not module or not names:
+        raise UsageError(target, "is not MODULE:FUNCTION", "write for example my_project.keras_model:build")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(target, _one_line(error), "run in your project's folder and environment") from error
+    except Exception as error:  # a user's module may raise anything
+        raise MisfitError(target, f"importing it raises {_one_line(error)}", "correct the module") from error
+    if not callable(found):
+        raise UsageError(target, "is not a function", "name a function that returns a Keras model")
+    return found
+
+
+def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: Sequence[Input]) -> Any:
+    """The Keras model of ``module:function`` with ``dtype`` as its policy, built, with its initial weights.
+
+    ``inputs`` are what it takes, for a model that is not built before its first call. Raises :class:`WdportError`.
+    """
+    import keras
+
+    from wdport.keras_runtime import require_backend
+
+    function = find_function(target)
+    require_backend(dtype)
+    with _policy(dtype):
+        try:
+            model = function(**arguments)
+        except Exception as error:
+            raise MisfitError(target, f"raises {_one_line(error)}", "correct the function") from error
+        if not isinstance(model, keras.Model):
+            raise MisfitError(target, f"gives a {type(model).__name__}, not a keras.Model", "return the model")
+        _require_plain(target, model)
+        _require_built(target, model, inputs)
+    return model
+
+
+@contextmanager
+def _policy(dtype: str) -> Iterator[None]:
+    """Layers that are made inside have this policy."""
+    import keras
+
+    from wdport.keras_runtime import exact_float64
+
+    before = keras.config.dtype_policy()
+    with exact_float64() if dtype == "float64" else nullcontext():
+        keras.config.set_dtype_policy(dtype)
+        try:
+            yield
+        finally:
+            keras.config.set_dtype_policy(before)
+
+
+def _require_plain(target: str, model: Any) -> None:
+    from wdport.keras_runtime import layers_by_path
+
+    for path, layer in layers_by_path(model).items():
+        if type(layer).__name__ == "Lambda":
+            what = f"has a Lambda layer, {path}, which no file can hold safely"
+            raise MisfitError(target, what, "write it as a layer of its own, or with keras.ops")
+
+
+def _require_built(target: str, model: Any, inputs: Sequence[Input]) -> None:
+    """Call a model that has no variables yet on symbolic inputs."""
+    import keras
+
+    from wdport.compare.probe import model_arguments
+    from wdport.keras_runtime import layers_by_path
+
+    def unbuilt() -> list[str]:
+        return [path for path, layer in {"": model, **layers_by_path(model)}.items() if not layer.built]
+
+    if not unbuilt():
+        return
+    if not inputs:
+        raise MisfitError(
+            target, "gives a model that is not built", "call it once there, or say its inputs with --input"
+        )
+    symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
+    try:
+        model(*model_arguments(model, symbols))
+    except WdportError:
+        raise
+    except Exception as error:
+        what = f"does not take its inputs ({_one_line(error)})"
+        raise MisfitError(target, what, "correct the inputs, or the model") from error
+    if left := [path for path in unbuilt() if path]:
+        raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
+
+
+def _shape(told: Input) -> tuple[int | None, ...]:
+    return tuple(None if axis == "b" else told.sizes[axis] for axis in told.keras_axes)
+
+
+def _dtype(told: Input) -> str | None:
+    return {"int": "int32", "bool": "bool"}.get(told.kind)
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]

@@ -1,0 +1,170 @@
+"""The user's own model: a Keras function, a mapping table, and a PyTorch function to compare with.
+
+Everything that a shipped family knows of its model is read here from the table and from the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wdport.errors import MisfitError, UsageError
+from wdport.families.code import build_keras
+from wdport.mapping.axes import Shape
+from wdport.mapping.rows import Table
+from wdport.model import Array, Constant, Resolved, Signature, Source
+from wdport.recorder import Input, parse_input
+
+
+@dataclass(frozen=True)
+class CustomConfig:
+    """``arguments`` are what the functions that build the two models are called with."""
+
+    keras: str
+    inputs: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"keras": self.keras, "inputs": list(self.inputs), "arguments": dict(self.arguments)}
+
+
+class CustomFamily:
+    """See :class:`wdport.model.Family`; one object for each table and what the user said beside it."""
+
+    name = "custom"
+
+    def __init__(self, table: Table, model: str | None = None, reference: str | None = None,
+                 inputs: Sequence[str] = ()) -> None:  # fmt: skip
+        self.table = table
+        self.model, self.reference = model or table.keras, reference or table.torch
+        self.inputs = tuple(inputs or table.inputs)
+        self._known: tuple[tuple[int | None, ...], ...] | None = None
+        if not self.model:
+            raise UsageError(
+                table.path, "does not name the Keras model", "add `keras: MODULE:FUNCTION`, or give --model"
+            )
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        """All of a configuration file: the table says which of it the functions take."""
+        return dict(document)
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        """One ``--set KEY=VALUE``."""
+        raise UsageError(f"--set {key}", "a model of your own has no settings", "put them into its function")
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        """The arguments of the functions, from ``config.json`` or the configuration file."""
+        if "arguments" in config:  # a converted file's own account
+            return Resolved(replace(self.load_config(config), inputs=self.inputs), {})
+        known = {**(source.document() if self.table.config else {}), **config}
+        if missing := [key for key in self.table.config if key not in known]:
+            fix = "give a config.json beside the checkpoint, or --config FILE"
+            raise MisfitError(source.path, f"nothing tells {', '.join(missing)}, which {self.table.path} asks for", fix)
+        return Resolved(CustomConfig(self.model, self.inputs, {key: known[key] for key in self.table.config}), {})
+
+    def features(self, config: CustomConfig) -> frozenset[str]:
+        return frozenset()
+
+    def variables(self, config: CustomConfig) -> dict[str, Shape]:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.keras_runtime import variables_by_path
+
+        model = self.build(config, "float32")
+        return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+
+    def constants(self, config: CustomConfig) -> dict[str, Constant]:
+        return {}
+
+    def load_config(self, values: Mapping[str, Any]) -> CustomConfig:
+        return CustomConfig(self.model, tuple(values.get("inputs", ())), dict(values.get("arguments", {})))
+
+    def build(self, config: CustomConfig, dtype: str | None = None) -> Any:
+        model = build_keras(self.model, config.arguments, dtype or "float32", self._told())
+        shapes = getattr(model, "inputs", None) or ()
+        self._known = tuple(tuple(each.shape) for each in shapes)
+        return model
+
+    def unfilled(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
+        """Write the model with these values of its variables by Keras's own writer; the values by path."""
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.keras_runtime import set_variable, variables_by_path
+
+        model = self.build(config, "float32")
+        variables, given = variables_by_path(model), {}
+        for name, array in arrays:
+            set_variable(variables[name], array)
+            given[name] = array
+        if path.name.endswith(".weights.h5"):
+            model.save_weights(path)
+        else:
+            model.save(path)
+        return given
+
+    def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
+        """Every variable by path, as Keras reads the file into a new model."""
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import numpy as np
+
+        from wdport.keras_runtime import variables_by_path
+
+        model = self.build(config, "float32")
+        try:
+            model.load_weights(path)
+        except Exception as error:
+            what = f"Keras does not load it into {self.model} ({type(error).__name__})"
+            raise MisfitError(path, what, "convert the checkpoint again") from error
+        return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
+
+    def signature(self, config: CustomConfig) -> Signature:
+        """The inputs as they are said; one that the Keras model takes with its channels last is told by its shape."""
+        told = self._told()
+        if self._known is None:
+            self.build(config, "float32")
+        if self._known is None or len(self._known) != len(told):
+            return Signature(told)
+        return Signature(
+            tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
+        )
+
+    def levels(self, config: CustomConfig) -> None:
+        """Its outputs have no parts that a report tells apart."""
+
+    def transform(self, config: CustomConfig) -> None:
+        """It has no wavelet transform."""
+
+    def mutants(self, config: CustomConfig) -> tuple[Any, ...]:
+        return ()
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        return {}
+
+    def _told(self) -> tuple[Input, ...]:
+        found = []
+        for text in self.inputs:
+            try:
+                found.append(parse_input(text))
+            except ValueError as error:
+                raise MisfitError(self.table.path, str(error), "see the guide for your own model") from None
+        return tuple(found)
+
+
+def _as_taken(told: Input, shape: Sequence[int | None], where: str) -> Input:
+    """An input with the Keras model's order of axes, where only its shape tells."""
+    if told.axes != told.keras_axes:
+        return told
+    sizes = [None if axis == "b" else told.sizes[axis] for axis in told.axes]
+    for axes in (told.axes, (told.axes[0], *told.axes[2:], *told.axes[1:2])):
+        wanted = [None if axis == "b" else told.sizes[axis] for axis in axes]
+        if len(wanted) == len(shape) and all(b in (None, a) for a, b in zip(wanted, shape, strict=True)):
+            return replace(told, keras_axes=tuple(axes))
+    what = f"input {told.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
+    raise MisfitError(where, what, "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'")
