@@ -230,7 +230,7 @@ def test_a_changed_array_is_refused(pair: Pair, tmp_path: Path) -> None:
 
 def test_another_schema_is_refused(pair: Pair, tmp_path: Path) -> None:
     newer = edited(pair.recording, tmp_path / "newer.npz", lambda index: index.update(schema=99))
-    with pytest.raises(InputError, match="has the format 99, this wdport reads 2"):
+    with pytest.raises(InputError, match="has the format 99, this wdport reads 3"):
         verify_recording(pair.converted, newer)
 
 

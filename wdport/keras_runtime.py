@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import re
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+if "keras" not in sys.modules:
+    # Its arrival imports our models (see wdport.backend), and these this module: so that they find it whole, they get a
+    # copy of their own, which Python then takes for this one.
+    del sys.modules[__name__]
+
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from keras.src.backend.common import dtypes
+from keras.src.backend.common import dtypes, global_state
 from keras.src.models.functional import Functional
 
 from wdport.errors import UsageError
@@ -50,14 +56,11 @@ def set_variable(variable: Any, array: Array) -> None:
     variable.assign(jax.device_put(np.asarray(array, dtype=variable.dtype)))
 
 
-AUTO_NAMED = re.compile(r"_\d+$")
-
-
 def layers_by_path(model: Any) -> dict[str, Any]:
     """Every layer below ``model`` by path: the attributes that lead to it, joined by ``/``, as ``blocks/1/attention``.
 
-    Layers of a functional or sequential model go by their names; one that Keras named itself is counted within its
-    model, so that a second build has the same paths. A layer that several attributes lead to has the first's path.
+    Layers of a functional or sequential model go by their names (see :func:`fresh_names`). A layer that several
+    attributes lead to has the first's path.
     """
     found: dict[str, Any] = {}
 
@@ -80,9 +83,8 @@ def children(layer: Any) -> dict[str, Any]:
            if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
     named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
     found: dict[str, Any] = {}
-    count: dict[str, int] = {}
     for child in own:
-        name = named.get(id(child)) or _steady_name(child, count)
+        name = named.get(id(child)) or child.name
         while name in found:
             name += "_"
         found[name] = child
@@ -134,19 +136,15 @@ def _attributes(layer: Any) -> dict[int, str]:
     return found
 
 
-def _steady_name(layer: Any, count: dict[str, int]) -> str:
-    """The layer's name, or, where Keras chose it, its class and how many of those came before."""
-    kind = _snake_case(type(layer).__name__)
-    if AUTO_NAMED.sub("", layer.name) != kind:
-        return str(layer.name)
-    count[kind] = count.get(kind, -1) + 1
-    return kind if count[kind] == 0 else f"{kind}_{count[kind]}"
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(
-        r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", re.sub(r"\W+", "", name))
-    ).lower()
+@contextmanager
+def fresh_names() -> Iterator[None]:
+    """Layers that are made inside and not named get the names that they have in a new process."""
+    before = global_state.get_global_attribute("object_name_uids")
+    global_state.set_global_attribute("object_name_uids", defaultdict(int))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("object_name_uids", before if before is not None else defaultdict(int))
 
 
 @contextmanager

@@ -369,7 +369,9 @@ def observe(
         if not case.numerics:
             return Observation(inputs, outputs, calls, names=tuple(found))
         rounded = cast(inputs, np.float32)
-        answers = {name: cast(call, np.float32) for name, call in calls.items() if taps is None or name in taps}
+        layers = None if taps is None else set(map(layer_of, taps))
+        answers = {name: cast(call, np.float32) for name, call in calls.items()
+                   if layers is None or layer_of(name) in layers}  # fmt: skip
         own, alone = run(single, rounded), isolate(single, rounded, answers)
         with lifted():
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}

@@ -53,7 +53,7 @@ def outputs_in_port(
     if len(outputs) != len(shapes):
         raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
     order = list(range(len(outputs)))
-    if any(wanted) and sorted(wanted) == sorted(names):
+    if wanted and sorted(wanted) == sorted(names):
         order = [list(names).index(name) for name in wanted]
     pairs = zip(order, shapes, strict=True)
     return tuple(laid_out(outputs[at], tuple(shape.shape), rules) for at, shape in pairs)

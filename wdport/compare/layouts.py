@@ -62,8 +62,8 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
         except AxisError:
             continue
         return apply_rule(rule, [array], found)[0]
-    if array.shape == shape:
-        return array
+    if array.ndim == len(shape) and all(a == b or 1 in (a, b) for a, b in zip(array.shape, shape, strict=True)):
+        return array  # the same shape, or what differs by a broadcast
     shared = min(array.ndim, len(shape)) - 1
     if array.ndim == len(shape) or array.size != np.prod(shape) or array.shape[:shared] != shape[:shared]:
         raise ValueError(f"shape {array.shape} where the port has {shape}")

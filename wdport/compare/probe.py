@@ -111,6 +111,8 @@ class Probe:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
+        self.output_names: tuple[str, ...] = ()
+        """What the model calls its outputs, once it has run; nothing where they have no names."""
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
@@ -171,7 +173,9 @@ class Probe:
 
     def _outputs(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> list[Any]:
         with exact_float64() if self._exact else nullcontext():
-            return tensors(stateless(self.model, trainable, fixed, inputs))
+            output = stateless(self.model, trainable, fixed, inputs)
+        self.output_names = tensor_names(output)
+        return tensors(output)
 
     def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
         found: dict[str, Any] = {}
@@ -252,8 +256,14 @@ def model_arguments(model: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def tensors(value: Any) -> list[Any]:
-    """The arrays of an output, in order."""
+    """The arrays of an output, in order; those of a dictionary by name."""
     return [leaf for leaf in jax.tree.leaves(value) if is_tensor(leaf)]
+
+
+def tensor_names(value: Any) -> tuple[str, ...]:
+    """What a dictionary calls the arrays of :func:`tensors`; nothing for other outputs."""
+    named = isinstance(value, dict) and all(len(tensors(each)) == 1 for each in value.values())
+    return tuple(sorted(value)) if named else ()
 
 
 def _plain(answer: Expected) -> tuple[dict[str, Any], list[Any]]:

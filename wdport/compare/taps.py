@@ -61,8 +61,9 @@ def align(
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
                 taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout))
                 matched.add(id(row))
-    for row in rows:
-        if id(row) not in matched and not row.implied:
+    whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
+    for row in rows:  # all insides of an attention may be missing, but not some
+        if id(row) not in matched and (not row.implied or row.torch.text.rpartition(".")[0] in whole):
             where = (row.file or table.path, f"line {row.line}")
             raise IncompleteError(where, f"no layer is called {row.torch.text}", fix)
     for tap in taps:

@@ -66,10 +66,10 @@ def _policy(dtype: str) -> Iterator[None]:
     """Layers that are made inside have this policy."""
     import keras
 
-    from wdport.keras_runtime import exact_float64
+    from wdport.keras_runtime import exact_float64, fresh_names
 
     before = keras.config.dtype_policy()
-    with exact_float64() if dtype == "float64" else nullcontext():
+    with fresh_names(), exact_float64() if dtype == "float64" else nullcontext():
         keras.config.set_dtype_policy(dtype)
         try:
             yield

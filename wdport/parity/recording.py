@@ -18,7 +18,7 @@ import numpy as np
 from wdport.compare.calls import Case
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
-from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors
+from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
 
 _AGAIN = "record it again with wdport record"
 _FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, zipfile.BadZipFile, OSError,
@@ -143,7 +143,8 @@ class Replay:
         if seen.single is None and case.numerics:
             raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", _AGAIN)
         # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
-        if untapped := [name for name in seen.calls if name not in taps]:
+        layers = set(map(layer_of, taps))
+        if untapped := [name for name in seen.calls if layer_of(name) not in layers]:
             more = f" and {len(untapped) - 1} more" if len(untapped) > 1 else ""
             finding = f"no tap has the recorded {untapped[0]}{more}: add taps, or record with --leave-out"
             self.findings = list(dict.fromkeys([*self.findings, finding]))

@@ -17,8 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.bounds import LOGIC, NUMERICS
-from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast
+from wdport.compare.bounds import FLOAT32_SHARE, LOGIC, NUMERICS
+from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast, leaves
 from wdport.compare.errors import InPort, fed, made, rearranged, tap_errors
 from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.layouts import axes
@@ -187,7 +187,7 @@ class Runner:
         theirs = {name: call.caller for name, call in seen.calls.items()}
         outputs, shapes = self._port("float64", "shapes", self.signature.in_port(seen.inputs))
         ours = {name: call.caller for name, call in shapes.items()}
-        self.outputs = _output_names(seen.names, len(outputs))
+        self.outputs = _output_names(self.probes["float64"].output_names, seen.names, len(outputs))
         self.left_out = left_out(self.aligned, theirs, ours)
         self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == len(self.signature.inputs) else {}
         order = {name: position for position, name in enumerate(seen.calls)}
@@ -222,7 +222,7 @@ class Runner:
         """The reference's outputs as the port has them; nothing, with a finding, where they cannot be that."""
         try:
             rules = [axes(text) for text in self.signature.axes]
-            return in_order(outputs, names, wanted, (), rules)
+            return in_order(outputs, names, wanted, self.probes["float64"].output_names, rules)
         except ValueError as error:
             finding = f"the network's output: {error}"
             if finding not in self.findings:
@@ -278,8 +278,7 @@ class Runner:
             result.cumulative = max(result.cumulative, beyond(result, cumulative[1], spread.running))
             result.inputs = max(result.inputs, beyond(result, isolated[0], spread.fed))
             result.isolated = max(result.isolated, beyond(result, isolated[1], spread.made))
-            shares = [max(map(float32_share, side), default=0.0)
-                      for side in (call.outputs, through[tap.candidate].outputs)]  # fmt: skip
+            shares = [_narrowed(side) for side in (call, through[tap.candidate])]
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
                 self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
@@ -377,16 +376,16 @@ class Runner:
     def _add(self, tap: Tap, own: Call, reference: Expected, truth: Expected) -> None:
         """One tap's float32 errors."""
         inputs, outputs = fed(own, truth), made(tap, own, truth)
+        if tap.reference in self.arranged:
+            inputs = []
         if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
             return
         theirs = made(tap, Call((), reference.outputs), truth) or []
         pair = self.errors.setdefault(tap.reference, ErrorPair())
         for (c, t), (r, _) in zip(outputs, theirs, strict=True):
             pair.add(c, r, t)
-        if tap.reference not in self.arranged:
-            pair = self.input_errors.setdefault(tap.reference, ErrorPair())
-            for (c, t), r in zip(inputs, reference.inputs.values(), strict=True):
-                pair.add(c, r, t)
+        for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
+            self.input_errors.setdefault(tap.reference, ErrorPair()).add(c, r, t)
         self.numerics.compared += 1
 
     def _sampling(self, started: _Started) -> None:
@@ -400,14 +399,22 @@ class Runner:
         self.sampling.compare_single(found["float32"], reference[0], truth[0])
 
 
+def _narrowed(call: Call) -> float:
+    """The share of outputs that float32 can hold, where a layer's inputs are wider: an embedding's are its weights."""
+    given = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
+    if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in given):
+        return 0.0
+    return max(map(float32_share, call.outputs), default=0.0)
+
+
 def _errors(outputs: Outputs, reference: Outputs) -> list[float]:
     pairs = zip(outputs, reference, strict=True)
     return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]
 
 
-def _output_names(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """What the outputs are called in results."""
+def _output_names(ours: Sequence[str], theirs: Sequence[str], count: int) -> tuple[str, ...]:
+    """What the port's outputs are called in results."""
     if count == 1:
         return (OUTPUT,)
-    told = names if len(names) == count and all(names) else [str(at) for at in range(count)]
+    told = next((names for names in (ours, theirs) if len(names) == count and all(names)), range(count))
     return tuple(f"{OUTPUT}.{name}" for name in told)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def verify(
     say = say or (lambda _: None)
     own = own_model(mapping, model, reference, inputs)
     opened = open_converted(converted, own)
-    known = {name: value for name, value in opened.config.to_dict().items() if value is not None}
+    known = {name: value for name, value in asdict(opened.config).items() if value is not None}
     settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs)
     with prepare(checkpoint, settings) as prepared:
         if prepared.family.name != opened.family.name:
