@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import wdport
 from tests.families.toys import nets
+from wdport.cli.main import main
+from wdport.errors import WdportError
 
 TABLES = {
     "image": """
@@ -90,3 +93,69 @@ def test_it_is_converted_and_verified(tmp_path: Path, name: str, suffix: str) ->
     worst = max(max(tap.isolated, tap.cumulative, tap.inputs) for tap in verdict.taps)
     assert worst < 1e-12
     assert json.loads(Path(f"{output}.wdport.json").read_text())["mapping"]["family"] == "custom"
+
+
+@pytest.mark.parametrize("name", ["words", "shared", "transformer"])
+def test_gradients_and_bfloat16_too(tmp_path: Path, name: str) -> None:
+    checkpoint, table = files(tmp_path, name)
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    verdict = wdport.verify(checkpoint, output, mapping=table, full=True)
+    assert [gate.findings for gate in verdict.gates if not gate.passed] == []
+    assert {gate.name for gate in verdict.gates} == {"0", "A", "B", "B'", "C"}
+    assert verdict.exit_code == 0
+
+
+WRONG: dict[str, tuple[str, tuple[str, str], str]] = {
+    "another epsilon": ("image_epsilon", ("", ""), "bn"),
+    "the textbook's flatten": ("", ("c h w -> h w c", "h w c -> h w c"), "head"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_fault_is_seen_at_its_layer(tmp_path: Path, fault: str) -> None:
+    twin, change, site = WRONG[fault]
+    checkpoint, table = files(tmp_path, "image", twin, change)
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    verdict = wdport.verify(checkpoint, output, mapping=table)
+    assert verdict.exit_code == 1
+    assert {fault.reference or fault.feeds for fault in verdict.faults} == {site}
+
+
+def test_channels_may_stay_first(tmp_path: Path) -> None:
+    change = ('kind: linear, flatten: "c h w -> h w c", sizes: {h: 4, w: 4}', "kind: linear")
+    checkpoint, table = files(tmp_path, "image", "image_first", change)
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    assert wdport.verify(checkpoint, output, mapping=table).exit_code == 0
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both verbs; and a converted file names its function, which is not called for that."""
+    checkpoint, table = files(tmp_path, "lstm")
+    output = str(tmp_path / "out.keras")
+    assert main(["convert", str(checkpoint), "--mapping", str(table), "-o", output]) == 0
+    assert main(["verify", str(checkpoint), output, "--mapping", str(table)]) == 0
+    assert "PASS  out.keras computes what ck.pt computes" in capsys.readouterr().out
+    assert main(["verify", str(checkpoint), output]) == 4
+    assert "built by tests.families.toys.twins:lstm" in capsys.readouterr().err
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no such module": ({"model": "tests.families.toys.nothing:build"}, "ModuleNotFoundError"),
+    "no such function": ({"model": "tests.families.toys.twins:nothing"}, "AttributeError"),
+    "no colon": ({"model": "tests.families.toys.twins"}, "is not MODULE:FUNCTION"),
+    "raises": ({"model": "tests.families.toys.bad:raises"}, "raises ValueError: out of order"),
+    "no model": ({"model": "tests.families.toys.bad:number"}, "gives a int, not a keras.Model"),
+    "a Lambda layer": ({"model": "tests.families.toys.bad:lambda_layer"}, "has a Lambda layer, lambda"),
+    "other inputs": ({"model": "tests.families.toys.bad:other_inputs"}, "no row of the table fills"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_function_that_will_not_do(tmp_path: Path, case: str) -> None:
+    given, words = REFUSED[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    with pytest.raises(WdportError) as error:
+        wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table, **given)
+    assert words in f"{error.value} {getattr(error.value, 'details', '')}"
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out.keras").exists()

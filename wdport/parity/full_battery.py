@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wdport.compare.calls import CASES
+from wdport.compare.calls import CASES, layer_of
 from wdport.compare.memory import release_memory
 from wdport.conversion.prepare import Prepared
 from wdport.model import Array
@@ -47,16 +47,20 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     """Run it with the weights that the sides hold. The float32 models are gone afterwards, the others trained."""
     sides, taps, family = runner.sides, runner.aligned, prepared.family
     release_memory()
-    probe = GradientProbe(sides.candidates["float64"], [tap.candidate for tap in taps])
+    probe = GradientProbe(sides.candidates["float64"], {layer_of(tap.candidate) for tap in taps})
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
-        compiling = pool.submit(probe.compile, family.signature(prepared.config).make(SEED, BATCH, 1.0))
+        signature = family.signature(prepared.config)
+        compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
         say("bfloat16")
         low, ratios = bfloat16_gate(runner, CASES[0])
         release_memory()
-        say("sampling trajectories")
-        with highest_precision():
-            path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
-        release_memory()
+        path: Gate | None = None
+        trajectories: tuple[Trajectory, ...] = ()
+        if runner.sampling is not None:
+            say("sampling trajectories")
+            with highest_precision():
+                path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
+            release_memory()
         say("running the port eagerly")
         runner.compare_eagerly(CASES[-1])
         compiling.result()
@@ -67,15 +71,23 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
         plain = [tap for tap in taps if tap.reference not in runner.arranged]
         slopes = gradient_gate(prepared, sides.references["float64"], probe, plain, SEED, BATCH)
     release_memory()
-    say("optimiser steps")
-    objective = family.objective(prepared.config, probe.model)
-    with lifted():
-        steps = optimiser_gate(prepared.plan.moves, sides.references["float64"], probe, objective,
-                               PortTraining(objective), BATCH)  # fmt: skip
     for name, result in runner.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
-    variables = _variables(prepared, slopes.variables, steps)
-    return FullBattery((low, slopes.gate, steps.gate), path, tuple(slopes.levels), variables, trajectories)
+    steps = _optimiser_steps(prepared, runner, probe, say) if hasattr(family, "objective") else None
+    variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
+    gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
+    return FullBattery(gates, path, tuple(slopes.levels), variables, trajectories)
+
+
+def _optimiser_steps(
+    prepared: Prepared, runner: Runner, probe: GradientProbe, say: Callable[[str], None]
+) -> OptimiserErrors:
+    """Gate D, of a family that says what training minimises."""
+    say("optimiser steps")
+    objective = prepared.family.objective(prepared.config, probe.model)
+    with lifted():
+        return optimiser_gate(prepared.plan.moves, runner.sides.references["float64"], probe, objective,
+                              PortTraining(objective), BATCH)  # fmt: skip
 
 
 def _reference(prepared: Prepared, runner: Runner) -> Reference:
@@ -94,12 +106,13 @@ def _reference(prepared: Prepared, runner: Runner) -> Reference:
     )
 
 
-def _variables(prepared: Prepared, gradients: dict[str, float], steps: OptimiserErrors) -> tuple[VariableResult, ...]:
-    sources = {target: move.source for move in prepared.plan.moves for target in move.targets}
-    found = steps.variables
+def _variables(
+    prepared: Prepared, gradients: dict[str, float], found: Mapping[str, dict[str, float]]
+) -> tuple[VariableResult, ...]:
+    sources = {target: " + ".join(move.sources) for move in prepared.plan.moves for target in move.targets}
     return tuple(
-        VariableResult(sources[name], name, gradients[name], found["gradient"].get(name, 0.0),
-                       found["first moment"].get(name, 0.0), found["second moment"].get(name, 0.0),
-                       found["value"].get(name, 0.0))
+        VariableResult(sources[name], name, gradients[name], found.get("gradient", {}).get(name, 0.0),
+                       found.get("first moment", {}).get(name, 0.0), found.get("second moment", {}).get(name, 0.0),
+                       found.get("value", {}).get(name, 0.0))
         for name in gradients
     )  # fmt: skip

@@ -18,6 +18,7 @@ from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
+from wdport.mapping.moves import Move
 from wdport.model import Array, Levels
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.verdict import Gate
@@ -52,9 +53,12 @@ def gradient_gate(
         slopes = probe.cotangents(own, seed)
         _, by_input, by_tap, by_weight = probe(own, slopes)
     rules = [axes(text).inverse() for text in signature.axes]
-    given = run(module, inputs)
+    told: list[str] = []
+    given = run(module, inputs, told)
+    if probe.output_names and sorted(probe.output_names) == sorted(told):
+        slopes = [slopes[probe.output_names.index(name)] for name in told]
     back = [laid_out(slope, made.shape, rules) for slope, made in zip(slopes, given, strict=True)]
-    theirs = torch_gradients(module, inputs, back, [layer_of(tap.reference) for tap in seen])
+    theirs = torch_gradients(module, inputs, back, {layer_of(tap.reference) for tap in seen})
     ported = {name: variable for name, variable in variables_by_path(probe.model).items() if variable.trainable}
     place = {id(variable): at for at, variable in enumerate(probe.model.trainable_variables)}
     ours = {name: by_weight[place[id(variable)]] for name, variable in ported.items()}
@@ -68,19 +72,27 @@ def gradient_gate(
         variable_errors(prepared, ours, theirs.parameters),
         Gate("C", "gradients, float64", False, 0, 0),
     )
-    return _judged(found, list(ours), levels)
+    made = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
+    return _judged(found, [name for name in ours if name not in made], sorted(made), levels)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, Any], theirs: Mapping[str, Array]) -> dict[str, float]:
     """Errors by variable of gradients that the reference has by parameter."""
     errors = ScaledErrors()
     for move in prepared.plan.moves:
-        if move.source in theirs:
-            made = apply_rule(move.rule, [theirs[move.source]], move.sizes)
-            for name, array in zip(move.targets, made, strict=True):
+        if all(name in theirs for name in move.sources):
+            made = _moved(move, [theirs[name] for name in move.sources])
+            for name, array in zip(move.targets, made, strict=False):
                 if name in ours:
                     errors.add(name, np.asarray(ours[name]), array)
     return errors.relative()
+
+
+def _moved(move: Move, slopes: Sequence[Array]) -> list[Array]:
+    """Gradients by a move's tensors as those by its variables: of a sum, either's; of a product there is none."""
+    if move.combine == "sum":
+        return apply_rule(move.rule, slopes[:1], dict(move.sizes))
+    return move.apply(slopes) if move.exact else []
 
 
 def _tap(ours: Sequence[Array], theirs: Expected | None) -> float:
@@ -96,8 +108,11 @@ def _by_level(levels: Levels, ours: Array | None, theirs: Array | None) -> list[
     return [relative_l2(ours[:, part], theirs[:, part]) for part in levels.slices]
 
 
-def _judged(found: GradientErrors, variables: Sequence[str], levels: Levels | None) -> GradientErrors:
-    """The gate: every tap, level and trainable variable compared, each within the bound."""
+def _judged(
+    found: GradientErrors, variables: Sequence[str], made: Sequence[str], levels: Levels | None
+) -> GradientErrors:
+    """The gate: every tap, level and trainable variable compared, each within the bound; ``made`` are those that have
+    no gradient to compare with."""
     errors = {f"by {name}": error for name, error in found.taps.items()}
     errors |= {f"by input {at}": error for at, error in enumerate(found.inputs)}
     names = () if levels is None else levels.names
@@ -108,6 +123,7 @@ def _judged(found: GradientErrors, variables: Sequence[str], levels: Levels | No
     findings += [f"the gradient by {name} was not compared" for name in missing]
     worst = max(errors, key=lambda name: errors[name])
     count, expected = len(errors), len(errors) + len(missing)
+    told = [f"{name} is made by weight_norm, so its gradient has no counterpart" for name in made]
     gate = Gate("C", "gradients, float64", not findings and count > 0, count, expected, errors[worst], GRADIENT, worst,
-                tuple(findings))  # fmt: skip
+                (*findings, *told))  # fmt: skip
     return GradientErrors(found.taps, found.levels, found.inputs, found.variables, gate)

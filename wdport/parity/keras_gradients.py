@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.calls import Outputs
-from wdport.compare.probe import Arguments, intercepted, stateless, tensors
+from wdport.compare.probe import Arguments, intercepted, stateless, tensor_names, tensors
 from wdport.compare.programs import TRACING, Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path
@@ -33,6 +33,7 @@ class GradientProbe:
         self._program = Program(self._traced, FAST_COMPILE)
         self._zeros: dict[Any, Any] = {}
         self._shapes: dict[Any, list[tuple[int, ...]]] = {}
+        self.output_names: tuple[str, ...] = ()
 
     def __call__(
         self, inputs: tuple[Array, ...], cotangents: Sequence[Array], trainable: list[Any] | None = None
@@ -77,7 +78,9 @@ class GradientProbe:
 
     def _call(self, weights: list[Any], fixed: list[Any], inputs: Any, handle: Callable[..., Any]) -> list[Any]:
         with intercepted(self.layers, handle), exact_float64():
-            return tensors(stateless(self.model, weights, fixed, inputs))
+            output = stateless(self.model, weights, fixed, inputs)
+        self.output_names = tensor_names(output)
+        return tensors(output)
 
     def _outputs(self, weights: list[Any], fixed: list[Any], inputs: Any) -> Any:
         found: dict[str, Any] = {}

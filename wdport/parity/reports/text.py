@@ -18,8 +18,9 @@ _MAX_FAULTS = 6
 
 def render_text(verdict: Verdict) -> str:
     """The report that `wdport verify` prints."""
-    lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *(_gate(gate) for gate in verdict.gates), ""]
-    lines += _levels(verdict)
+    lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *(_gate(gate) for gate in verdict.gates)]
+    if verdict.levels:
+        lines += ["", *_levels(verdict)]
     if verdict.trajectories:
         lines += ["", *_trajectories(verdict)]
     if faults := verdict.faults:
