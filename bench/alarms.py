@@ -16,9 +16,9 @@ import jax
 import numpy as np
 
 from wdport.compare.bounds import NUMERICS
-from wdport.compare.calls import CASES, Case, cast, leaves
-from wdport.compare.errors import comparable
-from wdport.compare.measure import ErrorPair, like
+from wdport.compare.calls import CASES, Calls, Case, cast
+from wdport.compare.errors import InPort, fed, made
+from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.compare.taps import Tap, align
 from wdport.conversion.load import open_converted
@@ -39,6 +39,7 @@ class Trial:
         layers = layers_by_path(sides.candidates["float32"])
         self.taps: list[Tap] = align(prepared.table, sides.reference.names, layers, features)
         self.probe = Probe(sides.candidates["float32"], [tap.candidate for tap in self.taps], eager=eager)
+        self.shapes: dict[int, Calls] = {}
 
     def ratios(self, number: int) -> tuple[float, float]:
         """The largest ratio of one set of seeds: by the errors alone, and as gate B judges them."""
@@ -66,16 +67,19 @@ class Trial:
         self._use(case)
         seen = self.sides.reference.observe(case, [tap.reference for tap in self.taps])
         assert seen.single is not None
-        answers = {tap.candidate: cast(seen.calls[tap.reference], np.float32) for tap in self.taps}
         with jax.default_matmul_precision("highest"):
+            if case.batch not in self.shapes:
+                self.shapes[case.batch] = self.probe.shapes(seen.single.inputs)[1]
+            into = InPort(self.taps, self.shapes[case.batch])
+            answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
             _, port = self.probe.isolate(seen.single.inputs, answers)
-        (_, single), (_, truth) = seen.single.isolated
+        single, truth = (into(calls) for _, calls in seen.single.isolated)
         for tap in self.taps:
-            calls = (port[tap.candidate], single[tap.reference], truth[tap.reference])
-            for side, arrays in (("out", [comparable(tap, call.outputs) for call in calls]),
-                                 ("in", [leaves(list(call.inputs)) for call in calls])):  # fmt: skip
-                for c, r, t in zip(*arrays, strict=True):
-                    pairs.setdefault((tap.reference, side), ErrorPair()).add(like(np.asarray(c), np.asarray(t)), r, t)
+            own, reference, right = port[tap.candidate], single[tap.candidate], truth[tap.candidate]
+            sides = {"out": (made(tap, own, right), reference.outputs), "in": (fed(own, right), reference.given)}
+            for side, (found, theirs) in sides.items():
+                for (c, t), r in zip(found or (), theirs, strict=True):
+                    pairs.setdefault((tap.reference, side), ErrorPair()).add(c, r, t)
 
 
 def _largest(pairs: Pairs) -> float:

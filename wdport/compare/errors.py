@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 
 import numpy as np
@@ -21,7 +22,7 @@ Note = Callable[[str], None]
 class InPort:
     """The reference's calls in the port's layout: ``shapes`` are calls of the port with arrays of these shapes.
 
-    ``misfits`` says why a tap's call is not among what comes back, by the tap's reference.
+    ``misfits`` says what is wrong with the shapes of a tap's call, by the tap's reference.
     """
 
     def __init__(self, taps: Sequence[Tap], shapes: Calls) -> None:
@@ -40,6 +41,8 @@ class InPort:
                 found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names)
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
+                with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
+                    found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names, strict=False)
         return found
 
 

@@ -70,28 +70,48 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
     return array.reshape(shape)
 
 
-def in_port(call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = ()) -> Expected:
+def moved(array: Array, rank: int, rules: Sequence[Rule]) -> Array:
+    """An array whose sizes are not the port's, with its axes in the port's order: by the first rule that its own shape
+    settles. Raises ``ValueError`` where there is none."""
+    for rule in rules:
+        names = [group[0] for group in rule.source.groups if len(group) == 1]
+        if len(names) == array.ndim == len(rule.source.groups) == len(rule.target.groups) == rank:
+            sizes = dict(zip(names, array.shape, strict=True))
+            return laid_out(array, rule.target.shape(sizes), [rule])
+    if array.ndim != rank:
+        raise ValueError(f"{array.ndim} axes where the port has {rank}")
+    return array
+
+
+def in_port(
+    call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True
+) -> Expected:
     """A call of the reference in the port's layout: the shapes of the port's inputs and outputs, flat, and the names
     of its inputs, are those of the layer's call there.
 
     Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
-    one side alone has are left out. Raises ``ValueError`` where shapes or counts do not fit.
+    one side alone has are left out. Raises ``ValueError`` where counts do not fit, or, if ``strict``, shapes.
     """
+
+    def fitted(array: Array, shape: Shape, rules: Sequence[Rule]) -> Array:
+        try:
+            return laid_out(np.asarray(array), tuple(shape), rules, layout.sizes)
+        except ValueError:
+            if strict:
+                raise
+            return moved(np.asarray(array), len(shape), rules)
+
     given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
     order = matched(call.names, names, len(given), len(shapes[0]))
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
-    inputs = {ours: _fitted(given[theirs], shapes[0][ours], layout.inputs, layout.sizes) for theirs, ours in order}
+    inputs = {ours: fitted(given[theirs], shapes[0][ours], layout.inputs) for theirs, ours in order}
     made = _chosen(made, shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]
     pairs = zip(made, shapes[1], strict=True)
-    outputs = tuple(_fitted(array, shape, layout.outputs, layout.sizes) for array, shape in pairs)
+    outputs = tuple(fitted(array, shape, layout.outputs) for array, shape in pairs)
     return Expected(inputs, len(shapes[0]), outputs, call.caller)
-
-
-def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int]) -> Array:
-    return laid_out(np.asarray(array), tuple(shape), rules, sizes)
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:

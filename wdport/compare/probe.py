@@ -218,7 +218,7 @@ class Probe:
             self._names[call] = given.names
             found[call] = (given.nested, tensors(output))
             flat, tree = jax.tree.flatten(output)
-            fits = len(flat) == len(made) and all(a.shape == b.shape for a, b in zip(flat, made, strict=True))
+            fits = len(flat) == len(made) and all(a.ndim == b.ndim for a, b in zip(flat, made, strict=True))
             return jax.tree.unflatten(tree, made) if fits else output
 
         return answer

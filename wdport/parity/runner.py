@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
+from typing import cast as cast_to
 
 import jax
 import numpy as np
@@ -212,7 +213,7 @@ class Runner:
         answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
         narrow = self.signature.in_port(single.inputs)
         whole = pool.submit(self._port, "float32", "whole", narrow)
-        isolated = pool.submit(self._port, "float32", "isolate", narrow, answers)
+        isolated = pool.submit(self._isolate, "float32", narrow, answers, into)
         pairs = {"float64": inputs, "float32": narrow}
         dtypes = self.sampling.dtypes if self.sampling is not None else ()
         sampled = {dtype: pool.submit(self._sample, dtype, pairs[dtype]) for dtype in dtypes}
@@ -245,6 +246,17 @@ class Runner:
             self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             return getattr(self.probes[dtype], what)(*arguments)
 
+    def _isolate(self, dtype: str, inputs: tuple[Array, ...], answers: Mapping[str, Expected], into: InPort) -> Ran:
+        """The port with all of ``answers``, or without those of other shapes where its layers do not take them."""
+        try:
+            return cast_to(Ran, self._port(dtype, "isolate", inputs, answers))
+        except (ValueError, TypeError):
+            wrong = {tap.candidate for tap in self.aligned if tap.reference in into.misfits}
+            if not wrong:
+                raise
+            rest = {call: answer for call, answer in answers.items() if call not in wrong}
+            return cast_to(Ran, self._port(dtype, "isolate", inputs, rest))
+
     def _logic(self, started: _Started) -> None:
         """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
 
@@ -260,7 +272,7 @@ class Runner:
         alone, alone_outputs = own, outputs
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             inputs = self.signature.in_port(started.seen.inputs)
-            alone_outputs, answered = self._port("float64", "isolate", inputs, expected)
+            alone_outputs, answered = self._isolate("float64", inputs, expected, started.into)
             port = {**answered, "": Call((), alone_outputs)}
             whole = {**expected, "": Expected({}, 0, started.outputs)}
             self.evidence = self.evidence or Evidence(inputs, port, whole)
@@ -288,8 +300,10 @@ class Runner:
     def _tap_errors(self, calls: Calls, started: _Started) -> dict[str, tuple[float, float] | None]:
         """By the reference's name; what cannot be the same array is infinitely wrong."""
         found = {tap.reference: tap_errors(tap, calls, started.calls) for tap in self.aligned}
-        return found | {tap.reference: (inf, inf) for tap in self.aligned
-                        if tap.reference in started.into.misfits and tap.candidate in calls}  # fmt: skip
+        for name in started.into.misfits:
+            error = found.get(name)
+            found[name] = (0.0, inf) if error is None else error
+        return found
 
     def _arranged(
         self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs

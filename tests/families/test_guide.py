@@ -1,0 +1,72 @@
+"""The guide for a model of one's own, executed as it stands, and with the mistakes that it warns of."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.families.toys.nets import randomised
+from wdport.cli.main import main
+
+GUIDE = Path(__file__).parents[2] / "docs" / "own-model.md"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The guide's files in the current folder, and a checkpoint with random weights."""
+    found = re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert [name for name, _ in found] == ["net.py", "twins.py", "onet.yaml"]
+    for name, text in found:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("net", "twins"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import net  # type: ignore[import-not-found]
+
+    torch.save(randomised(net.build()).state_dict(), "onet.pt")
+    yield tmp_path
+    for name in ("net", "twins"):
+        sys.modules.pop(name, None)
+
+
+def commands() -> list[list[str]]:
+    return [line[2:].split()[1:] for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("$ ")]
+
+
+def test_the_guide(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [words[0] for words in commands()] == ["convert", "verify"]
+    assert [main(words) for words in commands()] == [0, 0]
+    assert "PASS  onet.keras computes what onet.pt computes" in capsys.readouterr().out
+    rows = [line for line in Path("onet.yaml").read_text().splitlines() if line.startswith("  - ")]
+    assert len(rows) <= 6
+
+
+MISTAKES = {
+    "the textbook's flatten": ("onet.yaml", '"w h c -> h w c"', '"c h w -> h w c"', "dense5"),
+    "a pooling that rounds up": ("twins.py", '(64, 3, 3, "valid")', '(64, 3, 3, "same")', "pool2"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named(project: Path, capsys: pytest.CaptureFixture[str], mistake: str) -> None:
+    file, before, after, site = MISTAKES[mistake]
+    text = Path(file).read_text()
+    assert before in text
+    Path(file).write_text(text.replace(before, after))
+    assert [main(words) for words in commands()] == [0, 1]
+    assert "1 faulty layer" in (printed := capsys.readouterr().out)
+    assert site in printed.partition("1 faulty layer")[2].splitlines()[1]
+
+
+def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run."""
+    text = Path("twins.py").read_text()
+    Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
+    assert main(commands()[0]) == 4
+    assert "dense5.weight does not fit line 9" in capsys.readouterr().err
+    assert not Path("onet.keras").exists()
