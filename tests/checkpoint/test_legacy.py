@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import struct
 from collections import OrderedDict
 from pathlib import Path
@@ -234,6 +235,17 @@ def test_flipped_bits_are_refused_or_as_torch_reads_them(tmp_path: Path, data: s
         return
     expected = torch.load(io.BytesIO(bytes(content)), map_location="cpu", weights_only=True)
     assert found == {key: value.detach().numpy().tobytes() for key, value in expected.items()}
+
+
+@pytest.mark.parametrize("container", [b"}", b"]"])
+def test_a_key_that_no_dict_can_hold_is_refused(tmp_path: Path, container: bytes) -> None:
+    """As ``pickle`` does: such a file cannot have been written."""
+    pickles = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
+    body = b"\x80\x02}" + container + b"K\x01s."  # a dict, its key, its value
+    path = tmp_path / "x.pth"
+    path.write_bytes(b"".join(pickles) + body + pickle.dumps([], 2))
+    with pytest.raises(WdportError, match="a key that no dict can hold"):
+        read_all(path)
 
 
 REAL = saved(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3)).state_dict())

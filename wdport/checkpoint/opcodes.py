@@ -175,6 +175,8 @@ def _key(key: object) -> object:
     """Text, a small integer, or an inert leaf in place of anything else, which is never compared."""
     if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, Inert):
         return key
+    if isinstance(key, (dict, list)):
+        raise Fault("the pickle has a key that no dict can hold")
     return Inert("", type(key).__name__, "key")
 
 
