@@ -105,20 +105,21 @@ def test_gradients_and_bfloat16_too(tmp_path: Path, name: str) -> None:
     assert verdict.exit_code == 0
 
 
-WRONG: dict[str, tuple[str, tuple[str, str], str]] = {
-    "another epsilon": ("image_epsilon", ("", ""), "bn"),
-    "the textbook's flatten": ("", ("c h w -> h w c", "h w c -> h w c"), "head"),
+WRONG: dict[str, tuple[str, tuple[str, str], str, str]] = {
+    "another epsilon": ("image_epsilon", ("", ""), "bn", "epsilon (eps) 0.001 where the reference has 1e-05"),
+    "the textbook's flatten": ("", ("c h w -> h w c", "h w c -> h w c"), "head", ""),
 }
 
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_is_seen_at_its_layer(tmp_path: Path, fault: str) -> None:
-    twin, change, site = WRONG[fault]
+    twin, change, site, cause = WRONG[fault]
     checkpoint, table = files(tmp_path, "image", twin, change)
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
     verdict = wdport.verify(checkpoint, output, mapping=table)
     assert verdict.exit_code == 1
     assert {fault.reference or fault.feeds for fault in verdict.faults} == {site}
+    assert verdict.causes.get(site, ()) == ((cause,) if cause else ())
 
 
 def test_channels_may_stay_first(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ class Tap:
 
     ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
-    does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port.
+    does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port, ``kind``
+    what kind of layer it is.
     """
 
     reference: str
@@ -36,6 +37,7 @@ class Tap:
     shift: bool = False
     optional: bool = False
     layout: Layout = field(default=Layout(), compare=False)
+    kind: str = ""
 
 
 def align(
@@ -59,7 +61,7 @@ def align(
             if indices is not None:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
-                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout))
+                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout, row.kind))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     for row in rows:  # all insides of an attention may be missing, but not some
@@ -92,8 +94,10 @@ def layout_of(row: TapRow, layer: Any, stated: Sequence[str] = ()) -> Layout:
 
 
 def is_channels_first(layer: Any) -> bool:
-    """Whether a Keras layer's channels stand where PyTorch's do."""
-    return getattr(layer, "data_format", None) == "channels_first"
+    """Whether a Keras layer's channels stand where PyTorch's do: by its own word, or by the axis that it normalises or
+    does not share a slope along."""
+    axis, shared = getattr(layer, "axis", None), getattr(layer, "shared_axes", None) or [1]
+    return getattr(layer, "data_format", None) == "channels_first" or axis in (1, [1], (1,)) or 1 not in shared
 
 
 def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:

@@ -19,14 +19,16 @@ from typing import Any
 import jax
 
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES
+from wdport.compare.calls import CASES, layer_of
 from wdport.compare.probe import Probe
+from wdport.compare.settings import differences
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.files.model_files import read_variables
-from wdport.parity.diagnose import Evidence, causes
+from wdport.keras_runtime import layers_by_path
+from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
@@ -190,7 +192,7 @@ def _verify(
         say("looking for probable causes")
         faults = locate(taps)
         names = {tap.candidate: tap.reference for tap in runner.aligned}
-        found = _causes(prepared, runner.evidence, seen, faults, names)
+        found = _causes(prepared, runner, seen, faults, names)
         if repro is not None and faults:
             write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], runner.evidence)
     return Verdict(
@@ -214,12 +216,29 @@ def _verify(
 
 
 def _causes(
-    prepared: Prepared, evidence: Evidence, weights: Weights, faults: Sequence[Fault], names: Mapping[str, str]
+    prepared: Prepared, runner: Runner, weights: Weights, faults: Sequence[Fault], names: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Probable causes of the first faults, by the faulty layer's path."""
-    probe = Probe(correct_port(prepared, weights), names, eager=True)
+    """Probable causes of the first faults, by the faulty layer's path: what the two layers were told differently, or
+    else what the values tell."""
+    probe = Probe(correct_port(prepared, weights), {layer_of(name) for name in names}, eager=True)
     known = prepared.family.mutants(prepared.config)
-    return {fault.candidate: tuple(causes(probe, known, fault, evidence, names)) for fault in faults[:MAX_CAUSES]}
+    found = {}
+    for fault in faults[:MAX_CAUSES]:
+        told = told_differently(runner, fault)
+        if not told and runner.evidence is not None:
+            told = causes(probe, known, fault, runner.evidence, names)
+        found[fault.candidate] = tuple(told)
+    return found
+
+
+def told_differently(runner: Runner, fault: Fault) -> list[str]:
+    """Hyper-parameters that differ at a faulty layer, if the reference runs here."""
+    tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
+    module = dict(runner.sides.references["float64"].named_modules()) if runner.sides.references else {}
+    if tap is None or layer_of(tap.reference) not in module:
+        return []
+    layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
+    return differences(tap.kind, module[layer_of(tap.reference)], layer)
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""Hyper-parameters of two layers that ought to be the same: what differs, in words.
+
+They explain an error and never judge: a layer is right or wrong by what it computes. What one side does not state is
+not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isclose
+from typing import Any
+
+from wdport.mapping.kinds import KINDS, Compared
+
+NEAR = 1e-5
+"""Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000475 in float32."""
+
+_MISSING = object()
+
+
+def differences(kind: str, module: Any, layer: Any) -> list[str]:
+    """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
+    reference has 1e-05"."""
+    found = []
+    for each in KINDS[kind].compared if kind in KINDS else ():
+        check = _CHECKS.get(each.how)
+        theirs = getattr(module, each.torch, _MISSING) if each.torch else None
+        ours = getattr(layer, each.keras, _MISSING) if each.keras else None
+        if check is None or theirs is _MISSING or ours is _MISSING:
+            continue
+        if not check(theirs, ours, module):
+            found.append(_told(each, theirs, ours))
+    return found
+
+
+def _told(each: Compared, theirs: Any, ours: Any) -> str:
+    if not each.keras:
+        return f"the reference has {each.torch} {_text(theirs)}, which the port's layer has no counterpart of"
+    name = each.keras if each.keras == each.torch else f"{each.keras} ({each.torch})"
+    return f"{name} {_text(ours)} where the reference has {_text(theirs)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if isinstance(value, (int, str, tuple, list)) or value is None else type(value).__name__
+
+
+def _equal(theirs: Any, ours: Any, _: Any) -> bool:
+    numbers = isinstance(theirs, (int, float)) and isinstance(ours, (int, float))
+    return isclose(theirs, ours, rel_tol=NEAR) if numbers else bool(theirs == ours)
+
+
+def _tuple(theirs: Any, ours: Any, _: Any) -> bool:
+    first, second = _several(theirs), _several(ours)
+    if len(first) != len(second):  # a (k, 1) window as one of one axis
+        first, second = ([size for size in side if size != 1] for side in (first, second))
+    return len(first) != len(second) or list(first) == list(second)
+
+
+def _several(value: Any) -> Sequence[int]:
+    if isinstance(value, (tuple, list)):
+        return value if len(set(value)) > 1 else value[:1]
+    return [value]
+
+
+def _padding(theirs: Any, ours: Any, module: Any) -> bool:
+    """``valid`` pads nothing, ``same`` with a stride of one so much on both sides that the size stays."""
+    if isinstance(theirs, str) or not isinstance(ours, str):
+        return bool(theirs == ours)
+    widths = _all(theirs)
+    if ours == "valid":
+        return not any(widths)
+    if any(stride != 1 for stride in _all(getattr(module, "stride", 1))):
+        return True  # depends on the size
+    windows, dilations = _all(module.kernel_size), _all(getattr(module, "dilation", 1))
+    count = max(map(len, (widths, windows, dilations)))
+    rows = zip(*(_filled(each, count) for each in (widths, windows, dilations)), strict=True)
+    return all(2 * width == dilation * (window - 1) for width, window, dilation in rows)
+
+
+def _all(value: Any) -> list[int]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _filled(values: list[int], count: int) -> list[int]:
+    return values * count if len(values) == 1 else values
+
+
+def _counted(theirs: Any, _: Any, module: Any) -> bool:
+    return not theirs or not any(_all(module.padding))
+
+
+def _ceil(theirs: Any, ours: Any, _: Any) -> bool:
+    return not theirs or ours != "valid"
+
+
+_CHECKS: Mapping[str, Callable[[Any, Any, Any], bool]] = {
+    "equal": _equal,
+    "tuple": _tuple,
+    "padding": _padding,
+    "zeros": lambda theirs, _, __: theirs == "zeros",
+    "counted": _counted,
+    "present": lambda theirs, ours, _: (theirs is not None and theirs is not False) == bool(ours),
+    "none": lambda theirs, _, __: not theirs if not hasattr(theirs, "shape") else False,
+    "true": lambda _, ours, __: bool(ours),
+    "ones": lambda theirs, _, __: set(_all(theirs)) == {1},
+    "ceil": _ceil,
+}
+"""Momentum and the like, which inference does not read, are left out, and so are names of functions, whose values tell
+more."""
