@@ -971,13 +971,17 @@ def build(
 
 
 def _find_factory(target: str) -> Callable[..., Any]:
-    name, _, attributes = target.partition(":")
-    if not name or not attributes:
-        raise Refusal(2, target, "is not MODULE:FACTORY", "write for example my_project.model:build")
+    _parted(target, "MODULE:FACTORY")
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:
         raise Refusal(5, target, f"recording needs {error.name}, which is not installed", "install torch") from None
+    return find_function(target)
+
+
+def find_function(target: str) -> Callable[..., Any]:
+    """The function that ``module:name`` names, in the current folder or the environment; raises :class:`Refusal`."""
+    name, attributes = _parted(target, "MODULE:FUNCTION")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -989,8 +993,15 @@ def _find_factory(target: str) -> Callable[..., Any]:
     except Exception as error:
         raise Refusal(4, target, f"importing it raises {_one_line(error)}", "correct your module") from error
     if not callable(found):
-        raise Refusal(2, target, "is not a function", "name a function that returns the module")
+        raise Refusal(2, target, "is not a function", "name a function that returns the model")
     return found  # type: ignore[no-any-return]
+
+
+def _parted(target: str, form: str) -> tuple[str, str]:
+    name, _, attributes = target.partition(":")
+    if not name or not attributes:
+        raise Refusal(2, target, f"is not {form}", "write for example my_project.model:build")
+    return name, attributes
 
 
 def _takes_path(factory: Callable[..., Any], target: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
 
@@ -15,8 +15,6 @@ from wdport.compare.relations import arrangement
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule
 from wdport.model import Array
-
-Note = Callable[[str], None]
 
 
 class InPort:

@@ -37,7 +37,7 @@ class Tap:
     shift: bool = False
     optional: bool = False
     layout: Layout = field(default=Layout(), compare=False)
-    kind: str = ""
+    kind: str = field(default="", compare=False)
 
 
 def align(

@@ -6,36 +6,22 @@ file: those are only quoted.
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from wdport.errors import MisfitError, UsageError, WdportError
+from wdport import recorder
+from wdport.errors import MisfitError, WdportError, error_of
 from wdport.recorder import Input
 
 
 def find_function(target: str) -> Callable[..., Any]:
     """The function that ``module:name`` names, in the current folder or the environment; raises
     :class:`UsageError` if there is none, and :class:`MisfitError` if its module cannot be imported."""
-    module, _, names = target.partition(":")
-    if not module or not names:
-        raise UsageError(target, "is not MODULE:FUNCTION", "write for example my_project.keras_model:build")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
-        for name in names.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(target, _one_line(error), "run in your project's folder and environment") from error
-    except Exception as error:  # a user's module may raise anything
-        raise MisfitError(target, f"importing it raises {_one_line(error)}", "correct the module") from error
-    if not callable(found):
-        raise UsageError(target, "is not a function", "name a function that returns a Keras model")
-    return found
+        return recorder.find_function(target)
+    except recorder.Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
 
 
 def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: Sequence[Input]) -> Any:

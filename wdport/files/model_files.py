@@ -60,10 +60,8 @@ def write_model(
 
     Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
     """
-    clear_leftovers(target)
-    temporary = target.temporary
     texts = {"wdport": json.dumps({"format": FORMAT, **metadata}, sort_keys=True)}
-    try:
+    with _unfinished(target) as temporary:
         writer = _open(target, variables, texts, document)
         try:
             digests = {name: _write(writer, name, array) for name, array in arrays}
@@ -74,12 +72,6 @@ def write_model(
             writer.close()
         _compare(target, variables, digests)
         return Written(temporary, file_sha256(temporary), temporary.stat().st_size, digests)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise machine_error(target.path, error) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_by_keras(
@@ -87,20 +79,26 @@ def write_by_keras(
 ) -> Written:
     """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
     have to be those that ``read`` finds."""
-    clear_leftovers(target)
-    temporary = target.temporary
-    try:
+    with _unfinished(target) as temporary:
         saved = {name: (array.shape, _digest(array)) for name, array in save(temporary).items()}
         found = {name: (array.shape, _digest(array)) for name, array in read(temporary).items()}
         if wrong := [name for name in saved if found.get(name) != saved[name]]:
             raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
         _sync(temporary)
         return Written(temporary, file_sha256(temporary), temporary.stat().st_size, saved)
+
+
+@contextmanager
+def _unfinished(target: Target) -> Iterator[Path]:
+    """The target's temporary name; what has it when the block fails is removed."""
+    clear_leftovers(target)
+    try:
+        yield target.temporary
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        target.temporary.unlink(missing_ok=True)
         raise machine_error(target.path, error) from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        target.temporary.unlink(missing_ok=True)
         raise
 
 

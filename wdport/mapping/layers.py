@@ -12,6 +12,9 @@ from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.strict_yaml import Node
 
+AFTER = ("relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6")
+"""What may follow a PyTorch module within one Keras layer."""
+
 _FIELDS = ("torch", "keras", "kind", "names", "flatten", "sizes", "axes", "then", "up_to", "optional", "when")
 
 
@@ -86,13 +89,20 @@ def _tap(
         keras=keras,
         kind=kind.name if kind else "",
         axes=stated,
-        then=fields.optional_text("then") or "",
+        then=_then(fields),
         shift=up_to is not None,
         optional=fields.flag("optional"),
         when=when,
         sizes=fields.sizes(),
         flatten=fields.rule(_flattened("({torch}) -> ({keras})", order)) if order else None,
     )
+
+
+def _then(fields: Fields) -> str:
+    text = fields.optional_text("then") or ""
+    if text and text not in AFTER:
+        raise fields.fault(f"then is {text!r}", f"use one of {', '.join(AFTER)}")
+    return text
 
 
 def _flattened(template: str, order: Rule) -> str:

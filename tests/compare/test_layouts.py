@@ -1,0 +1,45 @@
+"""The axes of activations, and what a table may say to come after a module."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from wdport.compare.layouts import AFTER, axes, laid_out
+from wdport.errors import MisfitError
+from wdport.mapping import layers
+from wdport.mapping.table import parse_table
+
+TABLE = """format: 2
+layers:
+  - {torch: conv, keras: conv, kind: conv2d, then: THEN}
+"""
+
+
+def test_every_word_is_a_function() -> None:
+    assert set(layers.AFTER) == set(AFTER)
+
+
+@pytest.mark.parametrize("name", layers.AFTER)
+def test_they_are_torchs(name: str) -> None:
+    """In float64, and float32 stays float32."""
+    values = np.random.default_rng(0).standard_normal((3, 5)) * 4
+    given = torch.from_numpy(values)
+    right = torch.softmax(given, -1) if name == "softmax" else getattr(torch.nn.functional, name)(given)
+    assert np.allclose(AFTER[name](values), right.numpy(), rtol=1e-14, atol=1e-15)
+    assert AFTER[name](values.astype(np.float32)).dtype == np.float32
+
+
+def test_another_word_is_refused() -> None:
+    parse_table(TABLE.replace("THEN", "relu").encode(), "t")
+    with pytest.raises(MisfitError, match="then is 'swish'"):
+        parse_table(TABLE.replace("THEN", "swish").encode(), "t")
+
+
+def test_axes_are_moved_by_name_where_sizes_coincide() -> None:
+    cube = np.arange(2 * 4 * 4 * 4.0).reshape(2, 4, 4, 4)
+    moved = laid_out(cube, (2, 4, 4, 4), [axes("b c h w -> b h w c")])
+    assert np.array_equal(moved, cube.transpose(0, 2, 3, 1))
+    with pytest.raises(ValueError, match="where the port has"):
+        laid_out(cube[:, :3], (2, 4, 4, 2), [axes("b c h w -> b h w c")])
