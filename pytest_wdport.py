@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
+    from wdport.compare.findings import Gate
     from wdport.parity.policy import Policy
     from wdport.parity.policy.explain import Outcome
-    from wdport.parity.verdict import Gate, Verdict
+    from wdport.parity.verdict import Verdict
 
 PER_TAP = ("A", "B")
 WHOLE = {"0": "preflight", "A'": "constants"}

@@ -52,7 +52,7 @@ def test_a_rewrite_passes_with_a_note(pair: tuple[Path, Path], monkeypatch: pyte
     monkeypatch.setattr(port.CrossLevel, "_update", REWRITES[how])
     verdict = wdport.verify(*pair)
     assert verdict.exit_code == 0
-    (note,) = (text for text in verdict.gates[0].findings if "inner order differs" in text)
+    (note,) = (text for text in map(str, verdict.gates[0].findings) if "inner order differs" in text)
     assert note.startswith("inner order differs, outputs equal: cross_level_attention.")
     assert note.endswith(f"({how})")
 
@@ -62,7 +62,7 @@ def test_keys_and_values_in_different_orders_fail(pair: tuple[Path, Path], monke
     verdict = wdport.verify(*pair)
     assert verdict.exit_code == 1
     assert {fault.candidate for fault in verdict.faults} == {"cross_level"}
-    assert not any("inner order differs" in text for gate in verdict.gates for text in gate.findings)
+    assert not any("inner order differs" in str(text) for gate in verdict.gates for text in gate.findings)
 
 
 def test_an_ill_conditioned_layer_is_told_from_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_an_ill_conditioned_layer_is_told_from_a_leak(tmp_path: Path, monkeypatc
     converted = wdport.convert(path, values=SETTINGS).output
     verdict = wdport.verify(path, converted)
     assert verdict.exit_code == 0
-    (note,) = (text for text in verdict.gates[0].findings if "ill-conditioned" in text)
+    (note,) = (text for text in map(str, verdict.gates[0].findings) if "ill-conditioned" in text)
     assert note.startswith("ill-conditioned here: level_transformers.1.blocks.0.norm1.norm and ")
     monkeypatch.setattr(layers.Standardize.__init__, "__defaults__", (1e-6,))
     assert wdport.verify(path, converted).exit_code == 1

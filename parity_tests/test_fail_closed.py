@@ -18,8 +18,9 @@ import yaml
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
+from wdport.compare.findings import Gate
 from wdport.parity import gated
-from wdport.parity.verdict import Gate, Verdict
+from wdport.parity.verdict import Verdict
 
 TAP = "{torch: mlp.0, keras: mlp/hidden}"
 
@@ -99,8 +100,8 @@ def test_zero_comparisons() -> None:
     """A verdict over nothing, or with a gate over nothing, is incomplete."""
     nothing = Verdict("a", "b", (), (), (), None, {}, (), {})
     assert nothing.exit_code == 6
-    assert replace(nothing, gates=(Gate("A", "logic", True, 0, 0),)).exit_code == 6
-    assert replace(nothing, gates=(Gate("A", "logic", True, 3, 4),)).exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", 0, 0),)).exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", 3, 4),)).exit_code == 6
 
 
 @pytest.mark.parametrize(

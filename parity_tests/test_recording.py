@@ -166,7 +166,7 @@ def test_a_fault_in_the_file_is_found_from_a_recording(pair: Pair, tmp_path: Pat
     verdict = verify_recording(broken, pair.recording)
     assert verdict.exit_code == 1
     assert {"0", "A"} <= failed(verdict)
-    assert verdict.gates[0].findings[0] == "cross_level/projection_0/kernel is not its tensor, bit for bit"
+    assert str(verdict.gates[0].findings[0]) == "cross_level/projection_0/kernel is not its tensor, bit for bit"
     assert {fault.candidate for fault in verdict.faults} == {"cross_level/projection_0"}
 
 
@@ -265,4 +265,4 @@ def test_modules_without_a_tap_are_told(pair: Pair, tmp_path: Path) -> None:
 
     verdict = verify_recording(pair.converted, edited(pair.recording, tmp_path / "a.npz", invent))
     assert failed(verdict) == {"0"}
-    assert any("the recorded extra" in finding for finding in verdict.gates[0].findings)
+    assert any("the recorded extra" in str(finding) for finding in verdict.gates[0].findings)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ import wdport.parity.policy.explain
 from pytest_wdport import tap_names
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.compare.bounds import bounds
+from wdport.compare.findings import Gate, measure
 from wdport.errors import MachineError
-from wdport.parity.policy.judge import tap_findings
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.parity.gates import logic_measures, numerics_measures
+from wdport.parity.verdict import TapResult, Verdict
 
 pytest_plugins = ["pytester"]
 
@@ -63,13 +65,12 @@ class Stub:
         names = tap_names(checkpoint, converted)
         taps = [replace(TapResult(name, name, None, 1e-15, 1e-15, 1e-15, 1.0, 1.0, 1.0), **self.changed.get(name, {}))
                 for name in names if name not in self.lost]  # fmt: skip
-        found = {gate: tuple(said for tap in taps for said in tap_findings(tap, gate, bounds())) for gate in "AB"}
         count = len(taps)
         gates = (
-            Gate("0", "preflight", not self.lost, len(taps), len(names)),
-            Gate("A'", "constants", True, 8, 8, 0.5, 2.0, "table"),
-            Gate("A", "logic, float64", not found["A"], count, len(names), 1e-15, 1e-10, "output", found["A"]),
-            Gate("B", "numerics, float32", not found["B"], count, len(names), 1.0, 8.0, "output", found["B"]),
+            Gate("0", "preflight", len(taps), len(names)),
+            Gate("A'", "constants", 8, 8, (measure("table", "ulp", 0.5, "table_ulp"),)),
+            Gate("A", "logic, float64", count, len(names), tuple(chain(*map(logic_measures, taps)))),
+            Gate("B", "numerics, float32", count, len(names), tuple(chain(*map(numerics_measures, taps)))),
         )
         return Verdict(str(checkpoint), str(converted), gates, tuple(taps), (), None, {}, (), {}, bounds())
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.parity.test_policy_verdict import TODAY, gate, make, tap, under, waiver
+from wdport.compare.findings import Gate
 from wdport.errors import IncompleteError, InputError, MachineError, UsageError
 from wdport.parity.policy import apply_baseline, compare_baseline, make_baseline, read_baseline, write_baseline
-from wdport.parity.verdict import Gate
 
 
 def test_numbers_are_rounded_up_to_one_digit() -> None:
@@ -61,8 +61,8 @@ def test_changes(name: str) -> None:
         assert gate(judged, "R").passed
         return
     assert len(faults) == 1
-    assert faults[0].startswith("a.b: ")
-    assert said in faults[0]
+    assert faults[0].subject == "a.b"
+    assert said in str(faults[0])
     assert gate(judged, "R").findings == tuple(faults)
     assert not judged
     assert judged.exit_code == 1
@@ -71,8 +71,9 @@ def test_changes(name: str) -> None:
 def test_new_and_gone() -> None:
     verdict = make()
     fewer = replace(verdict, taps=tuple(each for each in verdict.taps if each.reference != "a.b"))
-    assert "a.b is not in the baseline" in compare_baseline(verdict, make_baseline(fewer))[0]
-    assert compare_baseline(fewer, make_baseline(verdict)) == ["a.b is in the baseline and was not compared"]
+    assert "a.b is not in the baseline" in str(compare_baseline(verdict, make_baseline(fewer))[0])
+    (gone,) = compare_baseline(fewer, make_baseline(verdict))
+    assert str(gone) == "a.b is in the baseline and was not compared"
     assert not apply_baseline(fewer, make_baseline(verdict))
 
 
@@ -81,13 +82,13 @@ def test_only_what_passes_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="fails gate A"):
         make_baseline(broken)
     with pytest.raises(IncompleteError):
-        make_baseline(make(gates=(Gate("0", "preflight", False, 19, 20),)))
+        make_baseline(make(gates=(Gate("0", "preflight", 19, 20),)))
     made = make_baseline(under(tmp_path, broken, waiver("a.b", "A"), TODAY))
     assert made["taps"]["a.b"]["isolated"] == "inf"
     write_baseline(tmp_path / "b.json", made)
     read = read_baseline(tmp_path / "b.json")
     assert compare_baseline(broken, read) == []
-    assert "update-baseline" in compare_baseline(make(), read)[0]
+    assert "update-baseline" in str(compare_baseline(make(), read)[0])
 
 
 def test_a_baseline_that_is_not_met_can_be_replaced() -> None:

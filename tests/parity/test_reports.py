@@ -7,17 +7,20 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 
 import pytest
 
 from wdport.compare.bounds import bounds
+from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.errors import MachineError, UsageError
+from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
-from wdport.parity.reports.words import by_tap, claim, nearness, number, outcome, place, probable, shortfall
-from wdport.parity.verdict import Fault, Gate, LevelResult, Overlay, TapResult, Trajectory, Verdict
+from wdport.parity.reports.words import claim, nearness, number, outcome, place, probable, said_of, shortfall
+from wdport.parity.verdict import Fault, LevelResult, Overlay, TapResult, Trajectory, Verdict
 
 HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
 """A layer's name that every format would stumble over."""
@@ -42,11 +45,11 @@ def passing() -> Verdict:
         checkpoint="runs/model.ckpt",
         converted="runs/model.keras",
         gates=(
-            Gate("0", "preflight", True, 40, 40, findings=("a deprecated key was read",)),
-            Gate("A'", "constants", True, 4, 4, 0.5, 2.0, "table.0"),
-            Gate("A", "logic, float64", True, 10, 10, 2e-15, 1e-10, "block.9.norm"),
-            Gate("B", "numerics, float32", True, 10, 10, 1.3, 8.0, "block.0.norm"),
-            Gate("E", "trajectories", True, 100, 100, 5e-15, 1e-10, "DDPM step 0"),
+            Gate("0", "preflight", 40, 40, facts=(notice("a deprecated key was read"),)),
+            Gate("A'", "constants", 4, 4, (measure("table.0", "ulp", 0.5, "table_ulp"),)),
+            Gate("A", "logic, float64", 10, 10, tuple(chain(*map(logic_measures, taps())))),
+            Gate("B", "numerics, float32", 10, 10, tuple(chain(*map(numerics_measures, taps())))),
+            Gate("E", "trajectories", 100, 100, (measure("DDPM", "step", 5e-15, "trajectory", ", step 0"),)),
         ),
         taps=taps(),
         levels=(LevelResult("cA1", 1e-15, 2e-15, 1.2, 0.9), LevelResult("cD1", 2e-15, None, 1.4, None)),
@@ -71,22 +74,23 @@ def failing() -> Verdict:
     made[3] = replace(made[3], cumulative=5e-6, share32=(0.0, 0.9))
     made[5] = replace(made[5], inputs=1e-3, inputs_ratio=1e4)
     made[7] = replace(made[7], reference=HOSTILE, isolated=inf, cumulative=inf, max_ratio=inf)
-    findings = tuple(f"{made[index].reference} is off by 3.0e-05 within the network" for index in (2, 3, 5))
     good = passing()
     gates = list(good.gates)
-    gates[2] = replace(gates[2], passed=False, worst=inf, where=HOSTILE, findings=(*findings, "the sum is off"))
-    gates[3] = replace(gates[3], passed=False, worst=1e4, findings=("block.9.norm cD1 feature 2 has 9.0 times",))
-    gates[4] = replace(gates[4], passed=False, worst=1.0)
+    gates[2] = replace(gates[2], measures=tuple(chain(*map(logic_measures, made))), facts=(fact("the sum is off"),))
+    feature = measure("block.9.norm", "float32", 9.0, "numerics", " cD1 feature 2")
+    gates[3] = replace(gates[3], measures=(*chain(*map(numerics_measures, made)), feature))
+    gates[4] = replace(gates[4], measures=(measure("DDPM", "step", 1.0, "trajectory", ", step 0"),))
     return replace(good, gates=tuple(gates), taps=tuple(made), causes={"block_2/norm": ("epsilon of 1e-6", "no bias")})
 
 
 def incomplete() -> Verdict:
     """Two layers that did not run, and a gate that counted nothing."""
     good = passing()
-    found = ("block.4.norm did not run on both sides with inputs that can be compared", "a tensor is not accounted for")
-    gates = [replace(good.gates[0], passed=False, compared=38, findings=found), *good.gates[1:]]
-    gates[2] = replace(gates[2], passed=False, compared=9)
-    gates[4] = Gate("E", "trajectories", False, 0, 0)
+    silent = fact("block.4.norm did not run on both sides with inputs that can be compared", "block.4.norm", "silent")
+    lost = fact("a tensor is not accounted for", "a tensor")
+    gates = [replace(good.gates[0], compared=38, facts=(silent, lost)), *good.gates[1:]]
+    gates[2] = replace(gates[2], compared=9)
+    gates[4] = Gate("E", "trajectories", 0, 0)
     return replace(good, gates=tuple(gates), trajectories=(), overlays=())
 
 
@@ -113,10 +117,10 @@ ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
 @pytest.mark.parametrize(("gates", "reference", "names"), ASSUMING)
 def test_what_the_outcome_rests_on(gates: tuple[str, ...], reference: str, names: tuple[str, ...]) -> None:
     """What makes up the network, unless the user's own code is the reference and agrees; the rest with its gates."""
-    run = tuple(Gate(name, "a gate", True, 1, 1) for name in gates)
+    run = tuple(Gate(name, "a gate", 1, 1) for name in gates)
     verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference)
     assert tuple(verdict.assuming) == names
-    different = replace(verdict, gates=(*run[:-1], replace(run[-1], passed=False)))
+    different = replace(verdict, gates=(*run[:-1], replace(run[-1], facts=(fact("off"),))))
     assert "num_heads" in different.assuming
     assert replace(verdict, assumed={"num_heads": None}).assuming == {}
     assert replace(verdict, assumed={}).assuming == {}
@@ -162,11 +166,25 @@ def test_a_tap_beyond_any_bound_is_nearer_than_one() -> None:
     assert nearness(made[7]) == inf
 
 
-def test_findings_go_to_the_tap_that_they_begin_with() -> None:
-    findings = ["a.b is off", "precision leak: a is off", "a, whole network", "a.bc is off", ""]
-    named, rest = by_tap(findings, ["a", "a.b"])
-    assert named == {"a.b": ["a.b is off"], "a": ["precision leak: a is off", "a, whole network"]}
-    assert rest == ["a.bc is off", ""]
+def test_findings_go_to_what_they_are_about_and_notices_to_nothing() -> None:
+    told = (fact("a.b is off", "a.b"), fact("it is off", "a"), notice("a is new", "a"), fact("a.b.c is off", "a.b.c"))
+    gates = (Gate("A", "logic", 4, 4, facts=told), Gate("B", "numerics", 4, 4, facts=(fact("no", "a"),)))
+    verdict = replace(passing(), gates=gates)
+    assert said_of(verdict, ["a", "a.b"], ("A",)) == {"a.b": ["a.b is off"], "a": ["it is off"]}
+    assert said_of(verdict, ["a"], ("B", "A")) == {"a": ["it is off", "no"]}
+
+
+def test_a_finding_in_json_is_data_and_a_sentence() -> None:
+    gate = next(gate for gate in failing().to_json()["gates"] if gate["name"] == "B")
+    assert gate["findings"][-1] == {
+        "subject": "block.9.norm",
+        "part": "cD1 feature 2",
+        "kind": "float32",
+        "value": 9.0,
+        "bound": 8.0,
+        "leak": False,
+        "text": "block.9.norm cD1 feature 2 has 9.0 times the reference's float32 error",
+    }
 
 
 def test_places_causes_and_shortfalls() -> None:

@@ -10,6 +10,7 @@ from math import inf, nan
 import pytest
 
 from tests.parity.test_reports import HOSTILE, STEPS, failing, incomplete, passing
+from wdport.compare.findings import fact, measure
 from wdport.parity.reports import render_html
 from wdport.parity.reports.axes import SIZE, LinearAxis, LogAxis
 from wdport.parity.reports.charts import shade
@@ -149,7 +150,13 @@ def test_a_hostile_name_is_text_wherever_it_stands() -> None:
         trajectories=(Trajectory(HOSTILE, STEPS, (1e-15,) * 50, (1e-7,) * 50),),
         levels=tuple(replace(level, name=HOSTILE) for level in failing().levels),
         gates=tuple(
-            replace(gate, name=HOSTILE, title=HOSTILE, where=HOSTILE, findings=(HOSTILE,) * 9)
+            replace(
+                gate,
+                name=HOSTILE,
+                title=HOSTILE,
+                measures=tuple(measure(f"{HOSTILE}{at}", "ulp", 9.0, "table_ulp") for at in range(9)),
+                facts=(fact(HOSTILE, HOSTILE),),
+            )
             for gate in failing().gates
         ),
         causes={"block_2/norm": (HOSTILE,)},

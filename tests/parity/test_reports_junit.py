@@ -69,16 +69,16 @@ def test_failures_say_error_bound_and_what_is_off() -> None:
     failures = {case.attrib["name"]: case.find("failure") for case in suite.iter("testcase")}
     off = failures["block.2.norm"]
     assert off is not None
-    assert off.attrib["message"].startswith("off by 3.0e-05 fed the reference's input")
+    assert off.attrib["message"].startswith("block.2.norm is off by 3.0e-05 fed the reference's input")
     assert off.attrib["message"].endswith("bound 1.0e-10")
     assert "port: block_2/norm" in (off.text or "")
     leak = failures["block.3.norm"]
     assert leak is not None
-    assert "precision leak: off by 5.0e-06 within the network" in leak.attrib["message"]
-    assert "the port holds float32 values" in leak.attrib["message"]
+    assert "precision leak: block.3.norm is off by 5.0e-06 within the network" in leak.attrib["message"]
+    assert "block.3.norm of the port holds float32 values" in leak.attrib["message"]
     fed = failures["block.5.norm"]
     assert fed is not None
-    assert "off by 1.0e-03 in what it is fed" in fed.attrib["message"]
+    assert "block.5.norm is off by 1.0e-03 in what it is fed" in fed.attrib["message"]
     assert failures["the sum is off"] is not None
     assert failures["block.4.norm"] is None
     assert suite.attrib["failures"] == "5"
@@ -90,8 +90,8 @@ def test_a_finding_on_a_tap_that_is_within_its_bounds_fails_it() -> None:
     assert found["block.2.norm"] == found["block.5.norm"] == "failure"
 
 
-def test_a_gate_that_failed_without_a_word_fails_all_the_same() -> None:
-    assert marks(suites(failing())["gate E trajectories"]) == {"trajectories": "failure"}
+def test_a_number_that_is_no_layers_fails_by_its_sentence() -> None:
+    assert marks(suites(failing())["gate E trajectories"]) == {"DDPM, step 0 is off by 1.0e+00": "failure"}
 
 
 def test_what_was_not_compared_is_an_error() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.parity.test_reports import HOSTILE, failing, incomplete, passing
+from wdport.compare.findings import fact
 from wdport.errors import MachineError
 from wdport.parity.reports import append_step_summary, render_markdown
 from wdport.parity.reports.markdown import MARK, escape
@@ -20,7 +21,7 @@ def many(count: int = 20_000) -> Verdict:
     """Faults and findings enough to fill a step summary many times, in names of two and three bytes a letter."""
     taps = tuple(TapResult(f"блок.слой.層{i}", f"порт/{i}", None, 1.0, 0.0, 1.0) for i in range(count))
     gates = list(passing().gates)
-    gates[2] = replace(gates[2], passed=False, findings=tuple(f"{tap.reference} is off" for tap in taps))
+    gates[2] = replace(gates[2], facts=tuple(fact(f"{tap.reference} is off") for tap in taps))
     return replace(failing(), taps=taps, gates=tuple(gates))
 
 
@@ -50,8 +51,7 @@ def test_sections_in_their_order() -> None:
         "### Gates",
         "### Wavelet levels",
         "### Faulty layers",
-        "### Findings",
-        "<details>",
+        "findings</summary>",
         "</details>",
         "Inputs:",
     ]

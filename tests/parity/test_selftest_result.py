@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from wdport.parity.selftest import Kill, SelftestResult, Variant
+from wdport.parity.selftest.kill import Alarm
 from wdport.parity.selftest.markdown import render_markdown
 from wdport.parity.selftest.result import GroupResult
 from wdport.parity.selftest.rules import RULES
@@ -35,7 +36,7 @@ VERDICTS = {
     "another gate": (result(replace(KILLED, gate="B")), 1),
     "another place": (result(replace(KILLED, exact=False)), 1),
     "equivalent killed": (result(KILLED, replace(SURVIVOR, gate="A", exact=True)), 1),
-    "false alarm": (result(KILLED, variants=(CORRECT, replace(CORRECT, alarms=("A at a",)))), 1),
+    "false alarm": (result(KILLED, variants=(CORRECT, replace(CORRECT, alarms=(Alarm("A", "a"),)))), 1),
     "four causes of five": (result(*[KILLED] * 4, replace(KILLED, causes=())), 0),
     "three causes of four": (result(*[KILLED] * 3, replace(KILLED, causes=())), 1),
     "a wrong cause": (result(*[KILLED] * 9, replace(KILLED, causes=("another",))), 1),
@@ -53,7 +54,9 @@ def test_exit_codes(case: str) -> None:
 
 def test_the_text_names_what_went_wrong() -> None:
     wrong = replace(KILLED, mutant="lost", gate="", sites=(), exact=False, margin=-6.0, causes=(), sought=False)
-    text = render(result(KILLED, wrong, SURVIVOR, variants=(CORRECT, replace(CORRECT, name="jit", alarms=("B at x",)))))
+    text = render(
+        result(KILLED, wrong, SURVIVOR, variants=(CORRECT, replace(CORRECT, name="jit", alarms=(Alarm("B", "x"),))))
+    )
     lines = {line.split()[0]: line for line in text.splitlines() if line[:3] in ("ok ", "NO ")}
     assert "none for A" in lines["NO"]
     assert "lost" in lines["NO"]
@@ -82,7 +85,7 @@ def test_rules_count_faults_and_correct_ports() -> None:
     assert {name for name, rule in rows.items() if rule.killed} == {
         "cosine > 0.997", "gate A, with gate 0", "gate B, with gate 0", "all gates"}  # fmt: skip
     assert not any(rule.rejected for rule in rows.values())
-    alarmed = result(KILLED, variants=(replace(CORRECT, alarms=("B at a",), rejected=("atol 1e-3",)),)).rules
+    alarmed = result(KILLED, variants=(replace(CORRECT, alarms=(Alarm("B", "a"),), rejected=("atol 1e-3",)),)).rules
     assert {rule.name for rule in alarmed if rule.rejected} == {"atol 1e-3", "gate B, with gate 0", "all gates"}
 
 

@@ -88,7 +88,7 @@ def test_another_schedule_in_the_file_is_seen(pair: Pair) -> None:
 
 def test_another_target_is_seen(pair: Pair) -> None:
     gate, _ = trajectories_gate(replace(pair.reference, target="coefficient"), {"float64": pair.models["float64"]})
-    assert gate.findings == ("the port's target is noise, the checkpoint's coefficient",)
+    assert list(map(str, gate.findings)) == ["the port's target is noise, the checkpoint's coefficient"]
     assert not gate.passed
 
 
@@ -106,7 +106,7 @@ def test_a_ruined_schedule_is_not_compared_and_fails(pair: Pair) -> None:
     assert gate.compared == 1001
     assert gate.expected == 1037
     assert gate.worst is None
-    assert "alpha_bar is 1 at step 1" in gate.findings[0]
+    assert "alpha_bar is 1 at step 1" in str(gate.findings[0])
     assert all(each.logic == () for each in trajectories)
 
 

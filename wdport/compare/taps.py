@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wdport.compare.calls import call_name, layer_of
+from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
 from wdport.mapping.names import PatternError
@@ -113,15 +114,16 @@ Callers = Mapping[str, str]
 """The innermost of the calls around every call, by call; "" is the network."""
 
 
-def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[str]]:
-    """A tap for each call of layers that are called several times, and sentences on those that the two sides do not
+def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
+    """A tap for each call of layers that are called several times, and findings on those that the two sides do not
     call equally often."""
     found, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
         theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
         if theirs and ours and theirs != ours:
-            faults.append(f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times")
+            told = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
+            faults.append(fact(told, tap.reference))
         for at in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, at), call_name(tap.candidate, at))
             found.append(replace(tap, reference=names[0], candidate=names[1]))

@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
+from wdport.compare.bounds import UNIT_ROUNDOFF_16
 from wdport.compare.calls import Calls, Case, cast, layer_of
 from wdport.compare.errors import InPort
+from wdport.compare.findings import Gate, measure
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.parity.runner import Runner
-from wdport.parity.verdict import Gate
 from wdport.recorder import isolate, lifted, record
 
 POLICY = "mixed_bfloat16"
@@ -87,12 +87,5 @@ def _pair(ours: Any, theirs: Any, exact: Any) -> ErrorPair:
 
 
 def _gate(ratios: dict[str, float], expected: int) -> Gate:
-    findings = [
-        f"{name} has {ratio:.1f} times the reference's bfloat16 error"
-        for name, ratio in ratios.items()
-        if not ratio <= NUMERICS
-    ]
-    worst = max(ratios, key=lambda name: ratios[name])
-    passed = not findings and len(ratios) == expected
-    return Gate("B'", "numerics, bfloat16", passed, len(ratios), expected, ratios[worst], NUMERICS, worst,
-                tuple(findings))  # fmt: skip
+    measures = tuple(measure(name, "bfloat16", ratio, "numerics") for name, ratio in ratios.items())
+    return Gate("B'", "numerics, bfloat16", len(ratios), expected, measures)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from wdport.compare.calls import CASES, layer_of
+from wdport.compare.findings import Gate
 from wdport.compare.memory import release_memory
 from wdport.conversion.prepare import Prepared
 from wdport.model import Array
@@ -18,7 +19,7 @@ from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimise
 from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_schedule, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
-from wdport.parity.verdict import Gate, LevelResult, Trajectory, VariableResult
+from wdport.parity.verdict import LevelResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5

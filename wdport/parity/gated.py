@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from wdport.compare.findings import Gate, fact
 from wdport.conversion.prepare import PathText
 from wdport.errors import MachineError
 from wdport.parity.policy import (
@@ -19,7 +20,7 @@ from wdport.parity.policy import (
     read_policy,
     write_baseline,
 )
-from wdport.parity.verdict import Gate, Verdict
+from wdport.parity.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,11 @@ def canary_gate(terms: Terms, say: Callable[[str], None]) -> Gate:
     from wdport.parity.selftest import run_quick
 
     kills = run_quick(loosened(terms.policy) if terms.policy else None)
-    missed = [f"{kill.mutant} ({kill.example}) is not found" for kill in kills if not kill.right]
+    missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
     if missed and terms.policy and loosened(terms.policy):
-        missed.append(f"the bounds of {terms.policy.source} are too loose: tighten {', '.join(loosened(terms.policy))}")
-    return Gate("S", "known faults", not missed and bool(kills), len(kills), max(len(kills), 1), findings=tuple(missed))
+        loose = ", ".join(loosened(terms.policy))
+        missed.append(fact(f"the bounds of {terms.policy.source} are too loose: tighten {loose}"))
+    return Gate("S", "known faults", len(kills), max(len(kills), 1), facts=tuple(missed))
 
 
 def update_baseline(path: PathText, verdict: Verdict) -> None:

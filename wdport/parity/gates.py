@@ -1,4 +1,4 @@
-"""The gates: gathered results in, a passed or failed gate with its worst value and its findings out."""
+"""The gates: gathered results in, a gate with everything that it measured and found out."""
 
 from __future__ import annotations
 
@@ -8,40 +8,45 @@ from typing import Any
 import keras
 import numpy as np
 
-from wdport.compare.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS, TABLE_ULP
-from wdport.compare.measure import ulps
+from wdport.compare.findings import ALONE, FED, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
+from wdport.compare.measure import ErrorPair, ulps
 from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
-from wdport.parity.runner import EAGER, OUTPUT, Runner
+from wdport.parity.runner import EAGER, Runner
 from wdport.parity.sides import Weights
-from wdport.parity.verdict import Gate, TapResult
+from wdport.parity.verdict import TapResult
 
 
-def preflight_gate(prepared: Prepared, runner: Runner, unequal: list[str]) -> Gate:
+def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding]) -> Gate:
     """Gate 0: everything accounted for, both sides sound, nothing left uncompared.
 
-    ``unequal`` are sentences on variables that the converted file does not hold as it ought to.
+    ``unequal`` are the variables that the converted file does not hold as it ought to.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    findings = list(dict.fromkeys([*runner.findings, *unequal]))
     settled = {name for move in plan.moves for name in move.sources} | {*plan.checks, *plan.drops, *plan.ties}
-    findings += [f"{name} is not accounted for" for name in tensors if name not in settled]
+    lost = [fact(f"{name} is not accounted for", name, "missing") for name in tensors if name not in settled]
     variables = list(variables_by_path(runner.sides.candidates["float32"]))
     if sorted(variables) != sorted(plan.targets):
-        findings.append("the plan does not fill every variable exactly once")
-    if not runner.sides.reference.evaluating:
-        findings.append("the reference is not in evaluation mode")
-    if runner.torch_precision != "highest" or runner.jax_precision != "highest":
-        findings.append("matrix products do not run at the highest precision on both sides")
-    models = runner.sides.candidates.values()
-    if runner.sides.reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
-        findings.append("reference and candidate are not models of two frameworks")
+        lost.append(fact("the plan does not fill every variable exactly once"))
     tallies = (runner.logic, runner.numerics)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    passed = not findings and compared == expected
-    told = (*findings, *_conditioned(runner), *_left_out(runner), *_arranged(runner), *runner.sides.reference.notes)
-    return Gate("0", "preflight", passed, compared, expected, findings=told)
+    notes = [*_conditioned(runner), *_left_out(runner), *_arranged(runner), *runner.sides.reference.notes]
+    facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
+    return Gate("0", "preflight", compared, expected, facts=facts)
+
+
+def _unfit(runner: Runner) -> list[Finding]:
+    """What makes the two sides unfit to be compared."""
+    found, reference = [], runner.sides.reference
+    if not reference.evaluating:
+        found.append("the reference is not in evaluation mode")
+    if runner.torch_precision != "highest" or runner.jax_precision != "highest":
+        found.append("matrix products do not run at the highest precision on both sides")
+    models = runner.sides.candidates.values()
+    if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
+        found.append("reference and candidate are not models of two frameworks")
+    return list(map(fact, found))
 
 
 def _conditioned(runner: Runner) -> list[str]:
@@ -81,8 +86,7 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
     constants = prepared.constants
     tables = prepared.family.port_tables(candidate)
     distances = {name: ulps(np.asarray(tables[name]), constants[name].values) for name in tables if name in constants}
-    findings = [f"{name} is {d:.1f} ulp from its formula" for name, d in distances.items() if not d <= TABLE_ULP]
-    findings += [f"{name} of the port is no constant of its family" for name in tables if name not in constants]
+    facts = [fact(f"{name} of the port is no constant of its family", name) for name in tables if name not in constants]
     carried = {}
     for move in prepared.plan.moves:
         if move.source in prepared.plan.checks:
@@ -90,65 +94,58 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
             if move.source in weights.tensors and not np.array_equal(
                 weights.tensors[move.source], weights.variables[move.targets[0]]
             ):
-                findings.append(f"{move.targets[0]} is not the file's {move.source}")
+                facts.append(fact(f"{move.targets[0]} is not the file's {move.source}", move.targets[0], "unequal"))
     missing = [name for name in constants if name not in distances and name not in carried]
-    findings += [f"{name} is in no table of the port" for name in missing]
-    worst = max(distances, key=lambda name: distances[name], default="")
-    count, expected = len(constants) - len(missing), len(constants)
-    return Gate("A'", "constants", not findings and count > 0, count, expected, distances.get(worst), TABLE_ULP, worst,
-                tuple(findings))  # fmt: skip
+    facts += [fact(f"{name} is in no table of the port", name, "missing") for name in missing]
+    measures = tuple(measure(name, "ulp", distance, "table_ulp") for name, distance in distances.items())
+    return Gate("A'", "constants", len(constants) - len(missing), len(constants), measures, tuple(facts))
 
 
 def logic_gate(runner: Runner) -> Gate:
     """Gate A: float64, every layer fed the reference's own input, and the whole network."""
-    findings = []
-    for tap in runner.taps.values():
-        for error, how in (
-            (tap.inputs, "in what it is fed"),
-            (tap.isolated, "fed the reference's input"),
-            (tap.cumulative, "within the network"),
-        ):
-            if not error <= LOGIC:
-                kind = "precision leak: " if error <= LEAK else ""
-                findings.append(f"{kind}{tap.reference} is off by {error:.1e} {how}")
-                break
-        for share, side in zip(tap.share32, ("the reference", "the port"), strict=True):
-            if share > FLOAT32_SHARE:
-                findings.append(f"precision leak: {tap.reference} of {side} holds float32 values")
-    worst = max(runner.taps.values(), key=_worst_logic)
+    measures = tuple(each for tap in runner.taps.values() for each in logic_measures(tap))
     silent = [name for name in runner.taps if name != EAGER and runner.runs[name] < runner.cases]
-    findings += [f"{name} was not compared in every case" for name in silent]
-    count = len(runner.taps) - len(silent)
+    facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
     expected = len(runner.aligned) + len(runner.outputs) + (EAGER in runner.taps)
-    return Gate("A", "logic, float64", not findings and count == expected, count, expected, _worst_logic(worst), LOGIC,
-                worst.reference, tuple(findings))  # fmt: skip
+    return Gate("A", "logic, float64", len(runner.taps) - len(silent), expected, measures, facts)
 
 
-def _worst_logic(tap: TapResult) -> float:
-    return max(tap.isolated, tap.inputs, tap.cumulative)
+def logic_measures(tap: TapResult) -> list[Measure]:
+    """What gate A measures at one tap."""
+    errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
+    shares = zip(("the reference", "the port"), tap.share32, strict=True)
+    found = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
+    return found + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
 
 
 def numerics_gate(runner: Runner) -> Gate:
-    """Gate B: float32 errors as multiples of the reference's own, per tap, and per level and feature."""
+    """Gate B: float32 errors as multiples of the reference's own, per tap, and per part and channel of the output."""
     for name, pair in runner.errors.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
     for name, pair in runner.input_errors.items():
-        runner.taps[name].inputs_ratio = max(pair.rms_ratio, pair.max_ratio)
+        runner.taps[name].inputs_ratio = _ratio(pair)
     for name, pair in runner.time_errors.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    ratios = {name: max(runner.taps[name].rms_ratio, runner.taps[name].max_ratio) for name in runner.errors}
-    ratios |= {f"{name}, whole network": max(pair.rms_ratio, pair.max_ratio)
-               for name, pair in runner.whole_errors.items()}  # fmt: skip
-    ratios |= {f"{name} inputs": runner.taps[name].inputs_ratio for name in runner.input_errors}
+    measures = [each for name in runner.errors for each in numerics_measures(runner.taps[name])]
+    measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
+                 for name, pair in runner.whole_errors.items()]  # fmt: skip
     if runner.levels is not None:
-        for (level, channel), pair in runner.levels.errors.items():
-            ratios[f"{OUTPUT} {runner.levels.shape.names[level]} feature {channel}"] = pair.rms_ratio
-    findings = [
-        f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items() if not r <= NUMERICS
+        names = runner.levels.shape.names
+        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {names[level]} feature {channel}")
+                     for (level, channel), pair in runner.levels.errors.items()]  # fmt: skip
+    expected = len(runner.aligned) + len(runner.outputs)
+    return Gate("B", "numerics, float32", len(runner.errors), expected, tuple(measures))
+
+
+def numerics_measures(tap: TapResult) -> list[Measure]:
+    """What gate B measures at one tap, of its outputs and of what it is fed."""
+    return [
+        measure(tap.reference, "float32", max(tap.rms_ratio, tap.max_ratio), "numerics"),
+        measure(tap.reference, "float32", tap.inputs_ratio, "numerics", " inputs"),
     ]
-    worst = max(ratios, key=lambda name: ratios[name])
-    count, expected = len(runner.errors), len(runner.aligned) + len(runner.outputs)
-    return Gate("B", "numerics, float32", not findings and count == expected, count, expected, ratios[worst], NUMERICS,
-                worst, tuple(findings))  # fmt: skip
+
+
+def _ratio(pair: ErrorPair) -> float:
+    return max(pair.rms_ratio, pair.max_ratio)

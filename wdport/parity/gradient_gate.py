@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.bounds import GRADIENT
 from wdport.compare.calls import Call, Expected, layer_of
 from wdport.compare.errors import InPort
+from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap
@@ -21,7 +21,6 @@ from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Move
 from wdport.model import Array, Levels
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.verdict import Gate
 from wdport.recorder import run
 from wdport.rules import apply_rule
 
@@ -70,7 +69,7 @@ def gradient_gate(
         [] if levels is None else _by_level(levels, by_input[0], theirs.inputs[0]),
         [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
         variable_errors(prepared, ours, theirs.parameters),
-        Gate("C", "gradients, float64", False, 0, 0),
+        Gate("C", "gradients, float64", 0, 0),
     )
     made = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
     return _judged(found, [name for name in ours if name not in made], sorted(made), levels)
@@ -113,17 +112,14 @@ def _judged(
 ) -> GradientErrors:
     """The gate: every tap, level and trainable variable compared, each within the bound; ``made`` are those that have
     no gradient to compare with."""
-    errors = {f"by {name}": error for name, error in found.taps.items()}
-    errors |= {f"by input {at}": error for at, error in enumerate(found.inputs)}
+    errors = dict(found.taps)
+    errors |= {f"input {at}": error for at, error in enumerate(found.inputs)}
     names = () if levels is None else levels.names
-    errors |= {f"by input of {name}": error for name, error in zip(names, found.levels, strict=True)}
-    errors |= {f"by {name}": error for name, error in found.variables.items()}
-    findings = [f"the gradient {name} is off by {error:.1e}" for name, error in errors.items() if not error <= GRADIENT]
+    errors |= {f"input of {name}": error for name, error in zip(names, found.levels, strict=True)}
+    errors |= found.variables
+    measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
     missing = [name for name in variables if name not in found.variables]
-    findings += [f"the gradient by {name} was not compared" for name in missing]
-    worst = max(errors, key=lambda name: errors[name])
-    count, expected = len(errors), len(errors) + len(missing)
-    told = [f"{name} is made by weight_norm, so its gradient has no counterpart" for name in made]
-    gate = Gate("C", "gradients, float64", not findings and count > 0, count, expected, errors[worst], GRADIENT, worst,
-                (*findings, *told))  # fmt: skip
+    facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
+    facts += [notice(f"{name} is made by weight_norm, so its gradient has no counterpart", name) for name in made]
+    gate = Gate("C", "gradients, float64", len(errors), len(errors) + len(missing), measures, tuple(facts))
     return GradientErrors(found.taps, found.levels, found.inputs, found.variables, gate)

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from wdport.compare.findings import Finding, fact
 from wdport.conversion.load import Converted
 from wdport.model import Array
 
@@ -41,11 +42,11 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
     return "Keras", found
 
 
-def misread(converted: Converted, variables: Mapping[str, Array]) -> list[str]:
-    """Sentences on the variables that the library reads otherwise than wdport's ``variables``, bit for bit."""
+def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Finding]:
+    """Findings on the variables that the library reads otherwise than wdport's ``variables``, bit for bit."""
     library, found = library_variables(converted)
     wrong = [name for name in variables if name not in found or not same_bits(found[name], variables[name])]
-    return [f"{name} is another array as {library} reads the file" for name in wrong]
+    return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
 
 
 def same_bits(first: Array, second: Array) -> bool:

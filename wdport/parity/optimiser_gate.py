@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from wdport.compare.bounds import GRADIENT
+from wdport.compare.findings import Gate, measure
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.memory import trim_memory
 from wdport.compare.programs import Program
@@ -25,7 +25,6 @@ from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
 from wdport.model import Array, Objective
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.verdict import Gate
 from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, clip_factor
 from wdport.training.rates import Rates, one_cycle
@@ -174,7 +173,6 @@ def _exact() -> Iterator[None]:
 
 def _gate(worst: dict[str, dict[str, float]], others: dict[str, float], variables: Sequence[str]) -> Gate:
     errors = {f"{size} of {name}": e for size, found in worst.items() for name, e in found.items()} | others
-    findings = [f"{name} is off by {error:.1e}" for name, error in errors.items() if not error <= GRADIENT]
-    expected, largest = len(variables) * len(worst) + len(others), max(errors, key=lambda name: errors[name])
-    return Gate("D", f"optimiser, {STEPS} steps", not findings and len(errors) == expected, len(errors), expected,
-                errors[largest], GRADIENT, largest, tuple(findings))  # fmt: skip
+    measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
+    expected = len(variables) * len(worst) + len(others)
+    return Gate("D", f"optimiser, {STEPS} steps", len(errors), expected, measures)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from wdport.checkpoint import Checkpoint
+from wdport.compare.findings import Finding
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import PathText, Prepared, planned
 from wdport.errors import InternalError, MisfitError
@@ -20,6 +21,7 @@ from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import load_table
 from wdport.model import Array, Resolved
 from wdport.parity.recording import Recording
+from wdport.parity.sides import unequal
 from wdport.recorder import Tensors
 
 
@@ -49,8 +51,8 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
     return Prepared(cast(Checkpoint, Described(recording)), table, family, resolved, plan, constants, ())
 
 
-def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Mapping[str, Array]) -> list[str]:
-    """Sentences on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
+def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Mapping[str, Array]) -> list[Finding]:
+    """Findings on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
 
     What arithmetic made cannot be undone bit for bit and is left to gate A. Tables that were computed again
     because 16 bits had ruined them have no hash and are left to gate A'.
@@ -67,7 +69,7 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Ma
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)
     wrong = [target for move in known if not all(map(equal.get, move.sources)) for target in move.targets]
-    return [f"{name} is not its tensor, bit for bit" for name in wrong]
+    return [unequal(name) for name in wrong]
 
 
 def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:

@@ -22,6 +22,7 @@ from wdport.compare.bounds import FLOAT32_SHARE, LOGIC, NUMERICS
 from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast, leaves
 from wdport.compare.errors import InPort, fed, made, rearranged, tap_errors
 from wdport.compare.errors import outputs_in_port as in_order
+from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import ErrorPair, float32_share, is_constant, relative_l2
 from wdport.compare.probe import Probe
@@ -39,7 +40,6 @@ from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.verdict import TapResult
 from wdport.recorder import Observation, Single, scalar_fed
 
-OUTPUT = "output"
 EAGER = "output, eager"
 
 
@@ -98,7 +98,7 @@ class Runner:
         levels = self.family.levels(self.config)
         self.levels = None if levels is None else OutputLevels(levels)
         self.evidence: Evidence | None = None
-        self.findings: list[str] = []
+        self.findings: dict[Finding, None] = {}
         self.logic, self.numerics = Tally(), Tally()
         self.cases = 0
         self.jax_precision = ""
@@ -133,7 +133,7 @@ class Runner:
         told = self.sides.reference.sweep([tap.reference], values).get(tap.reference)
         self.logic.expected += 1
         if told is None:
-            self.findings.append(f"{tap.reference} was not run at every value of its input by the reference")
+            self._find(f"{tap.reference} was not run at every value of its input by the reference", tap.reference)
             return
         port = {dtype: self._at_values(dtype, tap.candidate, values) for dtype in DTYPES}
         self.logic.compared += 1
@@ -180,7 +180,8 @@ class Runner:
     def _observe(self, case: Case) -> Observation:
         """The reference's side of one case."""
         seen = self.sides.reference.observe(case, [tap.reference for tap in (*self.aligned, *self.left_out)])
-        self.findings += [text for text in self.sides.reference.findings if text not in self.findings]
+        for text in self.sides.reference.findings:
+            self._find(text)
         return seen
 
     def _settle(self, seen: Observation) -> None:
@@ -193,7 +194,7 @@ class Runner:
         self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == len(self.signature.inputs) else {}
         order = {name: position for position, name in enumerate(seen.calls)}
         self.aligned, faults = every_call([tap for tap in self.aligned if tap not in self.left_out], theirs, ours)
-        self.findings += faults
+        self.findings |= dict.fromkeys(faults)
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
         known = {tap.candidate: tap.reference for tap in self.aligned}
         callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.aligned]
@@ -225,10 +226,12 @@ class Runner:
             rules = [axes(text) for text in self.signature.axes]
             return in_order(outputs, names, wanted, self.probes["float64"].output_names, rules)
         except ValueError as error:
-            finding = f"the network's output: {error}"
-            if finding not in self.findings:
-                self.findings.append(finding)
+            self._find(f"the network's output: {error}")
             return ()
+
+    def _find(self, text: str, subject: str = "", kind: str = "fact") -> None:
+        """Take in what speaks against the comparison, once."""
+        self.findings[fact(text, subject, kind)] = None
 
     def _sample(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         assert self.sampling is not None
@@ -267,8 +270,8 @@ class Runner:
         own = self._tap_errors(through, started)
         own |= self._arranged(own, through, started, outputs)
         if not self.arranged:
-            misfits = [f"{name}: {text}" for name, text in started.into.misfits.items()]
-            self.findings += [text for text in misfits if text not in self.findings]
+            for name, text in started.into.misfits.items():
+                self._find(f"{name}: {text}", name)
         alone, alone_outputs = own, outputs
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             inputs = self.signature.in_port(started.seen.inputs)
@@ -283,7 +286,8 @@ class Runner:
             self.logic.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
             if cumulative is None or isolated is None:
-                self.findings.append(f"{tap.reference} did not run on both sides with inputs that can be compared")
+                told = f"{tap.reference} did not run on both sides with inputs that can be compared"
+                self._find(told, tap.reference, "silent")
                 continue
             result, call = self.taps[tap.reference], started.seen.calls[tap.reference]
             spread = explained.get(tap.reference, NOTHING)
@@ -293,7 +297,7 @@ class Runner:
             shares = [_narrowed(side) for side in (call, through[tap.candidate])]
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
-                self.findings.append(f"{tap.reference} is constant, so nothing can be seen there")
+                self._find(f"{tap.reference} is constant, so nothing can be seen there", tap.reference)
             self.logic.compared += 1
             self.runs[tap.reference] += 1
 

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.bounds import NUMERICS, TRAJECTORY
+from wdport.compare.findings import Gate, joined, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.model import Array, Family
-from wdport.parity.verdict import Gate, Trajectory
+from wdport.parity.verdict import Trajectory
 from wdport.sampling.network import fast_network
 
 WHOLE = "sampling network"
@@ -100,19 +100,12 @@ class SamplingNetwork:
         gate ``path``."""
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
         ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
-        beyond = [f"{name} has {r:.1f} times the reference's float32 error" for name, r in ratios.items()
-                  if not r <= NUMERICS]  # fmt: skip
-        worst, expected = _largest(ratios), max(len(ratios), 1)
-        single = Gate("E'", "sampling, float32", not beyond and bool(ratios), len(ratios), expected, ratios.get(worst),
-                      NUMERICS, worst, tuple(beyond))  # fmt: skip
+        measures = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
+        single = Gate("E'", "sampling, float32", len(ratios), max(len(ratios), 1), measures)
         if path is None:
             return [single]
-        findings = [f"{name} is off by {error:.1e}" for name, error in self.logic.items() if not error <= TRAJECTORY]
-        worst = _largest(self.logic)
-        passed = not findings and len(self.logic) == self.expected > 0
-        exact = Gate("E", "sampling, float64", passed, len(self.logic), self.expected, self.logic.get(worst),
-                     TRAJECTORY, worst, tuple(findings))  # fmt: skip
-        return [_joined(exact, path), single]
+        errors = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
+        return [joined(Gate("E", "sampling, float64", len(errors), self.expected, errors), path), single]
 
 
 def _by_row(candidate: Array, reference: Array) -> Array:
@@ -122,15 +115,3 @@ def _by_row(candidate: Array, reference: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = np.linalg.norm(candidate - reference, axis=1) / np.linalg.norm(reference, axis=1)
     return np.asarray(np.nan_to_num(errors, nan=inf))
-
-
-def _largest(found: Mapping[str, float]) -> str:
-    return max(found, key=lambda name: found[name], default="")
-
-
-def _joined(first: Gate, second: Gate) -> Gate:
-    """Two halves of one gate as one."""
-    worse = max(first, second, key=lambda gate: inf if gate.worst is None else gate.worst)
-    return Gate(first.name, first.title, first.passed and second.passed, first.compared + second.compared,
-                first.expected + second.expected, worse.worst, worse.bound, worse.where,
-                (*first.findings, *second.findings))  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from wdport.compare.findings import Finding, fact
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
@@ -85,13 +86,18 @@ def _tensor(prepared: Prepared, name: str) -> Array:
     return source_array(prepared, name, cast=True)
 
 
-def unequal_variables(prepared: Prepared, weights: Weights) -> list[str]:
-    """Sentences on variables of the converted file that are not, bit for bit, what their tensors become."""
+def unequal_variables(prepared: Prepared, weights: Weights) -> list[Finding]:
+    """Findings on variables of the converted file that are not, bit for bit, what their tensors become."""
     wrong = []
     for move in prepared.plan.moves:
         pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
         wrong += [name for name, array in pairs if not same_bits(array, weights.variables[name])]
-    return [f"{name} is not its tensor, bit for bit" for name in wrong]
+    return [unequal(name) for name in wrong]
+
+
+def unequal(name: str) -> Finding:
+    """A variable that is not what its tensors become."""
+    return fact(f"{name} is not its tensor, bit for bit", name, "unequal")
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:

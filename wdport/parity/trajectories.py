@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wdport.compare.bounds import TRAJECTORY
+from wdport.compare.findings import Finding, Gate, fact, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
@@ -26,7 +27,7 @@ from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.model import Array
 from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
-from wdport.parity.verdict import Gate, Trajectory
+from wdport.parity.verdict import Trajectory
 
 
 def file_schedule(prepared: Prepared) -> NoiseSchedule:
@@ -70,10 +71,10 @@ def kill_sampler_faults(
 
 @dataclass(frozen=True)
 class _Result:
-    """One run's errors, and in sentences what else differs."""
+    """One run's errors, and what else differs."""
 
     trajectory: Trajectory
-    findings: tuple[str, ...]
+    facts: tuple[Finding, ...]
 
 
 def _compare(
@@ -95,38 +96,35 @@ def _one(
 ) -> _Result:
     steps = ddim_step_list(COUNT)
     errors: dict[str, tuple[float, ...]] = {"float64": (), "float32": ()}
-    findings, ratio = [], None
+    facts, ratio = [], None
     for dtype, found in states.items():
         if isinstance(found, UsageError):
-            findings.append(f"{run}, {dtype}: {found}")
+            facts.append(fact(f"{run}, {dtype}: {found}", str(run)))
             continue
         plan, ours = found
         if plan.steps.tolist() != steps:
-            findings.append(f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}")
+            told = f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}"
+            facts.append(fact(told, str(run)))
         errors[dtype] = tuple(relative_l2(c, r) for c, r in zip(ours, truth, strict=False))
         if dtype == "float32" and single is not None and len(ours) == len(truth):
             pair = ErrorPair()
             for c, r, t in zip(ours, single, truth, strict=True):
                 pair.add(c, r, t)
             ratio = pair.rms_ratio
-    off = [(step, e) for step, e in zip(steps, errors["float64"], strict=False) if not e <= TRAJECTORY]
-    findings += [f"{run}: off by {error:.1e} after step {step}" for step, error in off[:1]]
-    return _Result(Trajectory(str(run), tuple(steps), errors["float64"], errors["float32"], ratio), tuple(findings))
+    return _Result(Trajectory(str(run), tuple(steps), errors["float64"], errors["float32"], ratio), tuple(facts))
 
 
 def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
-    findings = [finding for result in results for finding in result.findings]
+    facts = [each for result in results for each in result.facts]
     wrong = [count for count in range(1, STEPS + 1) if step_list(count).tolist() != ddim_step_list(count)]
-    findings += [f"the list for {count} steps is not the checkpoint's" for count in wrong[:1]]
+    facts += [fact(f"the list for {count} steps is not the checkpoint's") for count in wrong[:1]]
     if port.network.target != reference.target:
-        findings.append(f"the port's target is {port.network.target}, the checkpoint's {reference.target}")
-    errors = {
-        f"{result.trajectory.sampler}, step {step}": error
+        facts.append(fact(f"the port's target is {port.network.target}, the checkpoint's {reference.target}"))
+    errors = tuple(
+        measure(result.trajectory.sampler, "step", error, "trajectory", f", step {step}")
         for result in results
         for step, error in zip(result.trajectory.steps, result.trajectory.logic, strict=False)
-    }
-    worst = max(errors, key=lambda where: errors[where], default="")
+    )
     others = STEPS + 1  # the step lists and the target
     compared, expected = len(errors) + others, len(RUNS) * len(ddim_step_list(COUNT)) + others
-    return Gate("E", "trajectories, float64", not findings and compared == expected, compared, expected,
-                errors.get(worst), TRAJECTORY, worst, tuple(findings))  # fmt: skip
+    return Gate("E", "trajectories, float64", compared, expected, errors, tuple(facts))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
 
 from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.findings import Gate
 
-SCHEMA = 3
+SCHEMA = 4
 TERMS = ("P", "R", "S")
 """Gates of a policy, a baseline and the known faults tried first: what is asked for, beyond what was compared."""
 
@@ -26,31 +27,6 @@ ASSUMED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """The gates whose outcome rests on an assumed value, where it is not the network itself that does: those of
 ``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
-
-
-@dataclass(frozen=True)
-class Gate:
-    """One gate's outcome. ``compared`` must equal ``expected`` and be positive for it to pass.
-
-    ``worst`` is the largest value found, ``bound`` what it may be at most, ``where`` the tap or table
-    that it was found at; ``findings`` are sentences on what failed or deserves notice.
-    """
-
-    name: str
-    title: str
-    passed: bool
-    compared: int
-    expected: int
-    worst: float | None = None
-    bound: float | None = None
-    where: str = ""
-    findings: tuple[str, ...] = ()
-
-    @property
-    def differs(self) -> bool:
-        """Whether it found a difference, not only something that was not compared."""
-        beyond = self.worst is not None and self.bound is not None and not self.worst <= self.bound
-        return not self.passed and (beyond or self.compared == self.expected > 0)
 
 
 @dataclass
@@ -196,7 +172,7 @@ class Verdict:
     @property
     def complete(self) -> bool:
         """Whether everything that had to be compared was."""
-        return bool(self.gates) and all(gate.compared == gate.expected > 0 for gate in self.gates)
+        return bool(self.gates) and all(gate.complete for gate in self.gates)
 
     @property
     def assuming(self) -> dict[str, Any]:
@@ -235,7 +211,8 @@ class Verdict:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
         faults = [asdict(fault) for fault in self.faults]
-        return {**facts, **plain(asdict(self)), "assuming": plain(self.assuming), "faults": plain(faults)}
+        told = {**asdict(replace(self, gates=())), "gates": [gate.to_json() for gate in self.gates]}
+        return {**facts, **plain(told), "assuming": plain(self.assuming), "faults": plain(faults)}
 
 
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:

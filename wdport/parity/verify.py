@@ -20,6 +20,7 @@ import jax
 
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, layer_of
+from wdport.compare.findings import Finding
 from wdport.compare.probe import Probe
 from wdport.compare.settings import differences
 from wdport.conversion.load import Converted, open_converted
@@ -152,7 +153,7 @@ def _verify(
     prepared: Prepared,
     converted: Converted,
     weights: Weights,
-    unequal: list[str],
+    unequal: list[Finding],
     reference: Reference | None,
     say: Say,
     started: float,

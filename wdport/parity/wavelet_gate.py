@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.bounds import WAVELET, WAVELET_EXTRAPOLATED
+from wdport.compare.bounds import bounds
+from wdport.compare.findings import Gate, measure
 from wdport.compare.measure import relative_l2
 from wdport.model import Array, Family
-from wdport.parity.verdict import Gate
 from wdport.wavelets.transform import WaveletTransform
 
 BATCH, FEATURES = 2, 3
@@ -38,9 +38,14 @@ class WaveletErrors:
         return max(*self.analysis.values(), *self.synthesis.values())
 
 
+def bound_name(mode: str) -> str:
+    """The bound of a transform's errors under this boundary mode."""
+    return "wavelet_extrapolated" if mode in ("smooth", "antireflect") else "wavelet"
+
+
 def bound(mode: str) -> float:
     """What a transform's errors may be at most under this boundary mode."""
-    return WAVELET_EXTRAPOLATED if mode in ("smooth", "antireflect") else WAVELET
+    return bounds()[bound_name(mode)]
 
 
 def wavelet_errors(transform: WaveletTransform, seed: int = 0) -> WaveletErrors:
@@ -109,8 +114,7 @@ def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None
     found = {f"{name} analysis": value for name, value in result.analysis.items()}
     found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
     found |= series or {}
-    limit = bound(transform.mode)
-    findings = tuple(f"{name} is off by {value:.1e}" for name, value in found.items() if not value <= limit)
-    worst = max(found, key=lambda name: found[name])
+    limit = bound_name(transform.mode)
+    measures = tuple(measure(name, "error", value, limit) for name, value in found.items())
     expected = 2 * len(transform.level_names) + (0 if series is None else max(len(series), 1))
-    return Gate("F", "wavelet", not findings, len(found), expected, found[worst], limit, worst, findings)
+    return Gate("F", "wavelet", len(found), expected, measures)

@@ -5,11 +5,9 @@ from wdport.parity.policy.baseline import compare_baseline as compare_baseline
 from wdport.parity.policy.baseline import make_baseline as make_baseline
 from wdport.parity.policy.baseline_file import read_baseline as read_baseline
 from wdport.parity.policy.baseline_file import write_baseline as write_baseline
-from wdport.parity.policy.judge import is_notice as is_notice
-from wdport.parity.policy.judge import waived_taps as waived_taps
+from wdport.parity.policy.judge import apply_policy as apply_policy
 from wdport.parity.policy.policy import BoundSetting as BoundSetting
 from wdport.parity.policy.policy import Policy as Policy
 from wdport.parity.policy.policy import Waiver as Waiver
 from wdport.parity.policy.policy import loosened as loosened
 from wdport.parity.policy.read import read_policy as read_policy
-from wdport.parity.policy.verdict import apply_policy as apply_policy

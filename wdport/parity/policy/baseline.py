@@ -12,8 +12,9 @@ from decimal import ROUND_CEILING, Decimal
 from math import inf, isfinite, isnan
 from typing import Any, Final
 
+from wdport.compare.findings import Finding, Gate, fact
 from wdport.errors import IncompleteError, UsageError
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.parity.verdict import TapResult, Verdict
 
 SCHEMA: Final = 1
 
@@ -78,8 +79,8 @@ def _record(tap: TapResult) -> dict[str, float | str]:
     return {name: value if isfinite(value) else "inf" for name, value in rounded.items()}
 
 
-def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[str]:
-    """What has changed since ``baseline`` was made, one sentence each; empty if nothing has.
+def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Finding]:
+    """What has changed since ``baseline`` was made; empty if nothing has.
 
     A tap fails by an error of over 10 x its record (and over 1e-14) or a ratio of over 1.5 x (and over 2),
     by an error of under its record / 100 or a ratio of under / 3, and by being new or gone.
@@ -89,19 +90,20 @@ def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[str]
     faults = []
     for tap in verdict.taps:
         if tap.reference not in recorded:
-            faults.append(f"{tap.reference} is not in the baseline: record it with wdport verify --update-baseline")
+            told = f"{tap.reference} is not in the baseline: record it with wdport verify --update-baseline"
+            faults.append(fact(told, tap.reference, "new"))
             continue
         for name, rule in RULES.items():
             fault = rule.fault(getattr(tap, name), float(recorded[tap.reference][name]))
             if fault:
-                faults.append(f"{tap.reference}: {name} {fault}")
+                faults.append(fact(f"{tap.reference}: {name} {fault}", tap.reference, name))
     gone = [name for name in recorded if name not in known]
-    return faults + [f"{name} is in the baseline and was not compared" for name in gone]
+    return faults + [fact(f"{name} is in the baseline and was not compared", name, "missing") for name in gone]
 
 
 def apply_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> Verdict:
     """The verdict with a gate ``R`` that fails by every fault of :func:`compare_baseline`."""
     faults = compare_baseline(verdict, baseline)
     count = len({tap.reference for tap in verdict.taps} | set(baseline["taps"]))
-    gate = Gate(NAME, "baseline", not faults and count > 0, count, count, findings=tuple(faults))
+    gate = Gate(NAME, "baseline", count, count, facts=tuple(faults))
     return replace(verdict, gates=(*verdict.gates, gate))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from wdport.compare.bounds import bounds as default_bounds
-from wdport.parity.policy.judge import is_notice, subject, tap_findings, waived_taps
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.compare.findings import Gate, by_subject
+from wdport.parity.verdict import TapResult, Verdict
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ def gate_outcome(verdict: Verdict, name: str) -> Outcome:
     gate = _find(verdict, name)
     if gate is None:
         return Outcome((f"gate {name} was not run",))
-    return Outcome(() if gate.passed and gate.compared == gate.expected > 0 else tuple(_lines(gate)))
+    return Outcome(() if gate.passed else tuple(_lines(gate)))
 
 
 def verdict_outcome(verdict: Verdict, names: Collection[str]) -> Outcome:
@@ -46,15 +45,13 @@ def tap_outcome(verdict: Verdict, gate_name: str, name: str) -> Outcome:
     if gate is None or preflight is None or tap is None:
         lacks = f"gate {gate_name}" if gate is None else ("gate 0" if preflight is None else name)
         return Outcome((f"{lacks} is not in the verdict: nothing was compared",))
-    numbers, waived = _numbers(tap, gate_name), waived_taps(gate).get(name, "")
-    said = [finding for each in (preflight, gate) for finding in each.findings
-            if subject(finding) == name and not is_notice(finding)]  # fmt: skip
+    numbers = _numbers(tap, gate_name)
+    about = by_subject([*preflight.findings, *gate.findings]).get(name, [])
+    said = [str(finding) for finding in about if not finding.notice]
     if not said and not verdict.complete and not any(numbers.values()):
         said = [f"{name} shows no error at all, in a run that did not compare everything"]
-    if not waived or said:
-        said += tap_findings(tap, gate_name, {**default_bounds(), **verdict.bounds})
     if not said:
-        return Outcome((), waived)
+        return Outcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
     what = "float64 error" if gate_name == "A" else "float32 error over the reference's own"
     bound = "" if gate.bound is None else f"; bound {gate.bound:g}"
     head = f"gate {gate.name}, {gate.title}: {name} (port: {tap.candidate or 'its output'})"

@@ -1,97 +1,84 @@
-"""Taps, levels and bounds in; what a gate finds against each of them out, in the gates' own words.
-
-The sentences are those of :mod:`wdport.parity.gates`, so that a policy that changes nothing changes nothing.
-"""
+"""A finished verdict and a policy in, the verdict under that policy out. No model is run."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from math import inf, isnan
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
 
-from wdport.parity.verdict import Gate, TapResult
+from wdport.compare.bounds import bounds as default_bounds
+from wdport.compare.findings import Finding, Gate, by_subject, fact
+from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
+from wdport.parity.verdict import Verdict
 
-OUTPUT = "output"
-"""The tap that stands for the whole network's output, its levels and features."""
-
-WAIVED = "waived: "
-BOUND = "bound: "
-
-_RATIO = re.compile(r"(?P<name>.+) has \S+ times the reference's float32 error")
-_LOGIC = re.compile(
-    r".+ is off by \S+ (?:in what it is fed|fed the reference's input|within the network)"
-    r"|precision leak: .+ holds float32 values"
-)
-_WAIVED = re.compile(rf"{WAIVED}(?P<tap>\S+) (?P<why>.+)")
+NAME = "P"
+"""The gate that a policy adds: its bounds, and what is wrong with its entries."""
 
 
-def is_notice(finding: str) -> bool:
-    """Whether a finding tells of the policy and is no fault: a waived tap, or a bound other than the default."""
-    return finding.startswith((WAIVED, BOUND))
+def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
+    """Judge a verdict again, under a policy's bounds and waivers.
+
+    Every number is held against the policy's bound in place of the default. What was not compared stays not
+    compared, and facts stay. A gate ``P`` lists every bound that is not the default; it fails by an expired entry
+    and by a waiver that is not needed. A policy without entries changes nothing.
+    """
+    if not policy.bounds and not policy.waivers:
+        return verdict
+    held = {**default_bounds(), **verdict.bounds, **policy.bounds_on(today)}
+    taps = {tap.reference for tap in verdict.taps}
+    valid = [each for each in policy.waivers if each.tap in taps and not each.expired(today)]
+    judged = {gate.name: _under(gate, held) for gate in verdict.gates}
+    needed = [each for each in valid if each.gate in judged and each.tap in by_subject(_faults(judged[each.gate]))]
+    gates = [_waived(gate, [each for each in needed if each.gate == gate.name]) for gate in judged.values()]
+    unneeded = [each for each in policy.waivers if not each.expired(today) and each not in needed]
+    return replace(verdict, gates=(*gates, _policy_gate(policy, today, unneeded, taps)), bounds=held)
 
 
-def waived_taps(gate: Gate) -> dict[str, str]:
-    """The taps waived at a gate, with the end and the reason of the waiver."""
-    found = (_WAIVED.fullmatch(finding) for finding in gate.findings)
-    return {match["tap"]: match["why"] for match in found if match}
+def _under(gate: Gate, held: Mapping[str, float]) -> Gate:
+    return replace(gate, measures=tuple(each.under(held) for each in gate.measures))
 
 
-def subject(finding: str) -> str:
-    """The tap that a finding of gate 0, A or B is about: its first word, if it is about a tap."""
-    words = finding.removeprefix("precision leak: ").split(maxsplit=1)
-    return words[0].rstrip(",:;") if words else ""
+def _faults(gate: Gate) -> list[Finding]:
+    return [finding for finding in gate.findings if not finding.notice]
 
 
-def logic_findings(tap: TapResult, bounds: Mapping[str, float]) -> list[str]:
-    """What gate A has against a tap, the first error beyond the bound and casts to float32."""
-    found = []
-    for error, how in (
-        (tap.inputs, "in what it is fed"),
-        (tap.isolated, "fed the reference's input"),
-        (tap.cumulative, "within the network"),
-    ):
-        if not error <= bounds["logic"]:
-            kind = "precision leak: " if error <= bounds["leak"] else ""
-            found.append(f"{kind}{tap.reference} is off by {error:.1e} {how}")
-            break
-    for share, side in zip(tap.share32, ("the reference", "the port"), strict=True):
-        if not share <= bounds["float32_share"]:
-            found.append(f"precision leak: {tap.reference} of {side} holds float32 values")
-    return found
+def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
+    """Without what the waived taps are found at fault with; a notice for each of them in its place."""
+    names = {waiver.tap for waiver in waivers}
+    if not names:
+        return gate
+    told = [Finding(each.tap, "waived", detail=f"until {each.expires}: {each.reason}") for each in waivers]
+    measures = tuple(each for each in gate.measures if each.subject not in names)
+    return replace(gate, measures=measures, facts=(*(f for f in gate.facts if f.subject not in names), *told))
 
 
-def is_logic_finding(finding: str) -> bool:
-    """Whether a sentence is one of :func:`logic_findings`, which can be judged again from the taps."""
-    return _LOGIC.fullmatch(finding) is not None
+def _policy_gate(policy: Policy, today: date, unneeded: Sequence[Waiver], taps: set[str]) -> Gate:
+    """The policy's own gate: faults of its entries first, then every bound that is not the default."""
+    faults = [
+        fact(f"{each.name} expired on {each.expires}: renew it with its reason, or remove it from {policy.source}")
+        for each in policy.bounds
+        if each.expired(today)
+    ]
+    faults += [
+        fact(
+            f"waiver of {each.tap} for gate {each.gate} expired on {each.expires}: mend the layer, or renew the waiver",
+            each.tap,
+        )
+        for each in policy.waivers
+        if each.expired(today)
+    ]
+    for each in unneeded:
+        why = f"passes gate {each.gate}" if each.tap in taps else "is no layer that was compared"
+        faults.append(fact(f"waiver not needed: {each.tap} {why}; remove it from {policy.source}", each.tap))
+    ordered = sorted(policy.bounds, key=lambda setting: not setting.looser)
+    notices = [_bound_notice(each) for each in ordered if each.in_force(today) != each.default]
+    count = len(policy.bounds) + len(policy.waivers)
+    return Gate(NAME, "policy", count, count, facts=(*faults, *notices))
 
 
-def numerics_findings(tap: TapResult, bounds: Mapping[str, float]) -> list[str]:
-    """What gate B has against a tap, in its outputs and in what it is fed."""
-    named = ((tap.reference, larger(tap.rms_ratio, tap.max_ratio)), (f"{tap.reference} inputs", tap.inputs_ratio))
-    return [ratio_sentence(name, ratio) for name, ratio in named if not ratio <= bounds["numerics"]]
-
-
-def ratio_sentence(name: str, ratio: float) -> str:
-    """Gate B's words on a float32 ratio."""
-    return f"{name} has {ratio:.1f} times the reference's float32 error"
-
-
-def ratio_name(finding: str) -> str:
-    """What a sentence of gate B is about; "" if it is another sentence."""
-    match = _RATIO.fullmatch(finding)
-    return match["name"] if match else ""
-
-
-def tap_findings(tap: TapResult, gate: str, bounds: Mapping[str, float]) -> list[str]:
-    """What gate A or B has against a tap under these bounds."""
-    return (logic_findings if gate == "A" else numerics_findings)(tap, bounds)
-
-
-def larger(*values: float) -> float:
-    """The largest value; NaN counts as infinity."""
-    return max((inf if isnan(value) else value for value in values), default=0.0)
-
-
-def worst_of(values: Iterable[tuple[str, float]]) -> tuple[str, float]:
-    """The name with the largest value, the first of several; "" and 0.0 where there are none."""
-    return max(((name, larger(value)) for name, value in values), key=lambda pair: pair[1], default=("", 0.0))
+def _bound_notice(setting: BoundSetting) -> Finding:
+    until = f" until {setting.expires}" if setting.expires else ""
+    how = "loosened" if setting.looser else "tightened"
+    reason = f": {setting.reason}" if setting.reason else ""
+    told = f"{how} to {setting.value:g} (default {setting.default:g}){until}{reason}"
+    return Finding(setting.name, "bound", setting.value, setting.default, detail=told)

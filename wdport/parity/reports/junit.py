@@ -7,26 +7,24 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
-from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.findings import Gate
 from wdport.errors import printable
 from wdport.parity.reports.words import (
     NAME_CHARS,
     TEXT_CHARS,
-    by_tap,
     claim,
     doubts,
     level_name,
-    logic_faults,
     number,
-    numerics_faults,
     outcome,
+    said_of,
     shortfall,
     worst,
 )
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.parity.verdict import TapResult, Verdict
 
-PER_TAP = {"A": (logic_faults, LOGIC), "B": (numerics_faults, NUMERICS)}
-"""The gates that judge every tap: what they have against one, and the bound where the gate names none."""
+PER_TAP = ("A", "B")
+"""The gates that judge every tap."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def _suite(
             what = {"type": "not compared" if case.kind == "error" else "different", "message": _text(case.message)}
             ET.SubElement(element, case.kind, what).text = case.text
     if gate is not None and gate.passed and gate.findings:
-        ET.SubElement(suite, "system-out").text = _lines(gate.findings)
+        ET.SubElement(suite, "system-out").text = _lines(list(map(str, gate.findings)))
 
 
 def _counts(name: str, cases: list[_Case], seconds: float) -> dict[str, str]:
@@ -88,28 +86,23 @@ def _counts(name: str, cases: list[_Case], seconds: float) -> dict[str, str]:
 
 def _cases(gate: Gate, verdict: Verdict) -> list[_Case]:
     """A gate's tests: its taps in the order of the computation, then the findings that name none of them."""
-    cases, rest = list[_Case](), list(gate.findings)
-    if gate.name in PER_TAP and verdict.taps:
-        named, rest = by_tap(gate.findings, (tap.reference for tap in verdict.taps))
-        doubted = doubts(verdict)
-        for tap in verdict.taps:
-            said = [] if gate.passed else named.get(tap.reference, [])
-            cases.append(_tap_case(gate, verdict, tap, said, doubted.get(tap.reference, [])))
+    cases, taps = list[_Case](), [tap.reference for tap in verdict.taps] if gate.name in PER_TAP else []
+    named, doubted = said_of(verdict, taps, (gate.name,)), doubts(verdict)
+    if taps:
+        cases = [_tap_case(gate, verdict, tap, named.get(tap.reference, []), doubted.get(tap.reference, []))
+                 for tap in verdict.taps]  # fmt: skip
     if not gate.passed:
-        cases += [_Case(finding, "failure", finding, _lines([finding, worst(gate)])) for finding in rest]
+        rest = [str(finding) for finding in gate.findings if finding.subject not in named]
+        cases += [_Case(text, "failure", text, _lines([text, worst(gate)])) for text in rest]
     if missing := shortfall(gate):
         cases.append(_Case(f"{gate.title}: completeness", "error", missing, _text(missing)))
-    if not gate.passed and not any(case.kind for case in cases):
-        cases.append(_Case(gate.title, "failure", worst(gate) or "the gate has failed", _lines([worst(gate)])))
     return cases or [_Case(gate.title)]
 
 
 def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str], doubted: list[str]) -> _Case:
-    judge, usual = PER_TAP[gate.name]
-    bound = usual if gate.bound is None else gate.bound
-    off = judge(tap, bound) or findings
-    if not off and not doubted:
+    if not findings and not doubted:
         return _Case(tap.reference)
+    bound = "none" if gate.bound is None else number(gate.bound)
     facts = [
         f"reference: {tap.reference}",
         f"port: {tap.candidate}",
@@ -118,12 +111,12 @@ def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str],
         f"{number(tap.cumulative)} within the network",
         f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "
         f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in what it is fed",
-        f"bound: {number(bound)}",
+        f"bound: {bound}",
     ]
-    if not off:
+    if not findings:
         return _Case(tap.reference, "error", doubted[0], _lines([*doubted, *facts]))
-    message = f"{'; '.join(off)}; bound {number(bound)}"
-    return _Case(tap.reference, "failure", message, _lines([*dict.fromkeys([*off, *findings, *doubted]), *facts]))
+    message = f"{'; '.join(findings)}; bound {bound}"
+    return _Case(tap.reference, "failure", message, _lines([*dict.fromkeys([*findings, *doubted]), *facts]))
 
 
 def _lines(parts: list[str] | tuple[str, ...]) -> str:

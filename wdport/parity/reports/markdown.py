@@ -119,7 +119,7 @@ def _gates(verdict: Verdict) -> _Block:
 
 
 def _findings(verdict: Verdict) -> list[_Block]:
-    said = [(gate.name, finding) for gate in verdict.gates for finding in gate.findings]
+    said = [(gate.name, str(finding)) for gate in verdict.gates for finding in gate.findings]
     said += [(gate.name, missing) for gate in verdict.gates if (missing := shortfall(gate))]
     rows = [f"- gate {escape(name)}: {escape(finding)}\n" for name, finding in said]
     if len(rows) <= OPEN_FINDINGS:

@@ -6,22 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wdport.compare.bounds import GRADIENT, LOGIC, NUMERICS
+from wdport.compare.findings import Gate
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
     NAME_CHARS,
-    doubts,
     level_name,
-    logic_faults,
     nearness,
     number,
-    numerics_faults,
     optional,
     percent,
     place,
     probable,
+    said_of,
     shortfall,
 )
-from wdport.parity.verdict import Gate, TapResult, Verdict
+from wdport.parity.verdict import TapResult, Verdict
 
 SHOWN_FINDINGS = 4
 """Findings of a gate that stand open; the further ones are folded away."""
@@ -89,7 +88,7 @@ def gates_table(verdict: Verdict) -> str:
 
 
 def _findings(gate: Gate) -> str:
-    items = [f"<li>{text(finding)}</li>" for finding in gate.findings]
+    items = [f"<li>{text(str(finding))}</li>" for finding in gate.findings]
     if not items:
         return ""
     shown, more = "".join(items[:SHOWN_FINDINGS]), "".join(items[SHOWN_FINDINGS:])
@@ -129,18 +128,18 @@ def levels_table(verdict: Verdict) -> str:
 
 def taps_table(verdict: Verdict) -> str:
     """Every tap with all its numbers, in the order of the computation; those of a full run where it was one."""
-    doubted, full = doubts(verdict), any(tap.gradient is not None for tap in verdict.taps)
-    rows = [_tap(verdict, index, tap, doubted.get(tap.reference, []), full) for index, tap in enumerate(verdict.taps)]
+    full = any(tap.gradient is not None for tap in verdict.taps)
+    said = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
+    rows = [_tap(verdict, index, tap, said.get(tap.reference, []), full) for index, tap in enumerate(verdict.taps)]
     heads = ("#", "layer", "layer of the port", "level", "alone, f64", "inputs, f64", "in the network, f64",
              "f32 mean", "f32 worst", "f32 inputs", *(("gradient, f64", "bf16") if full else ()), "of the bound",
              "what is off")  # fmt: skip
     return table(heads, rows, "sort")
 
 
-def _tap(verdict: Verdict, index: int, tap: TapResult, doubted: Sequence[str], full: bool) -> Sequence[Cell]:
+def _tap(verdict: Verdict, index: int, tap: TapResult, said: Sequence[str], full: bool) -> Sequence[Cell]:
     logic = [amount(error, not error <= LOGIC) for error in (tap.isolated, tap.inputs, tap.cumulative)]
     ratios = [amount(ratio, not ratio <= NUMERICS) for ratio in (tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)]
-    said = [*logic_faults(tap, LOGIC), *numerics_faults(tap, NUMERICS), *doubted]
     names = (words(tap.reference, "path"), words(tap.candidate, "path"), words(level_name(verdict, tap.level)))
     near = nearness(tap)
     order = Cell(str(index + 1), float(index))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.findings import Gate
 from wdport.errors import printable
 from wdport.parity.reports.words import claim, number, on_assumptions, outcome, percent, place, probable
-from wdport.parity.verdict import Fault, Gate, Verdict
+from wdport.parity.verdict import Fault, Verdict
 
 _MAX_FINDINGS: Mapping[str, int] = {"P": 20, "R": 20, "S": 20}
 """By gate: those that speak of each entry of a file are shown with all of them."""
@@ -42,7 +43,7 @@ def _gate(gate: Gate) -> str:
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, 60)}"
     most = _MAX_FINDINGS.get(gate.name, _FEW)
-    shown = [f"       {printable(finding, 130)}" for finding in gate.findings[:most]]
+    shown = [f"       {printable(str(finding), 130)}" for finding in gate.findings[:most]]
     if len(gate.findings) > most:
         shown.append(f"       and {len(gate.findings) - most} more")
     return "\n".join([text, *shown])

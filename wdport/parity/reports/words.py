@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Final
 
-from wdport.compare.bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
+from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.findings import Gate, by_subject
 from wdport.errors import printable
-from wdport.parity.verdict import Fault, Gate, TapResult, Verdict
+from wdport.parity.verdict import Fault, TapResult, Verdict
 
 NAME_CHARS: Final = 240
 """A layer's path in a report; the longest real one has 60 characters, and two that differ should stay apart."""
@@ -91,49 +92,16 @@ def nearness(tap: TapResult) -> float:
     return max(logic, tap.rms_ratio / NUMERICS, tap.max_ratio / NUMERICS, tap.inputs_ratio / NUMERICS)
 
 
-def logic_faults(tap: TapResult, bound: float) -> list[str]:
-    """What gate A has against a tap, one sentence each."""
-    said = []
-    for error, how in (
-        (tap.inputs, "in what it is fed"),
-        (tap.isolated, "fed the reference's input"),
-        (tap.cumulative, "within the network"),
-    ):
-        if not error <= bound:
-            leak = "precision leak: " if error <= LEAK else ""
-            said.append(f"{leak}off by {number(error)} {how}")
-    sides = zip(tap.share32, ("the reference", "the port"), strict=True)
-    return said + [f"precision leak: {side} holds float32 values" for share, side in sides if share > FLOAT32_SHARE]
-
-
-def numerics_faults(tap: TapResult, bound: float) -> list[str]:
-    """What gate B has against a tap, one sentence each."""
-    ratios = (
-        (tap.rms_ratio, "in the mean"),
-        (tap.max_ratio, "at the worst value"),
-        (tap.inputs_ratio, "in what it is fed"),
-    )
-    return [f"{number(r)} times the reference's float32 error {how}" for r, how in ratios if not r <= bound]
-
-
-def by_tap(findings: Iterable[str], names: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Findings by the tap that they begin with, and those that begin with none."""
-    known, named, rest = set(names), dict[str, list[str]](), list[str]()
-    for finding in findings:
-        words = finding.removeprefix("precision leak: ").split(maxsplit=1)
-        name = words[0].rstrip(",:;") if words else ""
-        if name in known:
-            named.setdefault(name, []).append(finding)
-        else:
-            rest.append(finding)
-    return named, rest
+def said_of(verdict: Verdict, names: Iterable[str], gates: Collection[str]) -> dict[str, list[str]]:
+    """What these gates have against layers, by layer."""
+    known = set(names)
+    findings = [each for gate in verdict.gates if gate.name in gates for each in gate.findings if not each.notice]
+    return {name: list(map(str, told)) for name, told in by_subject(findings).items() if name in known}
 
 
 def doubts(verdict: Verdict) -> dict[str, list[str]]:
-    """The taps that the preflight gate says something against: their numbers are not to be relied on."""
-    names = [tap.reference for tap in verdict.taps]
-    findings = [finding for gate in verdict.gates if gate.name == "0" for finding in gate.findings]
-    return by_tap(findings, names)[0]
+    """The layers that the preflight gate says something against: their numbers are not to be relied on."""
+    return said_of(verdict, [tap.reference for tap in verdict.taps], ("0",))
 
 
 def shortfall(gate: Gate) -> str:

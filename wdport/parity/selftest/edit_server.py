@@ -33,10 +33,10 @@ def verify(job: dict[str, Any]) -> dict[str, Any]:
         verdict = wdport.verify(job["checkpoint"], converted, **job["verify"])
     except Exception as error:
         return {"exit_code": getattr(error, "exit_code", 70), "error": f"{type(error).__name__}: {error}"}
-    gates = [[gate.name, list(gate.findings)] for gate in verdict.gates if not gate.passed]
+    gates = [[gate.name, list(map(str, gate.findings))] for gate in verdict.gates if not gate.passed]
     faults = [[fault.reference, fault.candidate, fault.feeds] for fault in verdict.faults]
     causes = {path: list(found) for path, found in verdict.causes.items()}
-    silent = {finding.split(" did not run ")[0] for finding in verdict.gates[0].findings if " did not run " in finding}
+    silent = {finding.subject for finding in verdict.gates[0].findings if finding.kind == "silent"}
     missing = [tap.candidate for tap in verdict.taps if tap.reference in silent]
     told = {"gates": gates, "faults": faults, "causes": causes, "missing": missing}
     return {"exit_code": verdict.exit_code, "error": "", **told}

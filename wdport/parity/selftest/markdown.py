@@ -24,7 +24,7 @@ def render_markdown(result: SelftestResult) -> str:
         parts += [f"### {title(group)}", "", *_table(KILL_HEAD, kill_rows(group)), ""]
     if result.variants:
         rows = [(each.example, each.name, "" if each.logic is None else f"{each.logic:.1e}",
-                 "" if each.ratio is None else f"{each.ratio:.2g}", ", ".join(each.alarms) or "none")
+                 "" if each.ratio is None else f"{each.ratio:.2g}", ", ".join(map(str, each.alarms)) or "none")
                 for each in result.variants]  # fmt: skip
         parts += ["## Correct variants", "", *_table(VARIANT_HEAD, rows), ""]
     return "\n".join(parts)

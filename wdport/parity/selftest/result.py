@@ -112,11 +112,11 @@ class SelftestResult:
             made.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
                                   counted[1]))  # fmt: skip
         for name, gates in (("gate A, with gate 0", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
-            alarms = [any(alarm.split(" at ")[0] in gates for alarm in each.alarms) for each in ports]
+            alarms = [any(alarm.gate in gates for alarm in each.alarms) for each in ports]
             made.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
                                   sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
         alone = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
-        alarms = [any(alarm.startswith(("0 at", "B at")) for alarm in each.alarms) for each in ports]
+        alarms = [any(alarm.gate in ("0", "B") for alarm in each.alarms) for each in ports]
         made.insert(-1, RuleCount("gate B, with gate 0", alone[0], counted[0], alone[1] + sum(alarms), counted[1]))
         return tuple(made) if faults and ports else ()
 

@@ -18,7 +18,7 @@ def render(result: SelftestResult, rules: bool = False) -> str:
         parts += [title(group), *_table(KILL_HEAD, kill_rows(group)), ""]
     for name in dict.fromkeys(variant.example for variant in result.variants):
         parts.append(variants_line(name, [each for each in result.variants if each.example == name]))
-    parts += [f"  FALSE ALARM  {each.name}: {', '.join(each.alarms[:3])}" for each in result.false_alarms]
+    parts += [f"  FALSE ALARM  {each.name}: {', '.join(map(str, each.alarms[:3]))}" for each in result.false_alarms]
     if result.variants:
         parts.append("")
     if rules and result.rules:

@@ -13,7 +13,7 @@ from wdport.errors import IncompleteError
 from wdport.families.mutants import Mutant
 from wdport.parity.selftest.example import EAGER, Example, How, Seen
 from wdport.parity.selftest.inject import Bounds, Inside, broken
-from wdport.parity.selftest.kill import Variant
+from wdport.parity.selftest.kill import Alarm, Variant
 from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.verdict import locate
 
@@ -89,7 +89,7 @@ class _Judge:
         inside: Inside = _as_it_is,
         why: str = "",
     ) -> Variant:
-        example, alarms = self.example, list[str]()
+        example, alarms = self.example, list[Alarm]()
         logic = ratio = 0.0
         single = self.single and all(case.numerics for case in cases)  # as in verify's battery
         for case in cases:
@@ -100,7 +100,7 @@ class _Judge:
                 with inside("float32"):
                     ratio = max(ratio, self._look("B", example.numerics, how, alarms).ratio)
                     off = (at for at, distance in example.table_distances().items() if not distance <= self.limit)
-                    alarms += [f"A' at {at}" for at in off]
+                    alarms += [Alarm("A'", at) for at in off]
         rejected = None
         if single and cases[0] in example.cases:
             example.use(cases[0])
@@ -109,13 +109,13 @@ class _Judge:
         known = ratio if single else None
         return Variant(example.name, name, logic, known, tuple(dict.fromkeys(alarms)), rejected, why)
 
-    def _look(self, gate: str, run: Any, how: How, alarms: list[str]) -> Seen:
+    def _look(self, gate: str, run: Any, how: How, alarms: list[Alarm]) -> Seen:
         try:
             seen: Seen = run(how)
         except IncompleteError as error:
-            alarms.append(f"0 at {error.where}")
+            alarms.append(Alarm("0", str(error.where)))
             return Seen((), ())
-        alarms += [f"0 at {name}" for name in seen.missing]
+        alarms += [Alarm("0", name) for name in seen.missing]
         faults = locate(seen.results, self.held["logic"], self.held["numerics"])
-        alarms += [f"{gate} at {fault.candidate or 'the network'}" for fault in faults]
+        alarms += [Alarm(gate, fault.candidate or "the network") for fault in faults]
         return seen

@@ -1,0 +1,214 @@
+"""What gates find, as data: numbers held against bounds, facts and notices; the sentences are made here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, isnan
+
+from wdport.compare.bounds import bounds
+
+OUTPUT = "output"
+"""The tap that stands for the whole network's output and for its parts."""
+
+FED, ALONE, RUNNING = "fed", "alone", "running"
+"""Float64 errors of a layer: of its inputs, of its outputs from the reference's inputs, within the running network."""
+
+SENTENCES: Mapping[str, str] = {
+    FED: "{name} is off by {value:.1e} in what it is fed",
+    ALONE: "{name} is off by {value:.1e} fed the reference's input",
+    RUNNING: "{name} is off by {value:.1e} within the network",
+    "narrow": "precision leak: {subject} of {part} holds float32 values",
+    "float32": "{name} has {value:.1f} times the reference's float32 error",
+    "bfloat16": "{name} has {value:.1f} times the reference's bfloat16 error",
+    "ulp": "{name} is {value:.1f} ulp from its formula",
+    "gradient": "the gradient by {name} is off by {value:.1e}",
+    "error": "{name} is off by {value:.1e}",
+    "step": "{name} is off by {value:.1e}",
+    "waived": "waived: {subject} {detail}",
+    "bound": "bound: {subject} {detail}",
+}
+"""By kind; the detail of any other kind is a sentence already."""
+
+_FIRST_ONLY: Mapping[str, str] = {FED: "logic", ALONE: "logic", RUNNING: "logic", "step": "step"}
+"""Kinds of which a reader needs the first per subject: the others follow from it."""
+
+NOTICES = ("notice", "waived", "bound")
+"""Kinds that a reader should know of and that fail nothing."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a gate has against the port, or a notice.
+
+    ``subject`` is the tap, variable, constant or run that it is about, "" the comparison as a whole, and ``part``
+    what of it. ``value`` is the number that is beyond ``bound``, both ``None`` for a fact, whose sentence is
+    ``detail``. ``leak`` marks errors as large as float32 arithmetic makes them.
+    """
+
+    subject: str
+    kind: str
+    value: float | None = None
+    bound: float | None = None
+    part: str = ""
+    detail: str = ""
+    leak: bool = False
+
+    def __str__(self) -> str:
+        told = SENTENCES.get(self.kind, "{detail}")
+        text = told.format(name=f"{self.subject}{self.part}", subject=self.subject, part=self.part, value=self.value,
+                           detail=self.detail)  # fmt: skip
+        return f"precision leak: {text}" if self.leak else text
+
+    @property
+    def notice(self) -> bool:
+        """Whether it fails nothing."""
+        return self.kind in NOTICES
+
+    def to_json(self) -> dict[str, object]:
+        """Its fields and its sentence."""
+        fields = {"subject": self.subject, "part": self.part.strip(" ,"), "kind": self.kind, "value": self.value,
+                  "bound": self.bound, "leak": self.leak}  # fmt: skip
+        return {**fields, "text": str(self)}
+
+
+def fact(text: str, subject: str = "", kind: str = "fact") -> Finding:
+    """What no number says and a gate fails by."""
+    return Finding(subject, kind, detail=text)
+
+
+def notice(text: str, subject: str = "") -> Finding:
+    """What a reader should know."""
+    return Finding(subject, "notice", detail=text)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number: of ``part`` of ``subject``, of a kind in :data:`SENTENCES`, held against the bound of that name.
+
+    Up to ``leak`` an error is told as one that float32 arithmetic makes.
+    """
+
+    subject: str
+    kind: str
+    value: float
+    bound: str
+    limit: float
+    part: str = ""
+    leak: float = 0.0
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is more than the bound; NaN is."""
+        return not self.value <= self.limit
+
+    @property
+    def size(self) -> float:
+        """The number; NaN counts as infinity."""
+        return inf if isnan(self.value) else self.value
+
+    @property
+    def name(self) -> str:
+        """What was measured, in words."""
+        return f"{self.subject}{self.part}"
+
+    def under(self, held: Mapping[str, float]) -> Measure:
+        """Held against these bounds."""
+        return replace(self, limit=held[self.bound], leak=held["leak"] if self.leak else 0.0)
+
+    def finding(self) -> Finding:
+        """What it is if it is beyond the bound."""
+        leak = self.kind in (FED, ALONE, RUNNING) and self.value <= self.leak
+        return Finding(self.subject, self.kind, self.value, self.limit, self.part, leak=leak)
+
+
+def measure(subject: str, kind: str, value: float, bound: str, part: str = "") -> Measure:
+    """A number held against the default of its bound."""
+    held = bounds()
+    return Measure(subject, kind, value, bound, held[bound], part, held["leak"] if bound == "logic" else 0.0)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate's outcome: everything that it measured, and the facts that no number says.
+
+    It passes if nothing is against the port and ``compared`` equals ``expected`` and is positive.
+    """
+
+    name: str
+    title: str
+    compared: int
+    expected: int
+    measures: tuple[Measure, ...] = ()
+    facts: tuple[Finding, ...] = ()
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What it has against the port, numbers first, then its notices."""
+        told = dict[tuple[str, str, str, str], Finding]()
+        for each in self.measures:
+            if each.beyond:
+                group = _FIRST_ONLY.get(each.kind)
+                key = (each.subject, group, "", "") if group else (each.subject, "", each.kind, each.part)
+                told.setdefault(key, each.finding())
+        facts = dict.fromkeys(self.facts)
+        faults = [*told.values(), *(each for each in facts if not each.notice)]
+        return (*faults, *(each for each in facts if each.notice))
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that it had to compare was."""
+        return self.compared == self.expected > 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is against the port, and everything was compared."""
+        return self.complete and all(each.notice for each in self.findings)
+
+    @property
+    def differs(self) -> bool:
+        """Whether it found a difference, not only something that was not compared."""
+        beyond = self.worst is not None and self.bound is not None and not self.worst <= self.bound
+        return not self.passed and (beyond or self.complete)
+
+    @cached_property
+    def _largest(self) -> Measure | None:
+        """The largest of the numbers that are held against the gate's own bound, the first one's."""
+        own = [each for each in self.measures if each.bound == self.measures[0].bound]
+        return max(own, key=lambda each: each.size, default=None)
+
+    @property
+    def worst(self) -> float | None:
+        """The largest number; ``None`` where nothing was measured."""
+        return None if self._largest is None else self._largest.value
+
+    @property
+    def bound(self) -> float | None:
+        """What that may be at most."""
+        return None if self._largest is None else self._largest.limit
+
+    @property
+    def where(self) -> str:
+        """What was measured there; "" where nothing was."""
+        return "" if self._largest is None else self._largest.name
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values; single measures stand with their layers, variables, parts and runs."""
+        return {"name": self.name, "title": self.title, "passed": self.passed, "compared": self.compared,
+                "expected": self.expected, "worst": self.worst, "bound": self.bound, "where": self.where,
+                "findings": [each.to_json() for each in self.findings]}  # fmt: skip
+
+
+def joined(first: Gate, second: Gate) -> Gate:
+    """Two halves of one gate as one, with the name and the title of the first."""
+    return Gate(first.name, first.title, first.compared + second.compared, first.expected + second.expected,
+                (*first.measures, *second.measures), (*first.facts, *second.facts))  # fmt: skip
+
+
+def by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Findings by what they are about."""
+    found = dict[str, list[Finding]]()
+    for each in findings:
+        found.setdefault(each.subject, []).append(each)
+    return found
