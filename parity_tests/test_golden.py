@@ -137,4 +137,4 @@ def test_verify_passes(case: Case) -> None:
     verdict = wdport.verify(case.checkpoint, case.output)
     assert [gate for gate in verdict.gates if not gate.passed] == []
     assert verdict.exit_code == 0
-    assert all(level.series is not None and level.series <= LOGIC for level in verdict.levels)
+    assert all(level.decoded is not None and level.decoded <= LOGIC for level in verdict.parts)

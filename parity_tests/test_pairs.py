@@ -10,5 +10,5 @@ def test_every_level_is_compared(request: pytest.FixtureRequest) -> None:
         pytest.skip("no pair is given: make test and make parity give some")
     verdict = request.getfixturevalue("wdport_verdict")
     assert verdict.complete
-    assert [level.name for level in verdict.levels] == ["cA3", "cD3", "cD2", "cD1"]
-    assert all(level.series is not None for level in verdict.levels)
+    assert [level.name for level in verdict.parts] == ["cA3", "cD3", "cD2", "cD1"]
+    assert all(level.decoded is not None for level in verdict.parts)

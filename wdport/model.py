@@ -67,21 +67,6 @@ class Resolved:
         return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
 
 
-@dataclass(frozen=True)
-class Levels:
-    """How an output divides into wavelet levels along ``axis``, and back into a series.
-
-    ``reconstruct`` takes coefficients (B, C, F) to a series (B, N, F); ``None`` where the wavelet
-    is not known. ``statistics`` are the mean and the deviation of the data, by feature, where they are known.
-    """
-
-    names: tuple[str, ...]
-    slices: tuple[slice, ...]
-    reconstruct: Callable[[Array], Array] | None
-    axis: int = 1
-    statistics: tuple[Sequence[float], Sequence[float]] | None = None
-
-
 Batch = Mapping[str, Array]
 """One training batch: named arrays of clean data and random numbers, from which both sides make the rest."""
 
@@ -103,13 +88,31 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class PartWords:
+    """What reports call one part of an output, the kind of parts, their values, and what decoding makes of these.
+
+    ``one`` is also the index by which a table numbers the layers that belong to a part.
+    """
+
+    one: str = "part"
+    kind: str = "part of the output"
+    values: str = "values"
+    decoded: str = "output"
+
+
+@dataclass(frozen=True)
 class Port:
     """One output of a network: its axes in PyTorch and in Keras, in the language of the rules (``b c h w -> b h w c``;
-    "" where they are the same), and the parts of its axis behind the batch's that a report tells apart."""
+    "" where they are the same), and the parts of its axis behind the batch's that a report tells apart.
+
+    ``decode`` takes an output (B, C, F) to what it stands for, (B, N, F), in float64; ``None`` where that is unknown.
+    """
 
     name: str
     axes: str = ""
     parts: Mapping[str, slice] = field(default_factory=dict)
+    decode: Callable[[Array], Array] | None = None
+    words: PartWords = PartWords()
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,16 @@ class Signature:
             np.ascontiguousarray(np.transpose(array, [told.axes.index(axis) for axis in told.keras_axes]))
             for array, told in zip(inputs, self.inputs, strict=True)
         )
+
+    @property
+    def divided(self) -> Port | None:
+        """The output whose parts are told apart: the first, if it has any."""
+        return self.outputs[0] if self.outputs and self.outputs[0].parts else None
+
+    @property
+    def words(self) -> PartWords:
+        """What the parts of the output are called."""
+        return self.divided.words if self.divided is not None else PartWords()
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -217,10 +230,6 @@ class Family(Protocol):
         """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
         ...
 
-    def levels(self, config: Any) -> Levels | None:
-        """How the output divides into wavelet levels; ``None`` if it does not."""
-        ...
-
     def objective(self, config: Any, model: Any) -> Objective:
         """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
         ...
@@ -243,6 +252,10 @@ class Family(Protocol):
 
     def given(self, config: Any) -> dict[str, str]:
         """What shapes do not tell of a configuration, as for ``--set``."""
+        ...
+
+    def statistics(self, config: Any) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Mean and deviation of the data, by feature, where they are known."""
         ...
 
     def smallest(self) -> Any:

@@ -22,14 +22,14 @@ FEATURES = FAMILY.features(SMALL)
 
 
 def aligned(text: str = TEXT, modules: list[str] = MODULES, layers: set[str] = LAYERS) -> list:  # type: ignore[type-arg]
-    return align(parse_table(text.encode(), "test"), modules, layers, FEATURES)
+    return align(parse_table(text.encode(), "test"), modules, layers, FEATURES, part="level")
 
 
 def test_all_rows_are_used_once() -> None:
     taps = aligned()
     assert len(taps) > 100
     assert len({tap.reference for tap in taps}) == len({tap.candidate for tap in taps}) == len(taps)
-    assert {tap.level for tap in taps} == {None, 0, 1, 2, 3}
+    assert {tap.part for tap in taps} == {None, 0, 1, 2, 3}
 
 
 def test_every_module_that_computes_is_tapped() -> None:

@@ -16,7 +16,7 @@ from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
 from wdport.parity.reports.text import render_text
-from wdport.parity.verdict import LevelResult, TapResult, Verdict
+from wdport.parity.verdict import PartResult, TapResult, Verdict
 
 TODAY = date(2026, 11, 21)
 END = 'reason = "fused kernel"\nexpires = 2027-01-31\n'
@@ -40,7 +40,7 @@ def make(*changed: TapResult, whole: float = 1.0, level: float = 1.0, gates: tup
     )
     gates = tuple(next((new for new in gates if new.name == gate.name), gate) for gate in made)
     environment = dict.fromkeys(("torch", "keras", "jax", "device", "torch_matmul", "jax_matmul"), "x")
-    levels = (LevelResult("cA1", 1e-15, None, level, None),)
+    levels = (PartResult("cA1", 1e-15, None, level, None),)
     return Verdict("a.ckpt", "a.keras", gates, tuple(taps.values()), levels, None, {}, (), environment, bounds())
 
 

@@ -16,11 +16,12 @@ import pytest
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.errors import MachineError, UsageError
+from wdport.model import PartWords
 from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import claim, nearness, number, outcome, place, probable, said_of, shortfall
-from wdport.parity.verdict import Fault, LevelResult, Overlay, TapResult, Trajectory, Verdict
+from wdport.parity.verdict import Fault, Overlay, PartResult, TapResult, Trajectory, Verdict
 
 HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
 """A layer's name that every format would stumble over."""
@@ -52,8 +53,9 @@ def passing() -> Verdict:
             Gate("E", "trajectories", 100, 100, (measure("DDPM", "step", 5e-15, "trajectory", ", step 0"),)),
         ),
         taps=taps(),
-        levels=(LevelResult("cA1", 1e-15, 2e-15, 1.2, 0.9), LevelResult("cD1", 2e-15, None, 1.4, None)),
-        series=2e-15,
+        parts=(PartResult("cA1", 1e-15, 2e-15, 1.2, 0.9), PartResult("cD1", 2e-15, None, 1.4, None)),
+        decoded=2e-15,
+        words=PartWords("level", "wavelet level", "coefficients", "series"),
         assumed={"heads": 4},
         inputs=("seed 0, batch 4", "seed 1, batch 1"),
         environment={"python": "3.11.7", "torch": "2.6", "keras": "3.15", "jax": "0.10", "device": "cpu:0"},

@@ -148,7 +148,7 @@ def test_a_hostile_name_is_text_wherever_it_stands() -> None:
         bounds={HOSTILE: 1.0},
         overlays=(Overlay(HOSTILE, (1.0,), (1.0,)),),
         trajectories=(Trajectory(HOSTILE, STEPS, (1e-15,) * 50, (1e-7,) * 50),),
-        levels=tuple(replace(level, name=HOSTILE) for level in failing().levels),
+        parts=tuple(replace(part, name=HOSTILE) for part in failing().parts),
         gates=tuple(
             replace(
                 gate,

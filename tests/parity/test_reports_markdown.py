@@ -72,7 +72,7 @@ def test_every_row_of_a_table_has_its_heads_number_of_cells() -> None:
 
 def test_the_worst_taps_are_the_nearest_to_their_bounds() -> None:
     made = [TapResult(f"t{index:02}", "c", None, index * 1e-12) for index in range(30)]
-    text = render_markdown(replace(passing(), taps=tuple(made), levels=()))
+    text = render_markdown(replace(passing(), taps=tuple(made), parts=()))
     details = text[text.index("<details>") :]
     shown = re.findall(r"t\d\d", details)
     assert shown == [f"t{index:02}" for index in range(29, 9, -1)]

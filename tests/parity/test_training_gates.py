@@ -75,7 +75,7 @@ def test_a_stopped_gradient_is_found(pair: tuple[Prepared, Sides], monkeypatch: 
     assert "level_1/block_0/mlp/hidden/kernel" not in off
     assert not any(name.startswith("level_0/") for name in off)
     assert found.taps["level_transformers.1.blocks.0.norm2"] < 1e-11
-    assert found.levels[0] < 1e-11 < found.levels[1]
+    assert found.parts[0] < 1e-11 < found.parts[1]
 
 
 def test_each_bug_of_training_code_fails(pair: tuple[Prepared, Sides], probe: GradientProbe) -> None:

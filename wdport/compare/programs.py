@@ -7,7 +7,7 @@ anyway; XLA compiles without holding Python up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ class Program:
         self._lowered: dict[Any, Any] = {}
         self._results: dict[Any, Any] = {}
         self._compiled: dict[Any, Any] = {}
+        self._settling = RLock()  # several threads may ask for one program
 
     def __call__(self, *arguments: Any) -> Any:
         return self.compiled(*arguments)(*arguments)
@@ -36,19 +37,20 @@ class Program:
     def compiled(self, *arguments: Any) -> Any:
         """The program for arguments like these."""
         key = _key(arguments)
-        found = self._compiled.get(key)
-        if found is None:
-            self.trace(*arguments)
-            found = self._compiled[key] = self._lowered.pop(key).compile()
-        return found
+        with self._settling:
+            if key not in self._compiled:
+                self.trace(*arguments)
+                self._compiled[key] = self._lowered.pop(key).compile()
+            return self._compiled[key]
 
     def trace(self, *arguments: Any) -> None:
         """Run the Python code for arguments like these, unless that was done; compiling can wait."""
         key = _key(arguments)
-        if key not in self._compiled and key not in self._lowered:
-            with TRACING:
-                self._lowered[key] = self._jitted.lower(*arguments)
-            self._results[key] = self._lowered[key].out_info
+        with self._settling:
+            if key not in self._compiled and key not in self._lowered:
+                with TRACING:
+                    self._lowered[key] = self._jitted.lower(*arguments)
+                self._results[key] = self._lowered[key].out_info
 
     def result_of(self, *arguments: Any) -> Any:
         """Shapes and dtypes of what the function returns for arguments like these, in its nesting; runs nothing."""

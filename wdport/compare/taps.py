@@ -18,15 +18,12 @@ from wdport.errors import IncompleteError
 from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
 
-LEVEL = "level"
-"""The index in a table that numbers wavelet levels."""
-
 
 @dataclass(frozen=True)
 class Tap:
     """One call of a layer of the reference (torch module path) and its counterpart (Keras layer path).
 
-    ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
+    ``part`` is the part of the output that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
     does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port, ``kind``
     what kind of layer it is.
@@ -34,7 +31,7 @@ class Tap:
 
     reference: str
     candidate: str
-    level: int | None
+    part: int | None
     shift: bool = False
     optional: bool = False
     layout: Layout = field(default=Layout(), compare=False)
@@ -47,10 +44,12 @@ def align(
     layers: Collection[str],
     features: Collection[str],
     stated: Sequence[str] = (),
+    part: str = "part",
 ) -> list[Tap]:
     """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
 
-    ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank.
+    ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank;
+    ``part`` is the index that numbers the parts of the output.
     """
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
@@ -62,7 +61,7 @@ def align(
             if indices is not None:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
-                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout, row.kind))
+                taps.append(Tap(module, path, indices.get(part), row.shift, row.optional, layout, row.kind))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     for row in rows:  # all insides of an attention may be missing, but not some

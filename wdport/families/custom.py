@@ -135,9 +135,6 @@ class CustomFamily:
             tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
         )
 
-    def levels(self, config: CustomConfig) -> None:
-        """Its outputs have no parts that a report tells apart."""
-
     def transform(self, config: CustomConfig) -> None:
         """It has no wavelet transform."""
 

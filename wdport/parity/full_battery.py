@@ -19,7 +19,7 @@ from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimise
 from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_schedule, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
-from wdport.parity.verdict import LevelResult, Trajectory, VariableResult
+from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5
@@ -33,15 +33,15 @@ class FullBattery:
 
     gates: tuple[Gate, ...] = ()
     path: Gate | None = None
-    level_gradients: tuple[float, ...] = ()
+    part_gradients: tuple[float, ...] = ()
     variables: tuple[VariableResult, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
 
-    def levels(self, levels: tuple[LevelResult, ...]) -> tuple[LevelResult, ...]:
-        """The levels' results with their gradients' errors."""
-        if not self.level_gradients:
-            return levels
-        return tuple(replace(level, gradient=g) for level, g in zip(levels, self.level_gradients, strict=True))
+    def parts(self, parts: tuple[PartResult, ...]) -> tuple[PartResult, ...]:
+        """The parts' results with their gradients' errors."""
+        if not self.part_gradients:
+            return parts
+        return tuple(replace(part, gradient=g) for part, g in zip(parts, self.part_gradients, strict=True))
 
 
 def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], None]) -> FullBattery:
@@ -77,7 +77,7 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     steps = _optimiser_steps(prepared, runner, probe, say) if hasattr(family, "objective") else None
     variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
-    return FullBattery(gates, path, tuple(slopes.levels), variables, trajectories)
+    return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
 
 
 def _optimiser_steps(

@@ -131,10 +131,9 @@ def numerics_gate(runner: Runner) -> Gate:
     measures = [each for name in runner.errors for each in numerics_measures(runner.taps[name])]
     measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
                  for name, pair in runner.whole_errors.items()]  # fmt: skip
-    if runner.levels is not None:
-        names = runner.levels.shape.names
-        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {names[level]} feature {channel}")
-                     for (level, channel), pair in runner.levels.errors.items()]  # fmt: skip
+    if runner.parts is not None:
+        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
+                     for (part, channel), pair in runner.parts.errors.items()]  # fmt: skip
     expected = len(runner.aligned) + len(runner.outputs)
     return Gate("B", "numerics, float32", len(runner.errors), expected, tuple(measures))
 

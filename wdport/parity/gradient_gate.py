@@ -1,4 +1,4 @@
-"""Gate C: one float64 backward pass of both sides from one random cotangent; errors by tap, level and variable out."""
+"""Gate C: one float64 backward pass of both sides from one random cotangent; errors by tap, part and variable out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Move
-from wdport.model import Array, Levels
+from wdport.model import Array, Port
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
 from wdport.rules import apply_rule
@@ -27,10 +27,10 @@ from wdport.rules import apply_rule
 
 @dataclass(frozen=True)
 class GradientErrors:
-    """Relative float64 errors: by tap (the reference's name), by level of the first input, by variable."""
+    """Relative float64 errors: by tap (the reference's name), by part of the first input, by variable."""
 
     taps: dict[str, float]
-    levels: list[float]
+    parts: list[float]
     inputs: list[float]
     variables: dict[str, float]
     gate: Gate
@@ -43,7 +43,7 @@ def gradient_gate(
     from wdport.parity.torch_gradients import torch_gradients  # torch may be absent where a recording is replayed
 
     family, config = prepared.family, prepared.config
-    signature, levels = family.signature(config), family.levels(config)
+    signature = family.signature(config)
     inputs = signature.make(seed, batch, 1.0)
     own = signature.in_port(inputs)
     names = {name for name, _ in module.named_modules()}
@@ -66,13 +66,13 @@ def gradient_gate(
         each is not None for each in theirs.inputs) else theirs.inputs  # fmt: skip
     found = GradientErrors(
         {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in seen},
-        [] if levels is None else _by_level(levels, by_input[0], theirs.inputs[0]),
+        _by_part(signature.divided, by_input[0], theirs.inputs[0]),
         [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
         variable_errors(prepared, ours, theirs.parameters),
         Gate("C", "gradients, float64", 0, 0),
     )
     made = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
-    return _judged(found, [name for name in ours if name not in made], sorted(made), levels)
+    return _judged(found, [name for name in ours if name not in made], sorted(made), signature.divided)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, Any], theirs: Mapping[str, Array]) -> dict[str, float]:
@@ -101,25 +101,24 @@ def _tap(ours: Sequence[Array], theirs: Expected | None) -> float:
     return max((relative_l2(a, b) for a, b in zip(ours, theirs.outputs, strict=True)), default=0.0)
 
 
-def _by_level(levels: Levels, ours: Array | None, theirs: Array | None) -> list[float]:
-    if ours is None or theirs is None:
+def _by_part(port: Port | None, ours: Array | None, theirs: Array | None) -> list[float]:
+    """By part of the first input, where that is divided as the output is."""
+    if port is None or ours is None or theirs is None:
         return []
-    return [relative_l2(ours[:, part], theirs[:, part]) for part in levels.slices]
+    return [relative_l2(ours[:, part], theirs[:, part]) for part in port.parts.values()]
 
 
-def _judged(
-    found: GradientErrors, variables: Sequence[str], made: Sequence[str], levels: Levels | None
-) -> GradientErrors:
-    """The gate: every tap, level and trainable variable compared, each within the bound; ``made`` are those that have
+def _judged(found: GradientErrors, variables: Sequence[str], made: Sequence[str], port: Port | None) -> GradientErrors:
+    """The gate: every tap, part and trainable variable compared, each within the bound; ``made`` are those that have
     no gradient to compare with."""
     errors = dict(found.taps)
     errors |= {f"input {at}": error for at, error in enumerate(found.inputs)}
-    names = () if levels is None else levels.names
-    errors |= {f"input of {name}": error for name, error in zip(names, found.levels, strict=True)}
+    names = list(port.parts) if port is not None and found.parts else []
+    errors |= {f"input of {name}": error for name, error in zip(names, found.parts, strict=True)}
     errors |= found.variables
     measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
     missing = [name for name in variables if name not in found.variables]
     facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
     facts += [notice(f"{name} is made by weight_norm, so its gradient has no counterpart", name) for name in made]
     gate = Gate("C", "gradients, float64", len(errors), len(errors) + len(missing), measures, tuple(facts))
-    return GradientErrors(found.taps, found.levels, found.inputs, found.variables, gate)
+    return GradientErrors(found.taps, found.parts, found.inputs, found.variables, gate)

@@ -34,7 +34,7 @@ from wdport.keras_runtime import exact_float64, layers_by_path
 from wdport.model import Array
 from wdport.parity.diagnose import Evidence
 from wdport.parity.explained import NOTHING, Explained, beyond, explained
-from wdport.parity.output_levels import OutputLevels
+from wdport.parity.output_parts import OutputParts
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
 from wdport.parity.verdict import TapResult
@@ -80,7 +80,9 @@ class Runner:
         self.signature = self.family.signature(self.config)
         features = prepared.family.features(prepared.config)
         layers = layers_by_path(sides.candidates["float64"])
-        self.aligned = align(prepared.table, sides.reference.names, layers, features, self.signature.axes)
+        self.aligned = align(
+            prepared.table, sides.reference.names, layers, features, self.signature.axes, self.signature.words.one
+        )
         paths = {tap.candidate: None for tap in self.aligned}
         self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
         self.left_out: dict[Tap, str] = {}
@@ -95,8 +97,8 @@ class Runner:
         self.whole_errors: dict[str, ErrorPair] = {}
         self.errors: dict[str, ErrorPair] = {}
         self.input_errors: dict[str, ErrorPair] = {}
-        levels = self.family.levels(self.config)
-        self.levels = None if levels is None else OutputLevels(levels)
+        divided = self.signature.divided
+        self.parts = None if divided is None else OutputParts(divided)
         self.evidence: Evidence | None = None
         self.findings: dict[Finding, None] = {}
         self.logic, self.numerics = Tally(), Tally()
@@ -198,7 +200,7 @@ class Runner:
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
         known = {tap.candidate: tap.reference for tap in self.aligned}
         callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.aligned]
-        self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.level, caller=caller)
+        self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
                      for tap, caller in zip(self.aligned, callers, strict=True)}  # fmt: skip
 
     def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
@@ -333,7 +335,7 @@ class Runner:
 
     def _condition(self, cases: Sequence[Case]) -> None:
         """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
-        parts = self.levels.errors.values() if self.levels is not None else ()
+        parts = self.parts.errors.values() if self.parts is not None else ()
         pairs = [*self.errors.values(), *self.input_errors.values(), *parts, *self.whole_errors.values()]
         if all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs):
             return
@@ -346,8 +348,8 @@ class Runner:
             for output, moves in zip(self.outputs, told.outputs, strict=True):
                 if output in self.whole_errors:
                     self.whole_errors[output].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
-            if self.levels is not None:
-                self.levels.allow(told.outputs[0])
+            if self.parts is not None:
+                self.parts.allow(told.outputs[0])
 
     def _output_logic(self, outputs: Outputs, alone: Outputs, reference: Outputs, spread: Explained) -> None:
         """The network's outputs, as a whole and part by part."""
@@ -364,8 +366,8 @@ class Runner:
             result.isolated = max(result.isolated, beyond(result, errors[1], spread.made))
             shares = (float32_share(reference[at]), float32_share(outputs[at]))
             result.share32 = (max(result.share32[0], shares[0]), max(result.share32[1], shares[1]))
-        if self.levels is not None and reference:
-            self.levels.add(outputs[0], reference[0])
+        if self.parts is not None and reference:
+            self.parts.add(outputs[0], reference[0])
 
     def _numerics(self, started: _Started, single: Single) -> None:
         """Gate B: float32 on both sides against float64, every layer alone, and the outputs."""
@@ -383,8 +385,8 @@ class Runner:
             self.whole_errors.setdefault(name, ErrorPair()).add(outputs[at], reference[at], truth[at])
             self.errors.setdefault(name, ErrorPair()).add(own[at], alone[0][at], alone[1][at])
             self.numerics.compared += 1
-        if self.levels is not None and reference:
-            self.levels.add_single(outputs[0], reference[0], truth[0])
+        if self.parts is not None and reference:
+            self.parts.add_single(outputs[0], reference[0], truth[0])
         references, truths = (started.into(calls) for _, calls in single.isolated)
         for tap in self.aligned:
             self.numerics.expected += 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import Gate
+from wdport.model import PartWords
 
 SCHEMA = 4
 TERMS = ("P", "R", "S")
@@ -44,7 +45,7 @@ class TapResult:
 
     reference: str
     candidate: str
-    level: int | None
+    part: int | None
     isolated: float = 0.0
     inputs: float = 0.0
     cumulative: float = 0.0
@@ -101,15 +102,15 @@ class VariableResult:
 
 
 @dataclass(frozen=True)
-class LevelResult:
-    """One wavelet level of the output: float64 error of its coefficients and of the series made from
-    them alone (``None`` where the wavelet is unknown), its worst feature's float32 ratio, and
-    the share of the reference's output energy that the level's series has (``None`` likewise). ``gradient`` is
-    the float64 error of the gradient by the level's input coefficients, ``None`` where gate C was not run."""
+class PartResult:
+    """One part of the output: float64 error of its values and of what they alone decode to (``None`` where that is
+    unknown), its worst channel's float32 ratio, and the share of the decoded reference's energy that it has (``None``
+    likewise). ``gradient`` is the float64 error of the gradient by the same part of the input, ``None`` where gate C
+    was not run."""
 
     name: str
-    coefficients: float
-    series: float | None
+    values: float
+    decoded: float | None
     ratio: float
     energy: float | None
     gradient: float | None = None
@@ -117,10 +118,10 @@ class LevelResult:
 
 @dataclass(frozen=True)
 class Overlay:
-    """One feature of one sample's series made from one wavelet level alone: the reference's float64 samples
-    and the port's float32 samples, for drawing one over the other."""
+    """One channel of one sample, decoded from one part alone: the reference in float64 and the port in float32, for
+    drawing one over the other."""
 
-    level: str
+    part: str
     reference: tuple[float, ...]
     candidate: tuple[float, ...]
 
@@ -145,16 +146,17 @@ class Trajectory:
 class Verdict:
     """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees.
 
-    ``assumed`` are the values of the configuration that nothing told; ``reference`` is the user's own model, as
-    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
+    ``parts`` are those of the output, ``decoded`` the float64 error of what the whole decodes to, and ``words`` what
+    both are called. ``assumed`` are the values of the configuration that nothing told; ``reference`` is the user's
+    own model, as ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
     """
 
     checkpoint: str
     converted: str
     gates: tuple[Gate, ...]
     taps: tuple[TapResult, ...]
-    levels: tuple[LevelResult, ...]
-    series: float | None
+    parts: tuple[PartResult, ...]
+    decoded: float | None
     assumed: dict[str, Any]
     inputs: tuple[str, ...]
     environment: dict[str, str]
@@ -164,6 +166,7 @@ class Verdict:
     variables: tuple[VariableResult, ...] = ()
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: str = ""
+    words: PartWords = field(default_factory=PartWords)
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:

@@ -1,7 +1,7 @@
 """The second river: checkpoint and converted file into two running models, through probes, to a verdict.
 
 Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per wavelet level; E' the network that samplers run; F the wavelet transform, where the wavelet is known.
+per layer and per part of the output; E' the network that samplers run; and the gates of the model's own family.
 The full battery adds B' bfloat16, C gradients, D optimiser steps and E, the sampling network in float64, and
 trajectories.
 """
@@ -202,14 +202,15 @@ def _verify(
         gates=tuple(sorted(gates, key=lambda gate: ORDER.index(gate.name))),
         taps=taps,
         causes=found,
-        levels=more.levels(runner.levels.results()) if runner.levels is not None else (),
-        series=runner.levels.series_error if runner.levels is not None else None,
+        parts=more.parts(runner.parts.results()) if runner.parts is not None else (),
+        decoded=runner.parts.decoded_error if runner.parts is not None else None,
+        words=runner.signature.words,
         assumed=_assumed(converted),
         reference=sides.reference.told,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(),
-        overlays=runner.levels.overlays if runner.levels is not None else (),
+        overlays=runner.parts.overlays if runner.parts is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
         seconds=time.monotonic() - started,

@@ -93,15 +93,15 @@ def _rms(values: Array) -> float:
 def series_errors(family: Family, config: Any) -> dict[str, float]:
     """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
     times the deviation plus the mean."""
-    levels = family.levels(config)
-    if levels is None or levels.reconstruct is None:
+    output = family.signature(config).divided
+    if output is None or output.decode is None:
         return {}
     shape = family.signature(config).make(0, BATCH, 1.0)[0].shape
     c = np.random.default_rng(1).standard_normal(shape)
     with jax.enable_x64(True):
         made = np.asarray(family.to_series(config, c))
-    mean, deviation = levels.statistics or (np.zeros(shape[-1]), np.ones(shape[-1]))
-    right = levels.reconstruct(c) * np.asarray(deviation) + np.asarray(mean)
+    mean, deviation = family.statistics(config) or (np.zeros(shape[-1]), np.ones(shape[-1]))
+    right = output.decode(c) * np.asarray(deviation) + np.asarray(mean)
     if made.shape != right.shape:
         return {"series": inf}
     return {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(shape[-1])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Levels, Objective, Port, Resolved, Signature, Source
+from wdport.model import Array, Constant, Objective, PartWords, Port, Resolved, Signature, Source
 from wdport.recorder import parse_input
 
 
@@ -115,7 +115,9 @@ class WaveletDiffFamily:
         lengths = " ".join(map(str, config.level_lengths))
         inputs = (f"x: b {config.coefficients} {config.features}, parts {lengths}", f"t: b, steps {STEPS}")
         parts = dict(zip(config.level_names, config.level_slices, strict=True))
-        return Signature(tuple(map(parse_input, inputs)), (Port("prediction", parts=parts),))
+        words = PartWords("level", "wavelet level", "coefficients", "series")
+        output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
+        return Signature(tuple(map(parse_input, inputs)), (output,))
 
     def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
         from wdport.families.waveletdiff.times import time_tables
@@ -156,6 +158,10 @@ class WaveletDiffFamily:
                 "dropout": config.dropout}  # fmt: skip
         return {name: str(value) for name, value in told.items() if value is not None}
 
+    def statistics(self, config: Config) -> tuple[Sequence[float], Sequence[float]] | None:
+        known = config.norm_mean is not None and config.norm_std is not None
+        return (config.norm_mean or (), config.norm_std or ()) if known else None
+
     def smallest(self) -> Config:
         return Config((5, 5, 5), 3, 16, 2, 1, 8)
 
@@ -193,15 +199,13 @@ class WaveletDiffFamily:
 
         return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)
 
-    def levels(self, config: Config) -> Levels:
-        reconstruct = None
-        if config.wavelet and config.seq_len:
-            mode = config.boundary_mode or "symmetric"
-            reconstruct = partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices,
-                                  seq_len=config.seq_len)  # fmt: skip
-        known = config.norm_mean is not None and config.norm_std is not None
-        statistics = (config.norm_mean or (), config.norm_std or ()) if known else None
-        return Levels(config.level_names, config.level_slices, reconstruct, statistics=statistics)
+
+def _decoder(config: Config) -> Callable[[Array], Array] | None:
+    """From coefficients to series, where the wavelet is known."""
+    if not (config.wavelet and config.seq_len):
+        return None
+    mode = config.boundary_mode or "symmetric"
+    return partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices, seq_len=config.seq_len)
 
 
 def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:

@@ -1,4 +1,4 @@
-"""A verdict in; its pictures out, as HTML: errors by tap and level, along the depth, along sampling runs, series."""
+"""A verdict in; its pictures out, as HTML: errors by tap and part, by depth, along sampling runs; decoded outputs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import isfinite, isnan, log10
 from wdport.compare.bounds import LOGIC, TRAJECTORY
 from wdport.parity.reports.axes import LinearAxis, LogAxis
 from wdport.parity.reports.svg import Line, Span, chart, figure, legend, text
-from wdport.parity.reports.words import doubts, level_name, number
+from wdport.parity.reports.words import doubts, number, part_name
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
 _MIN_COLUMNS, _COLUMNS = 24, 64
-"""Cells beside one another in the heat strip, at least and at most; further ones go into the level's next line."""
+"""Cells beside one another in the heat strip, at least and at most; further ones go into the part's next line."""
 
 _DOTTED = 100
 """Layers whose errors are drawn as dots on the line; more of them would hide the line."""
@@ -31,15 +31,15 @@ def logic_bound(verdict: Verdict) -> float:
 
 
 def heat_strip(verdict: Verdict) -> str:
-    """Every tap as one cell, level by level in the order of the computation, coloured by its isolated error."""
+    """Every tap as one cell, part by part in the order of the computation, coloured by its isolated error."""
     bound, doubted = logic_bound(verdict), doubts(verdict)
-    levels = sorted({tap.level for tap in verdict.taps if tap.level is not None})
-    groups = [(level, [tap for tap in verdict.taps if tap.level == level]) for level in (None, *levels)]
-    groups = [(level, taps) for level, taps in groups if taps]
+    parts = sorted({tap.part for tap in verdict.taps if tap.part is not None})
+    groups = [(part, [tap for tap in verdict.taps if tap.part == part]) for part in (None, *parts)]
+    groups = [(part, taps) for part, taps in groups if taps]
     columns = min(max(_MIN_COLUMNS, *(len(taps) for _, taps in groups)), _COLUMNS)
     rows = []
-    for level, taps in groups:
-        name = level_name(verdict, level) or "no level"
+    for part, taps in groups:
+        name = part_name(verdict, part) or f"no {verdict.words.one}"
         cells = [_cell(index, tap, columns, bound, tap.reference in doubted) for index, tap in enumerate(taps)]
         lines = -(-len(taps) // columns)
         frame = f'viewBox="0 0 {10 * columns} {20 * lines}" preserveAspectRatio="none" style="height:{22 * lines}px"'
@@ -92,25 +92,25 @@ def depth_chart(verdict: Verdict) -> str:
         axis,
         tips,
         bound=(bound, f"bound {number(bound)}"),
-        spans=_level_spans(verdict),
+        spans=_part_spans(verdict),
         ends=("first layer", "output"),
         dots=len(taps) <= _DOTTED,
     )
     return legend(lines) + f'<div class="tall">{picture}</div>'
 
 
-def _level_spans(verdict: Verdict) -> list[Span]:
-    """Runs of taps that belong to one level."""
+def _part_spans(verdict: Verdict) -> list[Span]:
+    """Runs of taps that belong to one part."""
     spans, start = [], 0
-    for level, run in groupby(verdict.taps, key=_level):
+    for part, run in groupby(verdict.taps, key=_part):
         stop = start + len(list(run))
-        spans.append(Span(level_name(verdict, level), start, stop))
+        spans.append(Span(part_name(verdict, part), start, stop))
         start = stop
     return spans
 
 
-def _level(tap: TapResult) -> int | None:
-    return tap.level
+def _part(tap: TapResult) -> int | None:
+    return tap.part
 
 
 def trajectory_charts(verdict: Verdict) -> str:
@@ -150,24 +150,24 @@ def _nan_last(value: float) -> float:
 
 
 def overlay_charts(verdict: Verdict) -> str:
-    """One feature's series made from each level alone, the port over the reference; "" where there are none."""
-    figures = [_overlay(each) for each in verdict.overlays if each.reference or each.candidate]
+    """One channel decoded from each part alone, the port over the reference; "" where there are none."""
+    figures = [_overlay(each, verdict.words.decoded) for each in verdict.overlays if each.reference or each.candidate]
     if not figures:
         return ""
     keys = (Line("reference, float64", "thick", ()), Line("port, float32", "thin", ()))
     return legend(keys) + f'<div class="small">{"".join(figures)}</div>'
 
 
-def _overlay(overlay: Overlay) -> str:
+def _overlay(overlay: Overlay, decoded: str) -> str:
     lines = (Line("reference", "thick", overlay.reference), Line("port", "thin", overlay.candidate))
     axis = LinearAxis.over([*overlay.reference, *overlay.candidate])
     pairs = list(zip(overlay.reference, overlay.candidate, strict=False))
     tips = [f"sample {i}: reference {r:.6g}, port {c:.6g}" for i, (r, c) in enumerate(pairs)]
     furthest = max((_nan_last(abs(c - r)) for r, c in pairs), default=0.0)
-    said = f"<b>{text(overlay.level)}</b> largest difference {number(furthest)}"
+    said = f"<b>{text(overlay.part)}</b> largest difference {number(furthest)}"
     if lost := sum(not isfinite(value) for value in (*overlay.reference, *overlay.candidate)):
         said += f", {lost} value{'s' if lost > 1 else ''} not finite"
     if len(overlay.reference) != len(overlay.candidate):
         said += f", {len(overlay.reference)} samples against {len(overlay.candidate)}"
     ends = ("sample 0", f"sample {max(len(overlay.reference), len(overlay.candidate)) - 1}")
-    return figure(said, chart(f"series of {overlay.level}", lines, axis, tips, ends=ends, dots=False))
+    return figure(said, chart(f"{decoded} of {overlay.part}", lines, axis, tips, ends=ends, dots=False))

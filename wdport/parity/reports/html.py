@@ -16,7 +16,7 @@ from wdport.parity.reports.tables import (
     facts_table,
     faults_table,
     gates_table,
-    levels_table,
+    parts_table,
     taps_table,
 )
 from wdport.parity.reports.words import claim, file_name, on_assumptions, outcome
@@ -26,7 +26,7 @@ _HERE = Path(__file__).parent
 
 
 def render_html(verdict: Verdict) -> str:
-    """The verdict as one page: headline, gates, faulty layers, errors by level and depth, series, and the run."""
+    """The verdict as one page: headline, gates, faulty layers, errors by part and depth, drawings, and the run."""
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("style.css", "sort.js"))
     seal = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
@@ -59,24 +59,26 @@ def _name(name: str) -> str:
 
 
 def _results(verdict: Verdict) -> str:
+    one, kind, decoded = map(text, (verdict.words.one, verdict.words.kind, verdict.words.decoded))
     parts = [_section("Gates", "", gates_table(verdict) if verdict.gates else "<p>No gate was run.</p>")]
     if verdict.faults:
         said = "Off by themselves, with every other layer answered for by the reference: each is one probable bug."
         parts.append(_section("Faulty layers", said, faults_table(verdict)))
     if verdict.taps:
         said = "Relative float64 error of each layer fed the reference's inputs; one cell a layer, in the order of the computation."  # noqa: E501
-        parts.append(_section("Layers by wavelet level", said, heat_strip(verdict)))
+        title = f"Layers by {kind}" if verdict.parts else "Layers in their order"
+        parts.append(_section(title, said, heat_strip(verdict)))
         said = "A fault jumps in both lines where it is; further on, only the errors that add up stay high."
         parts.append(_section("Error along the depth", said, depth_chart(verdict)))
-    if verdict.levels:
-        said = "Errors of the network's output, level by level, and of the series made from each level alone."
-        parts.append(_section("Wavelet levels", said, levels_table(verdict)))
+    if verdict.parts:
+        said = f"Errors of the network's output, {one} by {one}, and of the {decoded} made from each {one} alone."
+        parts.append(_section(f"{kind.capitalize()}s", said, parts_table(verdict)))
     if growth := trajectory_charts(verdict):
         said = "Relative error of the state after every step, both sides started alike and given the same noise."
         parts.append(_section("Error along sampling runs", said, growth))
     if series := overlay_charts(verdict):
-        said = "First feature of the first sample, made from one wavelet level alone."
-        parts.append(_section("Series by wavelet level", said, series))
+        said = f"First feature of the first sample, made from one {kind} alone."
+        parts.append(_section(f"{decoded.capitalize()} by {kind}", said, series))
     if verdict.taps:
         count = "The one layer" if len(verdict.taps) == 1 else f"All {len(verdict.taps)} layers"
         body = f"<details><summary>{count} with every number</summary>{taps_table(verdict)}</details>"

@@ -14,9 +14,9 @@ from wdport.parity.reports.words import (
     TEXT_CHARS,
     claim,
     doubts,
-    level_name,
     number,
     outcome,
+    part_name,
     said_of,
     shortfall,
     worst,
@@ -106,7 +106,7 @@ def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str],
     facts = [
         f"reference: {tap.reference}",
         f"port: {tap.candidate}",
-        f"level: {level_name(verdict, tap.level) or 'none'}",
+        f"{verdict.words.one}: {part_name(verdict, tap.part) or 'none'}",
         f"float64 error: {number(tap.isolated)} alone, {number(tap.inputs)} in what it is fed, "
         f"{number(tap.cumulative)} within the network",
         f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "

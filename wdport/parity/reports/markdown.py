@@ -20,12 +20,12 @@ from wdport.errors import MachineError, printable
 from wdport.parity.reports.words import (
     NAME_CHARS,
     claim,
-    level_name,
     nearness,
     number,
     on_assumptions,
     optional,
     outcome,
+    part_name,
     percent,
     place,
     probable,
@@ -68,11 +68,11 @@ class _Block:
 
 
 def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
-    """The verdict as Markdown of at most ``limit`` bytes of UTF-8: headline, gates, levels, faults, worst taps.
+    """The verdict as Markdown of at most ``limit`` bytes of UTF-8: headline, gates, parts, faults, worst taps.
 
     Where it would be longer, whole rows are cut from the longest tables and their number is said.
     """
-    blocks = [_headline(verdict), _gates(verdict), *_levels(verdict), *_faults(verdict), *_findings(verdict)]
+    blocks = [_headline(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict), *_findings(verdict)]
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
 
@@ -128,18 +128,19 @@ def _findings(verdict: Verdict) -> list[_Block]:
     return [_Block(head, tuple(rows), "findings", "\n</details>\n")]
 
 
-def _levels(verdict: Verdict) -> list[_Block]:
-    if not verdict.levels:
+def _parts(verdict: Verdict) -> list[_Block]:
+    if not verdict.parts:
         return []
     rows = []
-    for index, level in enumerate(verdict.levels):
-        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+    for index, part in enumerate(verdict.parts):
+        layers = max((tap.isolated for tap in verdict.taps if tap.part == index), default=None)
         own = "" if layers is None else number(layers)
-        numbers = (number(level.coefficients), optional(level.series), number(level.ratio), percent(level.energy))
-        rows.append(_row(escape(level.name), own, *numbers))
-    rows.append(_row("all", "", "", optional(verdict.series), "", ""))
-    heads = "level|layers, f64:|coefficients, f64:|series, f64:|f32 ratio:|energy:"
-    return [_table("Wavelet levels", heads, rows, "levels")]
+        numbers = (number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy))
+        rows.append(_row(escape(part.name), own, *numbers))
+    rows.append(_row("all", "", "", optional(verdict.decoded), "", ""))
+    told = verdict.words
+    heads = f"{told.one}|layers, f64:|{told.values}, f64:|{told.decoded}, f64:|f32 ratio:|energy:"
+    return [_table(f"{told.kind.capitalize()}s", heads, rows, f"{told.one}s")]
 
 
 def _faults(verdict: Verdict) -> list[_Block]:
@@ -158,10 +159,10 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
         return []
     rows = []
     for tap in taps:
-        level = level_name(verdict, tap.level)
+        part = part_name(verdict, tap.part)
         numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio), nearness(tap))
-        rows.append(_row(escape(tap.reference), escape(level) if level else "", *map(number, numbers)))
-    heads = "layer|level|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
+        rows.append(_row(escape(tap.reference), escape(part) if part else "", *map(number, numbers)))
+    heads = f"layer|{verdict.words.one}|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
     table = _table("", heads, rows, "layers")
     count = f"{len(taps)} of {len(verdict.taps)} layers" if len(taps) > 1 else "The one layer"
     head = f"\n<details><summary>{count}, nearest to their bounds first</summary>\n{table.head}"

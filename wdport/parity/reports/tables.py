@@ -10,10 +10,10 @@ from wdport.compare.findings import Gate
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
     NAME_CHARS,
-    level_name,
     nearness,
     number,
     optional,
+    part_name,
     percent,
     place,
     probable,
@@ -106,23 +106,24 @@ def faults_table(verdict: Verdict) -> str:
     return table(("layer", "float64 error", "float32 ratio", "probable cause"), rows)
 
 
-def levels_table(verdict: Verdict) -> str:
-    """Every wavelet level of the output, and the whole series; gradients where gate C was run."""
+def parts_table(verdict: Verdict) -> str:
+    """Every part of the output, and what the whole decodes to; gradients where gate C was run."""
     rows: list[tuple[Cell, ...]] = []
-    slopes = any(level.gradient is not None for level in verdict.levels)
-    for index, level in enumerate(verdict.levels):
-        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+    slopes = any(part.gradient is not None for part in verdict.parts)
+    for index, part in enumerate(verdict.parts):
+        layers = max((tap.isolated for tap in verdict.taps if tap.part == index), default=None)
         own = Cell("") if layers is None else amount(layers, not layers <= LOGIC)
-        series = amount(level.series, level.series is not None and not level.series <= LOGIC)
-        coefficients = amount(level.coefficients, not level.coefficients <= LOGIC)
-        ratio = amount(level.ratio, not level.ratio <= NUMERICS)
-        energy = Cell(percent(level.energy), level.energy)
-        slope = level.gradient
+        decoded = amount(part.decoded, part.decoded is not None and not part.decoded <= LOGIC)
+        values = amount(part.values, not part.values <= LOGIC)
+        ratio = amount(part.ratio, not part.ratio <= NUMERICS)
+        energy = Cell(percent(part.energy), part.energy)
+        slope = part.gradient
         more = (amount(slope, slope is not None and not slope <= GRADIENT),) if slopes else ()
-        rows.append((words(level.name), own, coefficients, series, ratio, energy, *more))
-    whole = amount(verdict.series, verdict.series is not None and not verdict.series <= LOGIC)
+        rows.append((words(part.name), own, values, decoded, ratio, energy, *more))
+    whole = amount(verdict.decoded, verdict.decoded is not None and not verdict.decoded <= LOGIC)
     rows.append((Cell("all"), Cell(""), Cell(""), whole, Cell(""), Cell(""), *((Cell(""),) if slopes else ())))
-    heads = ("level", "layers, f64", "coefficients, f64", "series, f64", "f32 ratio", "energy")
+    told = verdict.words
+    heads = (told.one, "layers, f64", f"{told.values}, f64", f"{told.decoded}, f64", "f32 ratio", "energy")
     return table((*heads, "gradient, f64") if slopes else heads, rows)
 
 
@@ -131,7 +132,7 @@ def taps_table(verdict: Verdict) -> str:
     full = any(tap.gradient is not None for tap in verdict.taps)
     said = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
     rows = [_tap(verdict, index, tap, said.get(tap.reference, []), full) for index, tap in enumerate(verdict.taps)]
-    heads = ("#", "layer", "layer of the port", "level", "alone, f64", "inputs, f64", "in the network, f64",
+    heads = ("#", "layer", "layer of the port", verdict.words.one, "alone, f64", "inputs, f64", "in the network, f64",
              "f32 mean", "f32 worst", "f32 inputs", *(("gradient, f64", "bf16") if full else ()), "of the bound",
              "what is off")  # fmt: skip
     return table(heads, rows, "sort")
@@ -140,7 +141,7 @@ def taps_table(verdict: Verdict) -> str:
 def _tap(verdict: Verdict, index: int, tap: TapResult, said: Sequence[str], full: bool) -> Sequence[Cell]:
     logic = [amount(error, not error <= LOGIC) for error in (tap.isolated, tap.inputs, tap.cumulative)]
     ratios = [amount(ratio, not ratio <= NUMERICS) for ratio in (tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)]
-    names = (words(tap.reference, "path"), words(tap.candidate, "path"), words(level_name(verdict, tap.level)))
+    names = (words(tap.reference, "path"), words(tap.candidate, "path"), words(part_name(verdict, tap.part)))
     near = nearness(tap)
     order = Cell(str(index + 1), float(index))
     more = [_or_nothing(tap.gradient, GRADIENT), _or_nothing(tap.bfloat16, NUMERICS)] if full else []

@@ -20,8 +20,8 @@ _MAX_FAULTS = 6
 def render_text(verdict: Verdict) -> str:
     """The report that `wdport verify` prints."""
     lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *(_gate(gate) for gate in verdict.gates)]
-    if verdict.levels:
-        lines += ["", *_levels(verdict)]
+    if verdict.parts:
+        lines += ["", *_parts(verdict)]
     if verdict.trajectories:
         lines += ["", *_trajectories(verdict)]
     if faults := verdict.faults:
@@ -49,20 +49,24 @@ def _gate(gate: Gate) -> str:
     return "\n".join([text, *shown])
 
 
-def _levels(verdict: Verdict) -> list[str]:
-    """Per wavelet level: float64 errors of coefficients, series and gradients, float32 error as a ratio."""
-    gradients = any(level.gradient is not None for level in verdict.levels)
-    head = f"{'level':<8}{'layers f64':>12}{'coefficients f64':>18}{'series f64':>12}{'f32 ratio':>11}{'energy':>9}"
+def _parts(verdict: Verdict) -> list[str]:
+    """Per part of the output: float64 errors of values, of what they decode to and of gradients, float32 ratio."""
+    told = verdict.words
+    gradients = any(part.gradient is not None for part in verdict.parts)
+    columns = (f"{told.one:<8}", f"{'layers f64':>12}", f"{told.values + ' f64':>18}", f"{told.decoded + ' f64':>12}")
+    head = f"{''.join(columns)}{'f32 ratio':>11}{'energy':>9}"
     lines = [f"{head}{'gradient f64':>14}" if gradients else head]
-    for index, level in enumerate(verdict.levels):
-        layers = max((tap.isolated for tap in verdict.taps if tap.level == index), default=None)
+    for index, part in enumerate(verdict.parts):
+        layers = max((tap.isolated for tap in verdict.taps if tap.part == index), default=None)
         own = "" if layers is None else number(layers)
-        series = "unknown" if level.series is None else number(level.series)
-        numbers = f"{number(level.coefficients):>18}{series:>12}{number(level.ratio):>11}{percent(level.energy):>9}"
-        slope = "" if level.gradient is None else f"{number(level.gradient):>14}"
-        lines.append(f"{level.name:<8}{own:>12}{numbers}{slope}")
-    whole = "unknown" if verdict.series is None else number(verdict.series)
-    lines.append(f"{'series':<8}{'':>12}{'':>18}{whole:>12}   (bounds: f64 {LOGIC:.0e} relative, f32 {NUMERICS:g} x)")
+        decoded = "unknown" if part.decoded is None else number(part.decoded)
+        numbers = f"{number(part.values):>18}{decoded:>12}{number(part.ratio):>11}{percent(part.energy):>9}"
+        slope = "" if part.gradient is None else f"{number(part.gradient):>14}"
+        lines.append(f"{part.name:<8}{own:>12}{numbers}{slope}")
+    whole = "unknown" if verdict.decoded is None else number(verdict.decoded)
+    lines.append(
+        f"{told.decoded:<8}{'':>12}{'':>18}{whole:>12}   (bounds: f64 {LOGIC:.0e} relative, f32 {NUMERICS:g} x)"
+    )
     return lines
 
 

@@ -59,7 +59,7 @@ def number(value: float) -> str:
 
 
 def optional(value: float | None) -> str:
-    """The same, with ``unknown`` for what cannot be known without the wavelet."""
+    """The same, with ``unknown`` for what nothing told."""
     return "unknown" if value is None else number(value)
 
 
@@ -68,11 +68,11 @@ def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.1f} %"
 
 
-def level_name(verdict: Verdict, level: int | None) -> str:
-    """The wavelet level of a tap; "" for a layer that belongs to none."""
-    if level is None:
+def part_name(verdict: Verdict, part: int | None) -> str:
+    """The part of the output that a tap belongs to; "" for a layer that belongs to none."""
+    if part is None:
         return ""
-    return verdict.levels[level].name if 0 <= level < len(verdict.levels) else f"level {level}"
+    return verdict.parts[part].name if 0 <= part < len(verdict.parts) else f"{verdict.words.one} {part}"
 
 
 def place(fault: Fault) -> str:

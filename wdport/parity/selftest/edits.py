@@ -134,8 +134,7 @@ def _files(family: Family, config: Any, path: Path) -> tuple[Path, Path, dict[st
 
     tensors = family.random_tensors(config, 0)
     torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, path)
-    levels = family.levels(config)
-    values, statistics = family.given(config), levels.statistics if levels is not None else None
+    values, statistics = family.given(config), family.statistics(config)
     given: dict[str, Any] = {"values": values}
     if statistics is not None:
         told = path.with_suffix(".norm.json")

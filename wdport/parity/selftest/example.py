@@ -77,7 +77,9 @@ class Example:
         self._probes: dict[tuple[str, How], Probe] = {}
         self._ports: dict[Case, Calls] = {}
         names = self.weights.reference.names
-        self.taps: list[Tap] = align(self.weights.table, names, self.layers(), family.features(config))
+        self.taps: list[Tap] = align(
+            self.weights.table, names, self.layers(), family.features(config), part=family.signature(config).words.one
+        )
         order = {name: at for at, name in enumerate(self._observed().calls)}
         self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
         self.paths = [tap.candidate for tap in self.taps]
@@ -123,7 +125,7 @@ class Example:
             if errors is None:
                 missing.append(tap.candidate)
                 continue
-            results.append(TapResult(tap.reference, tap.candidate, tap.level, isolated=errors[1], inputs=errors[0],
+            results.append(TapResult(tap.reference, tap.candidate, tap.part, isolated=errors[1], inputs=errors[0],
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
         right = truth.outputs[0]
         error = relative_l2(output, right) if output.shape == right.shape else inf
@@ -161,7 +163,7 @@ class Example:
             theirs_made = [r for r, _ in made(tap, Call((), right.outputs), truth[tap.candidate]) or []]
             rms, largest = _ratios(_triples(outputs, theirs_made))
             ratio = max(_ratios(_triples(inputs_fed, right.given)))
-            results.append(TapResult(tap.reference, tap.candidate, tap.level, rms_ratio=rms, max_ratio=largest,
+            results.append(TapResult(tap.reference, tap.candidate, tap.part, rms_ratio=rms, max_ratio=largest,
                                      inputs_ratio=ratio, caller=self._caller(calls[tap.candidate])))  # fmt: skip
         return Seen(tuple(results), tuple(missing))
 

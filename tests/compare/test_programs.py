@@ -1,0 +1,44 @@
+"""Programs that several threads ask for at once."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from wdport.compare.programs import Program
+
+
+class Slow:
+    """In place of a jitted function: every step of making a program takes a while, and is counted."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def lower(self, *_: Any) -> Slow:
+        self.steps.append("lower")
+        time.sleep(0.02)
+        return self
+
+    @property
+    def out_info(self) -> str:
+        time.sleep(0.02)
+        return "shapes"
+
+    def compile(self) -> Any:
+        self.steps.append("compile")
+        time.sleep(0.02)
+        return lambda x: 2 * x
+
+
+def test_threads_that_ask_for_one_program_make_it_once() -> None:
+    program, x = Program(lambda x: x), np.arange(3.0, dtype=np.float32)
+    program._jitted = slow = Slow()  # type: ignore[assignment]
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(program if at % 2 else program.result_of, x) for at in range(8)]
+        results = [each.result() for each in found]
+    assert slow.steps == ["lower", "compile"]
+    assert all(np.array_equal(result, 2 * x) for result in results[1::2])
+    assert set(results[::2]) == {"shapes"}

@@ -1,0 +1,81 @@
+"""The network's output part by part, as values and as what they decode to: pairs of outputs in, results out."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.model import Array, Port
+from wdport.parity.verdict import Overlay, PartResult
+
+
+class OutputParts:
+    """What has been seen so far of an output that divides as ``port`` says."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.errors: dict[tuple[str, int], ErrorPair] = {}
+        self.overlays: tuple[Overlay, ...] = ()
+        self.decoded_error: float | None = None
+        self._logic: dict[str, list[float]] = {}
+        self._decoded: dict[str, list[float]] = {}
+        self._energy: dict[str, float] = {}
+
+    def add(self, candidate: Array, reference: Array) -> None:
+        """Take in float64 outputs of both sides, of one shape."""
+        for name, part in self.port.parts.items():
+            self._logic.setdefault(name, []).append(relative_l2(candidate[:, part], reference[:, part]))
+            decoded = [self._alone(side, part) for side in (candidate, reference)]
+            if decoded[0] is not None and decoded[1] is not None:
+                self._energy[name] = self._energy.get(name, 0.0) + float(np.sum(decoded[1] ** 2))
+                self._decoded.setdefault(name, []).append(relative_l2(decoded[0], decoded[1]))
+        if self.port.decode:
+            whole = relative_l2(self.port.decode(candidate), self.port.decode(reference))
+            self.decoded_error = max(self.decoded_error or 0.0, whole)
+
+    def add_single(self, candidate: Array, reference: Array, truth: Array) -> None:
+        """Take in float32 outputs of both sides beside the truth; the first ones are kept for drawing."""
+        self.overlays = self.overlays or self._overlays(truth, candidate)
+        for name, part in self.port.parts.items():
+            for channel in range(truth.shape[-1]):
+                at = (slice(None), part, channel)
+                pair = self.errors.setdefault((name, channel), ErrorPair())
+                pair.add(candidate[at], reference[at], truth[at])
+
+    def allow(self, spread: Array) -> None:
+        """Every value of the output may move so far by rounding."""
+        for (name, channel), pair in self.errors.items():
+            part = spread[:, self.port.parts[name], channel]
+            pair.allow(float(np.sum(part**2)), float(np.max(part)))
+
+    def results(self) -> tuple[PartResult, ...]:
+        """The results per part."""
+        found = []
+        total = sum(self._energy.values())
+        for name in self.port.parts:
+            ratios = [pair.rms_ratio for (own, _), pair in self.errors.items() if own == name]
+            decoded = self._decoded.get(name)
+            logic = max(self._logic.get(name, [inf]))
+            energy = self._energy[name] / total if total else None
+            found.append(PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy))
+        return tuple(found)
+
+    def _alone(self, output: Array, part: slice) -> Array | None:
+        """What one part alone decodes to; ``None`` where that is not known."""
+        if self.port.decode is None:
+            return None
+        masked = np.zeros_like(output)
+        masked[:, part] = output[:, part]
+        return self.port.decode(masked)
+
+    def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
+        """The first sample's first channel, part by part."""
+        made = []
+        for name, part in self.port.parts.items():
+            decoded = [self._alone(side[:1], part) for side in (truth, output)]
+            drawn = [tuple(float(value) for value in each[0, :, 0]) for each in decoded if each is not None]
+            if len(drawn) == 2:
+                made.append(Overlay(name, drawn[0], drawn[1]))
+        return tuple(made)
