@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.model_files import whole_file
+from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 
@@ -48,7 +48,7 @@ def write_artefact(
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
-    with whole_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with whole_file(target.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("facts.json"), document)
         for name, program in programs.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.program"), program)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
-from wdport.files.model_files import whole_file
+from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 
@@ -50,7 +50,7 @@ def write_samples(target: Target, count: int, blocks: Blocks) -> int:
     Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
     """
     write = {"npz": _npz, "npy": _npy, "csv": _csv, "parquet": _parquet}[target.format]
-    with whole_file(target) as file:
+    with whole_file(target.path) as file:
         write(file, count, blocks)
     return target.path.stat().st_size
 
