@@ -44,7 +44,7 @@ class Parts:
     """
 
     def __init__(
-        self, output: Path, facts: Mapping[str, Any], settled: tuple[str, ...] = (), anew: bool = False
+        self, output: Path, facts: Mapping[str, object], settled: tuple[str, ...] = (), anew: bool = False
     ) -> None:
         self.folder = output.with_name(f"{output.name}.parts")
         with _refusals(self.folder):
@@ -63,7 +63,7 @@ class Parts:
                 os.close(self._lock)
                 raise
 
-    def _agreed(self, facts: dict[str, Any], settled: tuple[str, ...]) -> dict[str, Any]:
+    def _agreed(self, facts: dict[str, object], settled: tuple[str, ...]) -> dict[str, object]:
         file = self.folder / RUN
         if not any(map(_NAME.fullmatch, os.listdir(self.folder))):
             write_text(file, json.dumps(facts, indent=1))
@@ -80,6 +80,14 @@ class Parts:
         for _ in self.blocks():
             pass
         return facts
+
+    @property
+    def batch(self) -> int:
+        """The size of a batch of the run that began it."""
+        batch = self.facts["batch"]
+        if not isinstance(batch, int):
+            raise InputError(self.folder / RUN, "is damaged", "remove the folder, or begin anew with --force")
+        return batch
 
     @property
     def done(self) -> int:
