@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -272,4 +272,101 @@ class Family(Protocol):
 
     def port_tables(self, model: Any) -> dict[str, Array]:
         """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a family calls an array of samples (n, L, F): ``name`` in Python and in files; one step of L as the column
+    ``step`` of a table and as ``axis`` in words."""
+
+    name: str
+    step: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The linear way between a state and what it stands for, both in standard units; leading axes are samples.
+
+    ``shape`` is that of one decoded sample, whose last axis has a ``mean`` and a deviation ``std`` per feature.
+    ``units`` says what :meth:`Sampled.to_series` gives.
+    """
+
+    shape: tuple[int, ...]
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    units: str
+
+
+@dataclass(frozen=True)
+class NotDecoded:
+    """Why states stay as they are: ``reason`` in a summary, ``what`` and ``fix`` in an error."""
+
+    reason: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Diffused:
+    """What sampling has to know of a configuration.
+
+    ``shape`` is one sample's state, and ``target`` what the network predicts, one of
+    :data:`wdport.diffusion.plans.TARGETS`; its time is step / 1000. ``state`` and ``decoded`` are what the family
+    calls the two arrays of samples. ``numbers`` are held for one sample at most while the network runs. ``sizes`` are
+    what an artefact says of its shapes. The noise schedule is in the model's variables under ``noise_schedule/``.
+    """
+
+    shape: tuple[int, ...]
+    target: str
+    state: Named
+    decoded: Named
+    decoding: Decoding | NotDecoded
+    numbers: int
+    sizes: Mapping[str, int | None] = field(default_factory=dict)
+
+
+class Denoiser(Protocol):
+    """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
+
+    def arrange(self, variables: Mapping[str, Any], by_outputs: bool = True) -> Any:
+        """The model's variables by path as the functions below want them, lying one way or the other."""
+        ...
+
+    def lay_out(self, weights: Any, by_outputs: bool) -> Any:
+        """Arranged weights, lying so."""
+        ...
+
+    def by_outputs(self, batch: int | None) -> bool:
+        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        ...
+
+    def conditions(self, weights: Any, times: Any) -> Any:
+        """All that depends on the times (S,) alone, arrays with S in front."""
+        ...
+
+    def predict(self, weights: Any, state: Any, condition: Any) -> Any:
+        """The prediction for a state (B, *shape) and one step's condition."""
+        ...
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """The role of a family whose models draw samples by diffusion."""
+
+    name: str
+
+    def diffused(self, config: Any) -> Diffused:
+        """What sampling has to know of a configuration."""
+        ...
+
+    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Denoiser:
+        """The network for sampling, computing in ``dtype``; no Keras."""
+        ...
+
+    def to_series(self, config: Any, coefficients: Any) -> Any | None:
+        """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
         ...

@@ -228,7 +228,7 @@ def test_reports_from_python(tmp_path: Path) -> None:
 
 def test_standard_output_is_added_to_wherever_it_leads(tmp_path: Path) -> None:
     """A shell's ``>> log``: what is there stays."""
-    code = ("from pathlib import Path; from wdport.files.model_files import write_text; print('one', flush=True);"
+    code = ("from pathlib import Path; from wdport.files.atomic import write_text; print('one', flush=True);"
             "write_text(Path('/dev/stdout'), 'two\\n'); print('three')")  # fmt: skip
     log = tmp_path / "log"
     log.write_text("zero\n")

@@ -16,6 +16,7 @@ import wdport.files.figure as figure
 import wdport.files.samples as samples
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
+from wdport.files.atomic import machine_error
 from wdport.sampling.parts import Parts
 
 FAST = ["--sampler", "ddim", "--steps", "2", "--batch", "2"]
@@ -93,7 +94,7 @@ def test_what_is_drawn_is_kept_whatever_comes_after(
     code: int,
 ) -> None:
     def fail(*arguments: Any) -> None:
-        raise error if isinstance(error, type) else figure.machine_error(tmp_path / "x", error)
+        raise error if isinstance(error, type) else machine_error(tmp_path / "x", error)
 
     options = ["-n", 5, "-o", tmp_path / "a.npz", "--plot", tmp_path / "a.svg"]
     with monkeypatch.context() as patch:

@@ -19,6 +19,7 @@ from wdport.files.samples import samples_target, write_samples
 RNG = np.random.default_rng(0)
 COEFFICIENTS = RNG.standard_normal((5, 6, 2)).astype(np.float32)
 SERIES = RNG.standard_normal((5, 4, 2)).astype(np.float32) * np.float32(1e-3)
+STEPS = {"coefficients": "coefficient"}
 PIECES = (slice(0, 2), slice(2, 4), slice(4, 5))
 
 
@@ -33,7 +34,7 @@ def bare() -> Iterator[dict[str, np.ndarray]]:
 
 
 def write(path: Path, made: Any = blocks, count: int = 5) -> Path:
-    size = write_samples(samples_target(path, {"model": path.with_name("model.keras")}, False), count, made)
+    size = write_samples(samples_target(path, {"model": path.with_name("model.keras")}, False), count, made, STEPS)
     assert size == path.stat().st_size
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     return path

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, SMALL, make_state, save
+from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.dtype_policies import POLICIES
 from wdport.files.model_files import read_variables
@@ -99,7 +99,7 @@ def test_nothing_compiles_twice(converted: Any, kind: str) -> None:
             variable._value = jax.device_put(variable.value, jax.devices()[0])
     network = fast_network(model) if model else stored(converted, dtype="float64" if kind == "float64" else "float32")
     if kind == "known":
-        network = with_known(network, SMALL, np.full((24, 3), np.nan))
+        network = with_known(network, np.full((24, 3), np.nan))
     if kind == "no specs":
         network = replace(network, specs=None)
     plan = plan_of(network, "ddim", 7, 0.5)

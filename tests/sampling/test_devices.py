@@ -24,7 +24,8 @@ from wdport.errors import UsageError
 from wdport.sampling.chunks import chunked
 from wdport.sampling.devices import Spread, spread_over
 from wdport.sampling.parts import Parts
-from wdport.sampling.sampler import Sampler, Samples, plan_of
+from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.samples import Samples
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--sampler", "ddim", "--steps", "10", "--eta", "0.5", "--seed", "3", "-n", "11"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,10 +11,14 @@ import pytest
 
 from wdport.diffusion.schedules import noise_schedule
 from wdport.errors import InputError, UsageError
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.model import Diffused
 from wdport.sampling.known import read_known, resampling, with_known
 from wdport.sampling.network import Network
 from wdport.sampling.programs import Programs
-from wdport.sampling.sampler import Sampler, Samples, plan_of
+from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.samples import Samples
 from wdport.wavelets.transform import WaveletTransform
 
 LENGTH, FEATURES = 24, 2
@@ -27,15 +30,14 @@ COVARIANCE = np.exp(-0.5 * ((STEPS[:, None] - STEPS) / 3.0) ** 2) + 1e-3 * np.ey
 """Of every feature's smooth series in z-score space."""
 
 
-def config(**changes: Any) -> Any:
-    values: dict[str, Any] = {
-        "wavelet": "db2", "seq_len": LENGTH, "features": FEATURES, "boundary_mode": "symmetric",
-        "level_lengths": TRANSFORM.level_lengths, "norm_mean": tuple(MEAN), "norm_std": tuple(STD),
-    }  # fmt: skip
-    return SimpleNamespace(**(values | changes))
+def about(target: str, **changes: Any) -> Diffused:
+    """What the family says of such a model."""
+    values: dict[str, Any] = {"wavelet": "db2", "seq_len": LENGTH, "boundary_mode": "symmetric",
+                              "prediction_target": target, "norm_mean": MEAN, "norm_std": STD}  # fmt: skip
+    return FAMILY.diffused(Config(TRANSFORM.level_lengths, FEATURES, 4, 2, 1, 4, **(values | changes)))
 
 
-def network(target: str, dtype: str = "float64") -> Network:
+def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
     """The best possible network for that data, and series in the units of the data."""
     analysis = TRANSFORM.analysis_matrix
     sizes, axes = np.linalg.eigh(analysis @ COVARIANCE @ analysis.T)
@@ -50,8 +52,8 @@ def network(target: str, dtype: str = "float64") -> Network:
     def finish(weights: Any, state: Any) -> Any:
         return state, TRANSFORM.reconstruct(state) * STD + MEAN
 
-    shape = (TRANSFORM.coefficients, FEATURES)
-    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, shape, dtype, target)
+    facts = about(target, **changes)
+    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, dtype, facts)
 
 
 def gap() -> np.ndarray:
@@ -73,7 +75,7 @@ def drawn(conditioned: Network, count: int, *settings: Any) -> Samples:
 def test_known_values_are_kept_exactly(target: str, settings: tuple[Any, ...]) -> None:
     known = gap()
     mask = np.isfinite(known)
-    samples = drawn(with_known(network(target), config(), known), 3, *settings)
+    samples = drawn(with_known(network(target), known), 3, *settings)
     assert samples.series is not None
     assert np.array_equal(samples.series[:, mask], np.broadcast_to(known[mask], (3, mask.sum())))
     assert np.ptp(samples.series[:, ~mask], axis=0).min() > 1e-3
@@ -87,7 +89,7 @@ def test_what_is_filled_in_fits_what_is_known() -> None:
     mask = np.isfinite(known[:, 0])
     weights = COVARIANCE[np.ix_(~mask, mask)] @ np.linalg.inv(COVARIANCE[np.ix_(mask, mask)])
     exact = weights @ ((known[mask, 0] - MEAN[0]) / STD[0])
-    series = drawn(with_known(network("noise"), config(), known), 128, "ddim", 50, 0.0, 10).series
+    series = drawn(with_known(network("noise"), known), 128, "ddim", 50, 0.0, 10).series
     assert series is not None
     filled = (series[:, ~mask, 0].mean(axis=0) - MEAN[0]) / STD[0]
     prior = np.sqrt(np.mean(exact**2))
@@ -95,7 +97,7 @@ def test_what_is_filled_in_fits_what_is_known() -> None:
 
 
 def test_nothing_known_changes_nothing() -> None:
-    plain, free = network("noise"), with_known(network("noise"), config(), np.full((LENGTH, FEATURES), np.nan))
+    plain, free = network("noise"), with_known(network("noise"), np.full((LENGTH, FEATURES), np.nan))
     one, other = (drawn(each, 2, "ddim", 10, 0.5).coefficients for each in (plain, free))
     np.testing.assert_allclose(one, other, atol=1e-9)
 
@@ -111,7 +113,7 @@ def test_nothing_known_changes_nothing() -> None:
 ])  # fmt: skip
 def test_the_impossible_is_refused(known: Any, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(UsageError) as raised:
-        with_known(network("noise"), config(**changes), known)
+        with_known(network("noise", **changes), known)
     assert expected in str(raised.value)
 
 

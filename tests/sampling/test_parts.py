@@ -33,10 +33,10 @@ def test_what_comes_after_a_gap_or_is_unfinished_does_not_count(tmp_path: Path) 
     with Parts(tmp_path / "a.npz", FACTS) as parts:
         for start in (0, 4):
             parts.save(start, block(start))
-        (parts.folder / "000000002-000000004.tmp").write_bytes(b"half")
+        (parts.folder / ".000000002-000000004.npz.1.wdport-tmp.npz").write_bytes(b"half")  # of a process number in use
     with Parts(tmp_path / "a.npz", FACTS) as parts:
         assert parts.done == 2
-        assert not list(parts.folder.glob("*.tmp"))
+        assert not list(parts.folder.glob("*wdport-tmp*"))
         assert len(list(parts.blocks())) == 1
 
 

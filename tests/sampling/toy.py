@@ -8,10 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.schedules import noise_schedule
+from wdport.model import Diffused, Named, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.programs import Programs
 
 SHAPE = (5, 3)
+ABOUT = Diffused(
+    SHAPE, "noise", Named("coefficients", "coefficient", "coefficient"), Named("series", "step", "time step"),
+    NotDecoded("a toy", "the toy has no units", "take a model"), 30,
+)  # fmt: skip
 
 
 def toy_network(dtype: str = "float32") -> Network:
@@ -25,7 +30,7 @@ def toy_network(dtype: str = "float32") -> Network:
         return state, 2.0 * state
 
     schedule = lambda: noise_schedule("exponential")  # noqa: E731
-    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, schedule, SHAPE, dtype, "noise")
+    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, schedule, dtype, ABOUT)
 
 
 def toy_programs(dtype: str = "float32") -> Programs:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
 from wdport.compile_cache import use_compile_cache
+from wdport.conversion.load import Converted
 from wdport.errors import UsageError
-from wdport.files.writable import require_writable
+from wdport.files.samples import Blocks, first_samples
+from wdport.files.target import Target
+from wdport.model import Array, Diffused, NotDecoded
 from wdport.version import VERSION
+
+if TYPE_CHECKING:  # they bring in jax
+    from wdport.sampling import Job, Request
+    from wdport.sampling.devices import Spread
+    from wdport.sampling.output import Ran
+
+Hashes = dict[str, str | None]
+"""Of the files that samples depend on."""
 
 
 @dataclass(frozen=True)
@@ -46,77 +57,77 @@ class Wanted:
     force: bool
 
 
-def draw(wanted: Wanted, devices: Any, join: Callable[[], None], converted: Any, target: Any, figure: Any) -> None:
-    """Draw what is missing, write ``target`` and ``figure``, and say so; ``join`` waits for the other processes."""
+@dataclass(frozen=True)
+class Files:
+    """The model that is read, and the files that are written, all of them known to be possible."""
+
+    model: Converted
+    target: Target
+    figure: Target | None
+
+
+def draw(wanted: Wanted, devices: int | str | None, join: Callable[[], None], files: Files) -> None:
+    """Draw what is missing, write the files, and say so; ``join`` waits for the other processes."""
     with ThreadPoolExecutor(2) as background:  # while jax is imported
-        variables = background.submit(_variables, converted)
+        variables = background.submit(_variables, files.model)
         hashes = background.submit(_hashes, wanted)
         join()
-        _draw(wanted, devices, converted, variables, hashes, target, figure)
+        _draw(wanted, devices, files, variables, hashes)
 
 
 def _draw(
     wanted: Wanted,
-    devices: Any,
-    converted: Any,
-    variables: Future[dict[str, Any]],
-    hashes: Future[dict[str, str | None]],
-    target: Any,
-    figure: Any,
+    devices: int | str | None,
+    files: Files,
+    variables: Future[dict[str, Array]],
+    hashes: Future[Hashes],
 ) -> None:
-    from wdport.files.samples import write_samples
-    from wdport.sampling import agreed, announced, check_same, fill_parts, read_known
-    from wdport.sampling.parts import Parts
+    from wdport.sampling.output import Output, draw_to_file
 
     use_compile_cache()
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
-    known = read_known(wanted.known) if wanted.known else None
-    sampler, init = _sampler(wanted, converted, variables.result(), devices, known)
-    count = wanted.count or (1 if init is None else len(init))
-    if init is not None and len(init) != count:
-        raise UsageError(wanted.init or "", f"has {len(init)} states for {count} samples", "leave out -n")
-    batch = wanted.batch or sampler.auto_batch(converted.config, count)
-    same = _facts(wanted, count, hashes.result())
-    check_same(sampler, {**same, "batch": wanted.batch})
-    if sampler.spread and sampler.spread.process:
-        already, batch = agreed(sampler, 0, batch)
-        fill_parts(sampler, None, count, batch, init=init, start=already)
-        return
-    settled = () if wanted.batch else ("batch",)
-    started = time.monotonic()
-    with announced(sampler):
-        parts = Parts(target.path, {**same, "batch": batch}, settled, anew=wanted.force)
-    with parts, _kept(parts, count):
-        with announced(sampler):
-            require_writable(target.path, force=wanted.force)  # another run may have ended since it was asked
-        already, batch = agreed(sampler, parts.done, parts.facts["batch"])
-        with samples_bar(count, already) as done:
-            fill_parts(sampler, parts, count, batch, wanted.chunk, wanted.save_every, init, done)
-        seconds = time.monotonic() - started
-        shapes = {name: (count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
-        _plot(figure, parts.blocks, known, "time step" if "series" in shapes else "coefficient")
-        written = write_samples(target, count, parts.blocks)
-        parts.remove()
-    rate = f"{count - already} drawn in {seconds:.1f} s, {(count - already) / max(seconds, 1e-9):.3g} samples/s"
-    there = f"; {already} were there already" if already else ""
-    more = [
-        ("known", "" if known is None else f"{_finite(known)} of {known.size} values, from {wanted.known}"),
-        ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
-        ("devices", _devices(sampler.spread)),
-        ("batches", f"of {sampler.batch(min(batch, count))}; {rate}" + there),
-        ("wrote", f"{target.path} ({size(written)})"),
-        ("drew", figure and figure.path),
-    ]
-    click.echo(_text(converted, sampler, shapes, more))
+    request = _request(wanted, devices)
+    job = _job(wanted, files.model, variables.result(), request)
+    about = job.sampler.programs.network.about
+    output = Output(files.target, _facts(wanted, job, request, hashes.result()), wanted.batch, wanted.chunk,
+                    wanted.save_every, wanted.force)  # fmt: skip
+    known = None if request.known is None else np.asarray(request.known)
+    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files.figure, blocks, known, about))
+    if ran is not None:
+        click.echo(_text(wanted, files, job, ran, known))
 
 
-def _variables(converted: Any) -> dict[str, Any]:
+def _request(wanted: Wanted, devices: int | str | None) -> Request:
+    """The options as :func:`wdport.sample` has them, files read."""
+    from wdport.sampling import Request, read_init, read_known
+
+    return Request(
+        count=wanted.count, sampler=wanted.sampler, steps=wanted.steps, eta=wanted.eta, seed=wanted.seed,
+        init=read_init(wanted.init) if wanted.init else None,
+        known=read_known(wanted.known) if wanted.known else None,
+        resample=wanted.resample, devices=devices, shard_weights=wanted.shard_weights, batch=wanted.batch,
+        called={"init": wanted.init or ""},
+    )  # fmt: skip
+
+
+def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], request: Request) -> Job:
+    """The request planned for the file itself, since Keras takes a second to import."""
+    from wdport.sampling import Programs, plan_job, stored_network
+
+    network = stored_network(converted.family, converted.config, variables, wanted.dtype, wanted.pad_widths)
+    states = np.shape(request.init)[:1] if request.init is not None else ()
+    if wanted.count and states and states[0] != wanted.count:
+        raise UsageError(wanted.init or "", f"has {states[0]} states for {wanted.count} samples", "leave out -n")
+    return plan_job(Programs(network), request)
+
+
+def _variables(converted: Converted) -> dict[str, Array]:
     from wdport.files.model_files import read_variables
 
     return dict(read_variables(converted.path, converted.variables))
 
 
-def _hashes(wanted: Wanted) -> dict[str, str | None]:
+def _hashes(wanted: Wanted) -> Hashes:
     files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
     return {name: path and _hash(path) for name, path in files}
 
@@ -130,71 +141,48 @@ def _hash(path: str) -> str:
         return file_sha256(file)
 
 
-def _sampler(wanted: Wanted, converted: Any, variables: Any, devices: Any, known: Any) -> tuple[Any, Any]:
-    """The sampler, made of the file itself, since Keras takes a second to import; and x_T if it is given."""
-    from wdport import sampling
-
-    config = converted.config
-    network = sampling.stored_network(converted.family, config, variables, wanted.dtype, wanted.pad_widths)
-    if known is not None:
-        network = sampling.with_known(network, config, known)
-    times = sampling.resampling(wanted.resample, known is not None)
-    plan = sampling.plan_of(network, wanted.sampler, wanted.steps, wanted.eta, times)
-    init = sampling.read_init(wanted.init, network.shape) if wanted.init else None
-    spread = sampling.spread_over(devices, wanted.shard_weights)
-    return sampling.Sampler(sampling.Programs(network), plan, wanted.seed, spread), init
+def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
+    """Everything that determines the samples but the batch, as JSON values."""
+    network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
+    return {"wdport": VERSION, "n": job.count, **request.settings, **network, **hashes}
 
 
-def _devices(spread: Any) -> str:
-    if spread is None or spread.count == 1:
-        return ""
-    return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
-
-
-def _plot(figure: Any, blocks: Callable[[], Iterator[dict[str, Any]]], known: Any, place: str) -> None:
+def _plot(figure: Target | None, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
     if figure is None:
         return
     from wdport.files.figure import LINES, draw_samples
-    from wdport.files.samples import first_samples
 
-    draw_samples(figure, first_samples(blocks, LINES), known, place)
-
-
-def _finite(values: Any) -> int:
-    return sum(value == value for value in values.ravel().tolist())
+    drawn = about.state if isinstance(about.decoding, NotDecoded) else about.decoded
+    draw_samples(figure, first_samples(blocks, LINES), known, drawn.axis)
 
 
-def _facts(wanted: Wanted, count: int, hashes: dict[str, str | None]) -> dict[str, Any]:
-    """Everything that decides the samples but the batch, as JSON values."""
-    same = ("sampler", "steps", "eta", "seed", "resample", "dtype", "pad_widths", "shard_weights")
-    return {"wdport": VERSION, "n": count, **{name: getattr(wanted, name) for name in same}, **hashes}
-
-
-@contextmanager
-def _kept(parts: Any, count: int) -> Iterator[None]:
-    """Say at an interruption what is there; leave nothing where nothing is."""
-    try:
-        yield
-    except KeyboardInterrupt as interruption:
-        if not parts.done:
-            parts.remove()
-            raise
-        told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
-        raise type(interruption)(told) from None
-    except BaseException:
-        if not parts.done:
-            parts.remove()
-        raise
-
-
-def _text(converted: Any, sampler: Any, shapes: dict[str, tuple[int, ...]], more: list[tuple[str, Any]]) -> str:
-    plan = sampler.plan
+def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.float64] | None) -> str:
+    sampler, about = job.sampler, job.sampler.programs.network.about
+    plan, decoding, state = sampler.plan, about.decoding, about.state.name
     eta = f", eta {plan.eta:g}" if plan.eta else ""
-    units = "in the units of the data" if converted.config.norm_mean else "in z-score units"
+    if isinstance(decoding, NotDecoded):
+        decoded = f"none: {decoding.reason}"
+    else:
+        decoded = f"{ran.shapes[about.decoded.name]}, {decoding.units}"
+    given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {wanted.known}"
+    drawn = job.count - ran.already
+    rate = f"{drawn} drawn in {ran.seconds:.1f} s, {drawn / max(ran.seconds, 1e-9):.3g} samples/s"
+    there = f"; {ran.already} were there already" if ran.already else ""
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
-        ("series", f"{shapes['series']}, {units}" if "series" in shapes else "none: the wavelet is not known"),
-        ("coefficients", shapes["coefficients"]),
-        *more,
+        (about.decoded.name, decoded),
+        (state, ran.shapes[state]),
+        ("known", given),
+        ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
+        ("devices", _devices(sampler.spread)),
+        ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {rate}" + there),
+        ("wrote", f"{files.target.path} ({size(ran.size)})"),
+        ("drew", files.figure and files.figure.path),
     ]
-    return f"{converted.path.name}: {shapes['coefficients'][0]} samples\n{facts(rows)}"
+    return f"{files.model.path.name}: {job.count} samples\n{facts(rows)}"
+
+
+def _devices(spread: Spread | None) -> str:
+    if spread is None or spread.count == 1:
+        return ""
+    return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from wdport.cli.options import facts, pad_option, size
 from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
 from wdport.files.writable import with_manifests
+
+if TYPE_CHECKING:  # it brings in jax
+    from wdport.exporting.api import Exported
 
 
 @click.command(name="export")
@@ -62,18 +65,21 @@ def _stem(name: str) -> str:
     return next(name.removesuffix(suffix) for suffix in FORMATS if name.endswith(suffix))
 
 
-def _text(name: str, made: Any) -> str:
-    held = made.facts
-    plan = held.get("sampler")
-    eta = f", eta {plan['eta']:g}" if plan and plan["eta"] else ""
+def _text(name: str, made: Exported) -> str:
+    held, plan = made.facts, made.plan
+    eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
     batch = held["batch"] or "b"
-    shape = f"({batch}, {held['coefficients']}, {held['features']})"
-    series = f", series ({batch}, {held['length']}, {held['features']})" if held["length"] else ""
+
+    def shaped(shape: tuple[int, ...]) -> str:
+        return f"({', '.join(map(str, (batch, *shape)))})"
+
+    state, shape = made.state[0], shaped(made.state[1])
+    decoded = f", {made.decoded[0]} {shaped(made.decoded[1])}" if made.decoded else ""
     rows = [
-        ("sampler", f"{plan['name']}, {len(plan['steps'])} network calls{eta}" if plan else ""),
+        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
         ("takes", "seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)"),
-        ("gives", f"coefficients {shape}{series}" if plan else f"prediction {shape}"),
-        ("platforms", ", ".join(held["platforms"])),
+        ("gives", f"{state} {shape}{decoded}" if plan else f"prediction {shape}"),
+        ("platforms", ", ".join(made.platforms)),
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
         ("wrote", f"{made.path} ({size(made.size)})"),
     ]

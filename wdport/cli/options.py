@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -78,7 +77,7 @@ def size(count: int) -> str:
     return f"{number:.2f} GB"
 
 
-def facts(pairs: list[tuple[str, Any]]) -> str:
+def facts(pairs: Sequence[tuple[str, object]]) -> str:
     """Label and value per line, labels in a column; empty values are left out."""
     shown = [(label, printable(value, LONGEST_FACT)) for label, value in pairs if value not in ("", None)]
     width = max((len(label) for label, _ in shown), default=0)

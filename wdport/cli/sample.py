@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from wdport.cli.devices import parse_devices
-from wdport.cli.draw import Wanted, draw
+from wdport.cli.draw import Files, Wanted, draw
 from wdport.cli.options import pad_option
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
@@ -24,9 +24,9 @@ from wdport.files.writable import by_name, require_apart, with_manifests
               "ddim-textbook, dpm-solver++, heun, euler.")  # fmt: skip
 @click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 makes 51).  [default: all]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Settles every sample, whatever the chunk.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed; results do not depend on --chunk.")
 @click.option("--chunk", default="auto", show_default=True, help="Samples that are kept and saved at a time, or auto: "
-              "some batches. It settles nothing else.")  # fmt: skip
+              "some batches. Results do not depend on it.")  # fmt: skip
 @click.option("--batch", default="auto", show_default=True, help="Samples per call of the network, or auto: by the "
               "free memory. Another batch may change their last bits.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
@@ -69,7 +69,7 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
     if figure:
         require_apart([("-o", target.path), ("--plot", figure.path)], {})
-    draw(wanted, devices, join, converted, target, figure)
+    draw(wanted, devices, join, Files(converted, target, figure))
     return 0
 
 

@@ -38,7 +38,7 @@ def command(
 
         use_compile_cache()
         result = run_selftest(quick, say=say, edits=edits)
-    from wdport.files.model_files import write_text
+    from wdport.files.atomic import write_text
     from wdport.parity.selftest.markdown import render_markdown
     from wdport.parity.selftest.text import render
 

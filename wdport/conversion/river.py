@@ -17,7 +17,8 @@ from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
-from wdport.files.model_files import Written, publish, write_by_keras, write_model
+from wdport.files.atomic import replacing
+from wdport.files.model_files import Written, write_by_keras, write_model
 from wdport.files.target import Target, choose_target
 from wdport.files.writable import by_name, require_apart
 from wdport.model import Array
@@ -84,23 +85,26 @@ def convert(
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
         arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
-        written = _write(prepared, target, arrays)
-        manifest = make_manifest(prepared, target, written, source_hash.result())
-        publish(written, target, render_manifest(manifest))
+        with replacing(target.path, target.manifest) as (file, beside):
+            written = _write(prepared, target, file, arrays)
+            manifest = make_manifest(prepared, target, written, source_hash.result())
+            beside.write_text(render_manifest(manifest), encoding="utf-8")
     return Conversion(
         Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, manifest
     )
 
 
-def _write(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Written:
+def _write(prepared: Prepared, target: Target, file: Path, arrays: Iterator[tuple[str, Array]]) -> Written:
     """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
     family, config = prepared.family, prepared.config
     variables = prepared.variables
     if hasattr(family, "save") and target.format != "safetensors":
         own = cast(Any, family)
-        return write_by_keras(target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path))
+        return write_by_keras(
+            file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path)
+        )
     document = family.keras_document(config) if hasattr(family, "keras_document") else {}
-    return write_model(target, variables, arrays, describe(prepared), document)
+    return write_model(file, target, variables, arrays, describe(prepared), document)
 
 
 def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:

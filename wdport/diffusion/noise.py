@@ -6,16 +6,14 @@ that. So a sample is the same in whatever batch, chunk or device it is drawn, an
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
 
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 
-Tensor = Any
 FIRST = 0
 """Folded in for x_T, where steps fold in their number, from 1 on."""
 
@@ -36,7 +34,7 @@ def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
 
 
-def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: Any) -> Tensor:
+def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: str) -> Tensor:
     """(B, *shape) standard normal noise of one step (or row, see ``Plan.draws``); ``FIRST`` gives x_T.
 
     Drawn in float32 whatever ``dtype`` is, so that float64 and float32 models see the same noise.

@@ -6,15 +6,13 @@ Every sampler goes by that idea alone, so a change of it works with all of them 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
 
 from wdport.diffusion.scan import Network
 from wdport.diffusion.schedules import STEPS, NoiseSchedule
-
-Tensor = Any
 
 
 def through_denoised(

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,8 +14,9 @@ from wdport.diffusion.plans import Plan
 from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
+from wdport.model import NotDecoded
 from wdport.sampling import plan_of, programs_of
-from wdport.sampling.network import Network
+from wdport.sampling.network import KerasModel, Network
 from wdport.version import VERSION
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -26,15 +26,22 @@ KINDS = ("denoiser", "sampler")
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished artefact: where it is, its size in bytes, and what its loader gives as ``facts``."""
+    """A finished artefact: where it is, its size in bytes, and what its loader gives as ``facts``.
+
+    ``state`` and ``decoded``, None where there is none, are the family's names and the shapes of one sample's arrays.
+    """
 
     path: Path
     size: int
-    facts: dict[str, Any]
+    facts: dict[str, object]
+    platforms: tuple[str, ...]
+    plan: Plan | None
+    state: tuple[str, tuple[int, ...]]
+    decoded: tuple[str, tuple[int, ...]] | None
 
 
 def export(
-    model: Any,
+    model: KerasModel,
     path: str | PathLike[str],
     *,
     what: str = "denoiser",
@@ -52,8 +59,8 @@ def export(
     Args:
         model: what :func:`wdport.load_model` returns; its dtype is the artefact's.
         path: NAME.stablehlo.
-        what: "denoiser", (state (b, C, F), time (b,)) to the prediction; or "sampler", (seed, indices (b,)), or x_T
-            with a noise tape, to coefficients and series.
+        what: "denoiser", (state (b, *shape), time (b,)) to the prediction; or "sampler", (seed, indices (b,)), or x_T
+            with a noise tape, to states and what they are decoded to.
         platforms: some of :data:`PLATFORMS`; none of them has to be here.
         batch: a fixed number of samples; any number if None.
         sampler, steps, eta: as in :func:`wdport.sample`, for "sampler" alone; "ddpm" if not given.
@@ -71,7 +78,7 @@ def export(
         checked_platforms(platforms), _checked_batch(batch), _one_of("precision", precision, PRECISIONS)
     )
     network = programs_of(model, pad_widths).network
-    facts = _facts(model, network, lowering, pad_widths)
+    facts, plan = _facts(model, network, lowering, pad_widths), None
     if _one_of("what", what, KINDS) == "denoiser":
         if sampler is not None or steps is not None or eta:
             raise UsageError("sampler", "a denoiser has none", "leave out sampler, steps and eta, or export a sampler")
@@ -81,7 +88,9 @@ def export(
         facts["sampler"] = _plan_facts(plan)
         lowered = lower_sampler(network, plan, lowering)
     facts = {"what": what, **facts}
-    return Exported(target.path, write_artefact(target, facts, lowered.programs, lowered.arrays), facts)
+    size, about = write_artefact(target, facts, lowered.programs, lowered.arrays), network.about
+    decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
+    return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
 
 
 def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
@@ -107,25 +116,22 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _facts(model: Any, network: Network, lowering: Lowering, pad_widths: int) -> dict[str, Any]:
+def _facts(model: KerasModel, network: Network, lowering: Lowering, pad_widths: int) -> dict[str, object]:
     """What the artefact says about itself, as JSON values; ``model`` is the configuration, statistics included."""
-    (coefficients, features), config = network.shape, model.config
     return {
         "wdport": VERSION,
         "jax": jax.__version__,
         "platforms": list(lowering.platforms),
         "batch": lowering.batch,
-        "coefficients": coefficients,
-        "features": features,
-        "length": config.seq_len if config.wavelet else None,
+        **network.about.sizes,
         "dtype": network.dtype,
         "compute_dtype": model.compute_dtype,
         "precision": lowering.precision,
         "pad_widths": pad_widths,
         "target": network.target,
-        "model": config.to_dict(),
+        "model": model.config.to_dict(),
     }
 
 
-def _plan_facts(plan: Plan) -> dict[str, Any]:
+def _plan_facts(plan: Plan) -> dict[str, object]:
     return {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}

@@ -11,17 +11,15 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.model_files import whole_file
+from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.model import Array
 
-Array = NDArray[Any]
 FORMAT = 1
 SUFFIX = ".stablehlo"
 
@@ -40,7 +38,7 @@ def export_target(
 
 
 def write_artefact(
-    target: Target, facts: Mapping[str, Any], programs: Mapping[str, bytes], weights: Sequence[Array]
+    target: Target, facts: Mapping[str, object], programs: Mapping[str, bytes], weights: Sequence[Array]
 ) -> int:
     """Write everything under a temporary name and rename it; the size in bytes.
 
@@ -48,7 +46,7 @@ def write_artefact(
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
-    with whole_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with whole_file(target.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("facts.json"), document)
         for name, program in programs.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.program"), program)

@@ -3,27 +3,39 @@
 It needs Python, jax, numpy, and flatbuffers, with which jax itself reads exported programs; neither wdport nor Keras.
 
     denoiser = load("model.stablehlo")
-    prediction = denoiser(state, time)                      # (b, C, F), (b,) = step / 1000
+    prediction = denoiser(state, time)               # (b, *shape), (b,) = step / 1000
 
     sampler = load("sampler.stablehlo")
-    coefficients, series = sampler(seed, range(64))         # the samples of wdport.sample with this seed
-    coefficients, series = sampler.start_from(x_T, noise)   # noise (slots, b, C, F), for samplers that add some
+    state, decoded = sampler(seed, range(64))        # the samples of wdport.sample with this seed
+    state, decoded = sampler.start_from(x_T, noise)  # noise (slots, b, *shape), for samplers that add some
 """
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 FORMAT = 1
+Facts = dict[str, Any]
+"""JSON values."""
+
+Pair = tuple[jax.Array, "jax.Array | None"]
+
+
+class Program(NamedTuple):
+    """A function of weights and inputs, and the shapes of all of them, flat."""
+
+    call: Callable[..., Any]
+    shapes: list[tuple[int, ...]]
 
 
 class ArtefactError(Exception):
@@ -33,12 +45,16 @@ class ArtefactError(Exception):
 class Artefact:
     """``facts`` about the model, programs by name, and the weights that each of them takes first."""
 
-    def __init__(self, facts: dict[str, Any], programs: dict[str, Any], weights: tuple[Any, ...]) -> None:
+    def __init__(self, facts: Facts, programs: dict[str, Program], weights: tuple[jax.Array, ...]) -> None:
         self.facts = facts
         self._programs = programs
         self._weights = weights
 
-    def _state(self, name: str, value: Any, *shape: int | None) -> Any:
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Of one sample's state, the first input of this program after the weights."""
+        return self._programs[name].shapes[len(self._weights)][1:]
+
+    def _state(self, name: str, value: ArrayLike, *shape: int | None) -> jax.Array:
         """``value`` in the dtype of the state; raises ``ValueError`` unless it has this shape, None for any size."""
         given = np.shape(value)
         if len(given) != len(shape) or any(size not in (None, got) for size, got in zip(shape, given, strict=True)):
@@ -46,35 +62,36 @@ class Artefact:
             raise ValueError(f"{name} has shape {given}, not ({wanted})")
         return jnp.asarray(value, self.facts["dtype"])
 
-    def _run(self, name: str, *inputs: Any) -> Any:
-        return self._programs[name](self._weights, *inputs)
+    def _run(self, name: str, *inputs: ArrayLike) -> Any:
+        return self._programs[name].call(self._weights, *inputs)
 
 
 class Denoiser(Artefact):
     """What "wdport export --what denoiser" wrote."""
 
-    def __call__(self, state: Any, time: Any) -> Any:
-        """The prediction (b, C, F), noise or clean coefficients as ``facts["target"]`` says.
+    def __call__(self, state: ArrayLike, time: ArrayLike) -> jax.Array:
+        """The prediction (b, *shape), noise or clean states as ``facts["target"]`` says.
 
         Args:
-            state: (b, C, F), coefficients in z-score space.
+            state: (b, *shape), in standard units.
             time: (b,), step / 1000.
         """
         facts = self.facts
         with _bits(facts):
-            state = self._state("state", state, facts["batch"], facts["coefficients"], facts["features"])
-            return self._run("denoise", state, self._state("time", time, len(state)))
+            state = self._state("state", state, facts["batch"], *self._shape("denoise"))
+            prediction: jax.Array = self._run("denoise", state, self._state("time", time, len(state)))
+            return prediction
 
 
 class Sampler(Artefact):
     """What "wdport export --what sampler" wrote."""
 
-    def __call__(self, seed: int, indices: Sequence[int] | Any) -> tuple[Any, Any]:
-        """Coefficients (b, C, F) and series (b, N, F), None where the wavelet is not known.
+    def __call__(self, seed: int, indices: ArrayLike) -> Pair:
+        """States (b, *shape) and what they are decoded to, None where they are not.
 
         Args:
             seed: 0 to 2^32 - 1.
-            indices: numbers of the samples (b,). With the seed they settle every sample.
+            indices: numbers of the samples (b,). With the seed they determine every sample.
         """
         numbers = np.asarray(indices)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
@@ -86,19 +103,19 @@ class Sampler(Artefact):
         with _bits(self.facts):
             return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32)))
 
-    def start_from(self, state: Any, noise: Any = None) -> tuple[Any, Any]:
-        """The same from x_T ``state`` (b, C, F) and a ``noise`` tape (slots, b, C, F), a slot per noisy step."""
+    def start_from(self, state: ArrayLike, noise: ArrayLike | None = None) -> Pair:
+        """The same from x_T ``state`` (b, *shape) and a ``noise`` tape (slots, b, *shape), a slot per noisy step."""
         facts, slots = self.facts, self.facts["sampler"]["slots"]
         if (noise is None) == bool(slots):
             raise ValueError(f"this sampler takes {slots or 'no'} slots of noise")
-        shape = facts["coefficients"], facts["features"]
+        shape = self._shape("given")
         with _bits(facts):
             state = self._state("state", state, facts["batch"], *shape)
-            tape = [self._state("noise", noise, slots, len(state), *shape)] if slots else []
+            tape = [] if noise is None else [self._state("noise", noise, slots, len(state), *shape)]
             return _pair(self._run("given", state, *tape))
 
 
-def load(path: str | PathLike[str], device: Any = None) -> Any:
+def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
     """A :class:`Denoiser` or a :class:`Sampler`, its weights on ``device``; raises :class:`ArtefactError`."""
     file = fspath(path)
     try:
@@ -121,7 +138,7 @@ def load(path: str | PathLike[str], device: Any = None) -> Any:
         raise ArtefactError(f"{file}: is no model that wdport exported, or is damaged ({error})") from error
 
 
-def _check_platform(file: str, facts: dict[str, Any], device: Any) -> None:
+def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
     """jax calls both kinds of GPU "gpu"; programs are made for "cuda" or "rocm"."""
     names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
     if not names & set(facts["platforms"]):
@@ -129,14 +146,15 @@ def _check_platform(file: str, facts: dict[str, Any], device: Any) -> None:
         raise ArtefactError(f"{file}: was exported for {made}, this device is {device.platform}; export it again")
 
 
-def _program(data: bytes) -> Any:
+def _program(data: bytes) -> Program:
     try:
-        return jax.jit(jax.export.deserialize(bytearray(data)).call)
+        program = jax.export.deserialize(bytearray(data))
+        return Program(jax.jit(program.call), [aval.shape for aval in program.in_avals])
     except ImportError:
         raise ArtefactError("jax reads exported programs with flatbuffers: pip install flatbuffers") from None
 
 
-def _weights(archive: zipfile.ZipFile, listed: list[dict[str, Any]], device: Any) -> tuple[Any, ...]:
+def _weights(archive: zipfile.ZipFile, listed: list[Facts], device: jax.Device) -> tuple[jax.Array, ...]:
     found = []
     with archive.open("weights.bin") as member:
         for each in listed:
@@ -148,11 +166,11 @@ def _weights(archive: zipfile.ZipFile, listed: list[dict[str, Any]], device: Any
     return tuple(found)
 
 
-def _pair(made: Any) -> tuple[Any, Any]:
+def _pair(made: Sequence[jax.Array]) -> Pair:
     return made[0], made[1] if len(made) > 1 else None
 
 
-def _bits(facts: dict[str, Any]) -> AbstractContextManager[Any]:
+def _bits(facts: Facts) -> AbstractContextManager[object]:
     """64 bits where the model has them, whatever the program around has set."""
-    bits: AbstractContextManager[Any] = jax.enable_x64(facts["dtype"] == "float64")
+    bits: AbstractContextManager[object] = jax.enable_x64(facts["dtype"] == "float64")
     return bits

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
+from numpy.typing import DTypeLike
 
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import Plan
-from wdport.diffusion.scan import Draw, Rows, first_carry, plan_rows, run_rows
+from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, plan_rows, run_rows
 from wdport.diffusion.schedules import Array
-from wdport.sampling.network import Network, Weights, spec
+from wdport.sampling.network import Network, Tree, spec
 from wdport.sampling.sampler import segment_length
 
-Tensor = Any
-Function = tuple[Callable[..., Any], Sequence[Any]]
+Function = tuple[Callable[..., Tree], Sequence["Spec"]]
 """A function of (arguments, *inputs), and the :data:`Spec` of every input."""
 
-Spec = tuple[tuple[Any, ...], Any]
+Spec = tuple[tuple[object, ...], DTypeLike]
 """Shape, with "b" for the batch, and dtype of an argument."""
 
 
@@ -45,7 +45,7 @@ class Lowering:
     batch: int | None
     precision: str
 
-    def serialise(self, arguments: Any, functions: dict[str, Function]) -> Lowered:
+    def serialise(self, arguments: Tree, functions: dict[str, Function]) -> Lowered:
         """Every function of (``arguments``, *specs) as a program of (its leaves, *specs)."""
         from jax import export
 
@@ -63,28 +63,29 @@ class Lowering:
         return Lowered(programs, arrays)
 
 
-def _of_leaves(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
+def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> Callable[..., Tree]:
     return lambda leaves, *inputs: function(jax.tree.unflatten(tree, leaves), *inputs)
 
 
 def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
-    """Program "denoise": state (b, C, F), time (b,) = step / 1000, to the prediction (b, C, F)."""
+    """Program "denoise": state (b, *shape), time (b,) = step / 1000, to the prediction (b, *shape)."""
 
-    def denoise(weights: Weights, state: Tensor, time: Tensor) -> Tensor:
+    def denoise(weights: Tree, state: Tensor, time: Tensor) -> Tensor:
         conditions = network.conditions(weights, time)
         return jax.vmap(lambda x, condition: network.apply(weights, x[None], condition)[0])(state, conditions)
 
     with jax.enable_x64(network.dtype == "float64"):
-        specs = (("b", *network.shape), network.dtype), (("b",), network.dtype)
+        specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype)]
         return lowering.serialise(network.weights(lowering.batch), {"denoise": (denoise, specs)})
 
 
 def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
-    """Programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, C, F) and, where the plan adds
-    noise, a tape (slots, b, C, F); both to coefficients (b, C, F) and, where the wavelet is known, series (b, N, F)."""
+    """Programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, *shape) and, where the plan
+    adds noise, a tape (slots, b, *shape); both to states (b, *shape) and, where there is such a thing, what they are
+    decoded to."""
     shape, dtype = network.shape, network.dtype
 
-    def drawn(arguments: Any, seed: Tensor, indices: Tensor) -> tuple[Tensor, ...]:
+    def drawn(arguments: Tree, seed: Tensor, indices: Tensor) -> tuple[Tensor, ...]:
         weights, rows, _ = arguments
         keys = sample_keys(seed, indices)
         start = step_noise(keys, FIRST, shape, dtype)
@@ -92,7 +93,7 @@ def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
             network, weights, _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype))
         )
 
-    def given(arguments: Any, state: Tensor, *tape: Tensor) -> tuple[Tensor, ...]:
+    def given(arguments: Tree, state: Tensor, *tape: Tensor) -> tuple[Tensor, ...]:
         weights, rows, slots = arguments
 
         def noise(slot: Tensor) -> Tensor:
@@ -120,15 +121,16 @@ def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
     return rows, slots.reshape(-1, length)
 
 
-def _run(network: Network, weights: Weights, rows: Rows, state: Tensor, noise: Draw) -> Tensor:
-    def segment(carry: Any, rows: Rows) -> tuple[Any, None]:
+def _run(network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw) -> Tensor:
+    def segment(carry: Carry, rows: Rows) -> tuple[Carry, None]:
         conditions = network.conditions(weights, rows.times)
         return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0], None
 
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)
-    return carry[0]
+    state_after: Tensor = carry[0]
+    return state_after
 
 
-def _finished(network: Network, weights: Weights, state: Tensor) -> tuple[Tensor, ...]:
-    coefficients, series = network.finish(weights, state)
-    return (coefficients,) if series is None else (coefficients, series)
+def _finished(network: Network, weights: Tree, state: Tensor) -> tuple[Tensor, ...]:
+    last, decoded = network.finish(weights, state)
+    return (last,) if decoded is None else (last, decoded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from os import PathLike
@@ -53,3 +54,13 @@ def family_of_class(registered_name: object, where: str | Path) -> Family:
     if name is None:
         raise MisfitError(where, f"holds a {registered_name!s}, no model of wdport", "load it with keras itself")
     return find_family(name, where)
+
+
+def family_of_model(model: object) -> Family | None:
+    """The family of a Keras model, by its class or one that this is made from; ``None`` if it is none of ours."""
+    if (keras := sys.modules.get("keras")) is None:
+        return None
+    for kind in type(model).__mro__:
+        if (name := _CLASSES.get(keras.saving.get_registered_name(kind))) is not None:
+            return find_family(name, name)
+    return None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.model_files import machine_error
-from wdport.files.target import Target, clear_leftovers
+from wdport.files.atomic import replacing
+from wdport.files.target import Target
 from wdport.files.writable import require_writable
 
 Array = NDArray[Any]
@@ -55,12 +53,5 @@ def draw_samples(target: Target, values: Array, known: Array | None = None, plac
         panel.set_title(f"feature {feature + 1}", fontsize=9)
         panel.tick_params(labelsize=7)
     figure.supxlabel(place, fontsize=9)
-    clear_leftovers(target)
-    try:
-        figure.savefig(target.temporary, format=target.format, dpi=150)
-        os.replace(target.temporary, target.path)
-    except OSError as error:
-        raise machine_error(target.path, error) from error
-    finally:
-        with suppress(OSError):
-            target.temporary.unlink(missing_ok=True)
+    with replacing(target.path) as (temporary,):
+        figure.savefig(temporary, format=target.format, dpi=150)

@@ -9,7 +9,6 @@ would cost its import and a second copy of the weights, and destroys an older fi
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zipfile
 from collections import Counter
@@ -48,7 +47,6 @@ class WeightsWriter:
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> None:
         self._places = dataset_paths(variables)
-        self._path = path
         self._file = h5py.File(path, "w")
         if metadata:
             self._file.attrs[METADATA] = json.dumps(dict(metadata), sort_keys=True)
@@ -60,10 +58,8 @@ class WeightsWriter:
         dataset.parent.attrs["name"] = place.split("/")[-3]
 
     def finish(self) -> None:
-        """Bring everything to the disk and close."""
-        self._file.flush()
+        """Write what is left and close."""
         self._file.close()
-        _sync(self._path)
 
     def close(self) -> None:
         """Close the file, complete or not."""
@@ -89,7 +85,7 @@ class ArchiveWriter:
         self._weights.write(name, array)
 
     def finish(self) -> None:
-        """Pack, bring everything to the disk and close."""
+        """Pack and close."""
         self._weights.close()
         with zipfile.ZipFile(self._path, "w") as archive:
             archive.writestr(_member("metadata.json"), json.dumps({"keras_version": version("keras")}))
@@ -100,7 +96,6 @@ class ArchiveWriter:
             with self._weights_path.open("rb") as source, archive.open(member, "w") as packed:
                 shutil.copyfileobj(source, packed, 1 << 22)
         self.close()
-        _sync(self._path)
 
     def close(self) -> None:
         """Close and remove the weights file, complete or not."""
@@ -163,11 +158,3 @@ def count_datasets(path: Path) -> int:
 
 def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, _EPOCH)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

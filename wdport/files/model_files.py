@@ -1,19 +1,13 @@
-"""Arrays to a finished file: written under a temporary name, re-read, compared, then renamed.
-
-Until the last step nothing has the target's name; whatever happens before it, an older file stays.
-"""
+"""Arrays to a converted model's file: written, re-read and compared; and the arrays of one that is there."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +15,7 @@ from numpy.typing import NDArray
 from wdport.checkpoint import open_checkpoint
 from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.safetensors_file import SafetensorsWriter
-from wdport.files.target import Target, clear_leftovers
-from wdport.files.writable import is_stream
+from wdport.files.target import Target
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -41,130 +34,60 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file under its temporary name: its hash and size, and each variable's shape and hash."""
+    """A finished file: its hash and size, and each variable's shape and hash."""
 
-    temporary: Path
     sha256: str
     size: int
     variables: dict[str, tuple[Shape, str]]
 
 
 def write_model(
+    file: Path,
     target: Target,
     variables: Mapping[str, Shape],
     arrays: Iterable[tuple[str, Array]],
-    metadata: Mapping[str, Any],
-    document: Mapping[str, Any],
+    metadata: Mapping[str, object],
+    document: Mapping[str, object],
 ) -> Written:
-    """Write all ``arrays`` (float32, one per entry of ``variables``), re-read them and compare.
+    """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file``, re-read them and compare.
 
-    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    ``target`` is what the file is to become, see :func:`wdport.files.atomic.replacing`.
     """
     texts = {"wdport": json.dumps({"format": FORMAT, **metadata}, sort_keys=True)}
-    with _unfinished(target) as temporary:
-        writer = _open(target, variables, texts, document)
-        try:
-            digests = {name: _write(writer, name, array) for name, array in arrays}
-            if set(digests) != set(variables):
-                raise InternalError(target.path, "not every variable was written", "report this")
-            writer.finish()
-        finally:
-            writer.close()
-        _compare(target, variables, digests)
-        return Written(temporary, file_sha256(temporary), temporary.stat().st_size, digests)
+    writer = _open(file, target.format, variables, texts, document)
+    try:
+        digests = {name: _write(writer, name, array) for name, array in arrays}
+        if set(digests) != set(variables):
+            raise InternalError(target.path, "not every variable was written", "report this")
+        writer.finish()
+    finally:
+        writer.close()
+    _compare(file, target, variables, digests)
+    return Written(file_sha256(file), file.stat().st_size, digests)
 
 
 def write_by_keras(
-    target: Target, save: Callable[[Path], Mapping[str, Array]], read: Callable[[Path], Mapping[str, Array]]
+    file: Path, target: Target, save: Callable[[Path], Mapping[str, Array]], read: Callable[[Path], Mapping[str, Array]]
 ) -> Written:
     """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
     have to be those that ``read`` finds."""
-    with _unfinished(target) as temporary:
-        saved = {name: (array.shape, _digest(array)) for name, array in save(temporary).items()}
-        found = {name: (array.shape, _digest(array)) for name, array in read(temporary).items()}
-        if wrong := [name for name in saved if found.get(name) != saved[name]]:
-            raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
-        _sync(temporary)
-        return Written(temporary, file_sha256(temporary), temporary.stat().st_size, saved)
+    saved = {name: (array.shape, _digest(array)) for name, array in save(file).items()}
+    found = {name: (array.shape, _digest(array)) for name, array in read(file).items()}
+    if wrong := [name for name in saved if found.get(name) != saved[name]]:
+        raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
+    return Written(file_sha256(file), file.stat().st_size, saved)
 
 
-@contextmanager
-def _unfinished(target: Target) -> Iterator[Path]:
-    """The target's temporary name; what has it when the block fails is removed."""
-    clear_leftovers(target)
-    try:
-        yield target.temporary
-    except OSError as error:
-        target.temporary.unlink(missing_ok=True)
-        raise machine_error(target.path, error) from error
-    except BaseException:
-        target.temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def machine_error(path: Path, error: OSError) -> MachineError:
-    """An operating system's refusal as one line."""
-    fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder and its disk"
-    return MachineError(path, f"could not be written ({error.strerror or error})", fix)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; an older one stays until the new one is whole. What is a stream is written into.
-
-    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
-    """
-    try:
-        if is_stream(path):
-            with path.open("a", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-            return
-        real = Path(os.path.realpath(path))
-        temporary = real.with_name(f".{real.name}.{os.getpid()}.wdport-tmp")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, real)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise machine_error(path, error) from error
-
-
-@contextmanager
-def whole_file(target: Target) -> Iterator[IO[bytes]]:
-    """A file under the target's temporary name, which gets its own name when the block ends well.
-
-    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
-    """
-    clear_leftovers(target)
-    try:
-        with target.temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(target.temporary, target.path)
-    except OSError as error:
-        raise machine_error(target.path, error) from error
-    finally:
-        with suppress(OSError):
-            target.temporary.unlink(missing_ok=True)
-
-
-def _open(target: Target, variables: Mapping[str, Shape], texts: dict[str, str], document: Mapping[str, Any]) -> Writer:
-    if target.format == "safetensors":
-        return SafetensorsWriter(target.temporary, variables, texts)
+def _open(
+    file: Path, kind: str, variables: Mapping[str, Shape], texts: Mapping[str, str], document: Mapping[str, object]
+) -> Writer:
+    if kind == "safetensors":
+        return SafetensorsWriter(file, variables, texts)
     from wdport.files.keras_files import ArchiveWriter, WeightsWriter
 
-    if target.format == "keras":
-        return ArchiveWriter(target.temporary, variables, texts, document)
-    return WeightsWriter(target.temporary, variables, texts)
+    if kind == "keras":
+        return ArchiveWriter(file, variables, texts, document)
+    return WeightsWriter(file, variables, texts)
 
 
 def _write(writer: Writer, name: str, array: Array) -> tuple[Shape, str]:
@@ -211,8 +134,10 @@ def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:
         )
 
 
-def _compare(target: Target, variables: Mapping[str, Shape], digests: Mapping[str, tuple[Shape, str]]) -> None:
-    for name, array in read_variables(target.temporary, variables):
+def _compare(
+    file: Path, target: Target, variables: Mapping[str, Shape], digests: Mapping[str, tuple[Shape, str]]
+) -> None:
+    for name, array in read_variables(file, variables):
         if (array.shape, _digest(array)) != digests[name]:
             raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
 
@@ -221,25 +146,3 @@ def file_sha256(path: str | Path) -> str:
     """A file's SHA-256, in hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def publish(written: Written, target: Target, manifest: str) -> None:
-    """Give the finished file and then its manifest their names, and sync the folder."""
-    beside = target.manifest.with_name(f".{target.manifest.name}.{os.getpid()}.wdport-tmp")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(manifest)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(written.temporary, target.path)
-        os.replace(beside, target.manifest)
-        folder = os.open(target.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise machine_error(target.path, error) from error
-    finally:
-        beside.unlink(missing_ok=True)
-        written.temporary.unlink(missing_ok=True)

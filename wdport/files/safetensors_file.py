@@ -1,7 +1,7 @@
 """A ``.safetensors`` file written tensor by tensor: shapes first, then arrays in any order.
 
 Written here rather than by the safetensors library because that one wants all arrays in memory at
-once, writes wrong values for arrays that are not C-contiguous, and does not sync. The library reads
+once and writes wrong values for arrays that are not C-contiguous. The library reads
 what is written here (`tests/files/test_formats.py`). Same input, same bytes: sorted names, no dates.
 """
 
@@ -47,8 +47,7 @@ class SafetensorsWriter:
         )
 
     def finish(self) -> None:
-        """Bring everything to the disk and close."""
-        os.fsync(self._file)
+        """Close the file, which is complete."""
         self.close()
 
     def close(self) -> None:

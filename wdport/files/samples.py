@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,16 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
-from wdport.files.model_files import whole_file
+from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 
 Array = NDArray[Any]
 Block = Mapping[str, Array]
-"""Arrays by name, "coefficients" (b, C, F) and, where there are any, "series" (b, N, F)."""
+"""Arrays by name: states (b, C, F) and, where they are decoded, what they are decoded to (b, N, F)."""
 
 Blocks = Callable[[], Iterable[Block]]
 """All blocks from the first, every time that it is called."""
+
+Write = Callable[[IO[bytes], int, Blocks], None]
 
 ROWS = 1 << 16
 """About as many rows of a table are written at a time."""
@@ -42,21 +45,23 @@ def samples_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Targe
     return Target(path, path.suffix[1:])
 
 
-def write_samples(target: Target, count: int, blocks: Blocks) -> int:
+def write_samples(target: Target, count: int, blocks: Blocks, steps: Mapping[str, str] | None = None) -> int:
     """Write ``count`` samples; the size of the file in bytes.
 
-    ``.npz`` holds every array by its name. The others hold the series, or the coefficients where there are none:
-    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and time step with a column per feature.
-    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    ``.npz`` holds every array by its name. The others hold the last one, which is decoded where there is such a thing:
+    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and step with a column per feature. ``steps`` is what
+    a step of each array is called in a table, where it is not "step". Raises :class:`MachineError` if the machine
+    refuses; no temporary file is left then.
     """
-    write = {"npz": _npz, "npy": _npy, "csv": _csv, "parquet": _parquet}[target.format]
-    with whole_file(target) as file:
-        write(file, count, blocks)
+    csv, parquet = (partial(table, steps=steps or {}) for table in (_csv, _parquet))
+    write: dict[str, Write] = {"npz": _npz, "npy": _npy, "csv": csv, "parquet": parquet}
+    with whole_file(target.path) as file:
+        write[target.format](file, count, blocks)
     return target.path.stat().st_size
 
 
 def first_samples(blocks: Blocks, count: int) -> Array:
-    """The first ``count`` series, or coefficients where there are none; all if there are fewer."""
+    """The first ``count`` of the last array; all if there are fewer."""
     found: list[Array] = []
     for array in _main(blocks):
         found.append(array)
@@ -91,8 +96,8 @@ def _array(file: IO[bytes], count: int, arrays: Iterable[Array]) -> None:
         raise InternalError("samples", f"{written} of {count} were written", "report this")
 
 
-def _csv(file: IO[bytes], count: int, blocks: Blocks) -> None:
-    for i, (names, columns) in enumerate(_tables(blocks)):
+def _csv(file: IO[bytes], count: int, blocks: Blocks, steps: Mapping[str, str]) -> None:
+    for i, (names, columns) in enumerate(_tables(blocks, steps)):
         if i == 0:
             file.write((",".join(names) + "\n").encode())
         digits = "%.9g" if columns[-1].dtype == np.float32 else "%.17g"
@@ -100,12 +105,12 @@ def _csv(file: IO[bytes], count: int, blocks: Blocks) -> None:
         np.savetxt(file, np.column_stack([column.astype(np.float64) for column in columns]), kinds, ",")
 
 
-def _parquet(file: IO[bytes], count: int, blocks: Blocks) -> None:
+def _parquet(file: IO[bytes], count: int, blocks: Blocks, steps: Mapping[str, str]) -> None:
     import pyarrow  # type: ignore[import-not-found, unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found, unused-ignore]
 
     writer = None
-    for names, columns in _tables(blocks):
+    for names, columns in _tables(blocks, steps):
         table = pyarrow.table(dict(zip(names, columns, strict=True)))
         writer = writer or pyarrow.parquet.ParquetWriter(file, table.schema)
         writer.write_table(table)
@@ -115,12 +120,12 @@ def _parquet(file: IO[bytes], count: int, blocks: Blocks) -> None:
 
 def _main(blocks: Blocks) -> Iterator[Array]:
     for block in blocks():
-        yield block.get("series", block["coefficients"])
+        yield block[list(block)[-1]]
 
 
-def _tables(blocks: Blocks) -> Iterator[tuple[list[str], list[Array]]]:
+def _tables(blocks: Blocks, steps: Mapping[str, str]) -> Iterator[tuple[list[str], list[Array]]]:
     """Column names and columns of every block: sample, place within it, and the features."""
-    start, place = 0, "step" if "series" in next(iter(blocks())) else "coefficient"
+    start, place = 0, steps.get(list(next(iter(blocks())))[-1], "step")
     for array in _regrouped(_main(blocks)):
         count, length, features = array.shape
         names = ["sample", place, *(f"feature_{i}" for i in range(1, features + 1))]

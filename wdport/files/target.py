@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,11 @@ from wdport.errors import InputError, UsageError
 from wdport.files.writable import is_replaceable, manifest_of, require_apart, require_writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
-_TEMPORARY = ".wdport-tmp"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A file to be written, its format, and the two names beside it."""
+    """A file to be written, its format, and its manifest beside it."""
 
     path: Path
     format: str
@@ -25,11 +23,6 @@ class Target:
     def manifest(self) -> Path:
         """``<out>.wdport.json``."""
         return manifest_of(self.path)
-
-    @property
-    def temporary(self) -> Path:
-        """The name under which the file is written until it is complete."""
-        return self.path.with_name(f".{self.path.name}.{os.getpid()}{_TEMPORARY}.{self.format}")
 
 
 def choose_target(source: Path, output: Path | None, force: bool, inputs: Mapping[str, Path] | None = None) -> Target:
@@ -60,11 +53,3 @@ def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) ->
     if not force and not is_replaceable(path, "manifest"):
         what = "exists already and is no manifest of wdport"
         raise UsageError(path, what, "give another name with -o, or --force to replace it")
-
-
-def clear_leftovers(target: Target) -> None:
-    """Remove temporary files of processes that died while writing this target."""
-    for file in target.path.parent.glob(f".{target.path.name}.*{_TEMPORARY}*"):
-        owner = file.name.removeprefix(f".{target.path.name}.").split(".")[0]
-        if owner.isdigit() and int(owner) != os.getpid() and not Path(f"/proc/{owner}").exists():
-            file.unlink(missing_ok=True)

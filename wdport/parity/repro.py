@@ -17,6 +17,7 @@ from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family
+from wdport.files.atomic import replacing
 from wdport.keras_runtime import layers_by_path, set_variable
 from wdport.model import Array, Family
 from wdport.parity.diagnose import Evidence
@@ -87,11 +88,12 @@ def write_repro(
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        np.savez(target / DATA, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
-        names = {"reference": fault.reference or "the network", "candidate": path or "the network", "data": DATA}
-        (target / SCRIPT).write_text(_SCRIPT.format(**names), encoding="utf-8")
     except OSError as error:
         raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
+    names = {"reference": fault.reference or "the network", "candidate": path or "the network", "data": DATA}
+    with replacing(target / DATA, target / SCRIPT) as (data, script):
+        np.savez(data, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
+        script.write_text(_SCRIPT.format(**names), encoding="utf-8")
     return target / SCRIPT
 
 

@@ -1,8 +1,8 @@
 """A sampler and a number of samples in, the samples out chunk by chunk.
 
 Samples are drawn in batches, which begin at multiples of their size, and handed out in chunks. A product of another
-batch size may sum in another order, so it is the batch that settles a sample to its last bit; the chunk and the place
-where a run was taken up again settle nothing.
+batch size may sum in another order, so the batch size determines a sample's low-order bits; the chunk and the place
+where a run resumes do not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from wdport.diffusion.schedules import Array
-from wdport.sampling.sampler import Sampler, Samples
+from wdport.sampling.sampler import Sampler
+from wdport.sampling.samples import Samples
 
 Done = Callable[[float], None]
 """Told how many samples are done, parts of them included."""
@@ -32,7 +33,7 @@ def chunked(
     """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
 
     ``batch`` is rounded up to a multiple of the devices; the last one is filled up, and cut afterwards. ``init``
-    (count, C, F) and ``tape`` (slots, count, C, F) are those of all samples.
+    (count, *shape) and ``tape`` (slots, count, *shape) are those of all samples.
     """
     batch = sampler.batch(min(batch, count))
     chunk = batch if chunk is None else chunk

@@ -6,16 +6,17 @@ but the finished samples, after which each of them has all. Start processes with
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
+from wdport.sampling.network import Tree
 
-Tensor = Any
 AXIS = "samples"
 
 
@@ -27,11 +28,13 @@ class Spread:
     one another what a product needs while it runs.
     """
 
-    def __init__(self, devices: list[Any], processes: int = 1, process: int = 0, shard_weights: bool = False) -> None:
+    def __init__(
+        self, devices: Sequence[jax.Device], processes: int = 1, process: int = 0, shard_weights: bool = False
+    ) -> None:
         self.devices, self.processes, self.process = devices, processes, process
         self.shard_weights = shard_weights
         self._mesh = Mesh(np.array(devices), (AXIS,))
-        self._weights: tuple[list[Any], Any] = [], None
+        self._weights: tuple[list[Tensor], Tree] = [], None
 
     @property
     def count(self) -> int:
@@ -51,11 +54,11 @@ class Spread:
         """This process's part of what all processes hold."""
         return np.split(values, self.processes, axis)[self.process]
 
-    def place(self, values: Any, axis: int = 0) -> Any:
+    def place(self, values: Tree, axis: int = 0) -> Tree:
         """Arrays, in any nesting, with their samples along ``axis``, over the devices of this process."""
         return jax.device_put(values, self._sharding(*[None] * axis, AXIS))
 
-    def weights(self, weights: Any) -> Any:
+    def weights(self, weights: Tree) -> Tree:
         """On every device of this process, or divided; placed once for as long as they are the same arrays."""
         leaves = jax.tree.leaves(weights)
         before, placed = self._weights
@@ -75,7 +78,7 @@ class Spread:
     def _sharding(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self._mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
-    def gather(self, values: Any) -> Array:
+    def gather(self, values: Array | Tensor) -> Array:
         """What all processes have, one after another along axis 0; called by all of them together."""
         if self.processes == 1:
             return np.asarray(values)

@@ -1,113 +1,96 @@
-"""A sampler and an output's parts in, every sample among the parts out; what is there already is not drawn again.
+"""The one way from a network to samples, for the command line and for Python: a request is planned, then drawn.
 
-Of several processes the first alone has parts; the others draw their share and pass it on.
+Planning looks at shapes and settings alone; whatever is impossible is refused there, before anything is computed.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any
-from zlib import crc32
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wdport.diffusion.schedules import Array
-from wdport.errors import MachineError, UsageError
+from wdport.errors import UsageError
 from wdport.sampling.chunks import Done, chunked
-from wdport.sampling.parts import Parts
-from wdport.sampling.sampler import Sampler, Samples
+from wdport.sampling.devices import spread_over
+from wdport.sampling.known import FURTHEST, resampling, with_known
+from wdport.sampling.programs import Programs
+from wdport.sampling.request import Request
+from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.samples import Samples
 
-PARTS = 32
-"""About how many there are where nothing else is asked for and they are of a size that memory does not feel."""
-
-PART_BYTES = 8 << 20
-
-HALF = 1 << 20
-"""Numbers go between processes in two halves: jax has 32 bits for each."""
+MOST = 1 << 32
+"""Samples of one seed: their numbers have 32 bits."""
 
 
-def fill_parts(
-    sampler: Sampler,
-    parts: Parts | None,
-    count: int,
-    batch: int,
-    chunk: int | None = None,
-    save_every: int = 1,
-    init: Array | None = None,
-    done: Done | None = None,
-    start: int = 0,
-) -> None:
-    """Draw the samples that are missing from ``parts`` in batches, and save them every ``save_every`` chunks.
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A request that can be met: ``count`` samples in batches of ``batch``.
 
-    ``parts`` is None in all processes but the first; there ``start`` is the number of samples that it has already.
+    ``init`` (count, *shape) and ``tape`` (slots, count, *shape) are those of all samples, where they are given.
     """
-    start = start if parts is None else parts.done
-    chunk = chunk or auto_chunk(count, sampler.batch(min(batch, count)), _bytes(sampler))
-    waiting: list[Samples] = []
-    for samples in chunked(sampler, count, batch, chunk, init=init, start=start, done=done):
-        if parts is None:
-            continue
-        waiting.append(samples)
-        if len(waiting) == save_every:
-            start = _save(parts, start, waiting)
-    if parts is not None and waiting:
-        _save(parts, start, waiting)
+
+    sampler: Sampler
+    count: int
+    batch: int
+    init: Array | None = None
+    tape: Array | None = None
+
+    def draw(self, chunk: int | None = None, start: int = 0, done: Done | None = None) -> Iterator[Samples]:
+        """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given."""
+        given = {"init": self.init, "tape": self.tape}
+        return chunked(self.sampler, self.count, self.batch, chunk, start=start, done=done, **given)
 
 
-def auto_chunk(count: int, batch: int, size: int) -> int:
-    """Whole batches, such that there are few parts: a file that is synced for every batch of a small model costs a
-    quarter of its time. ``size`` is that of a sample in bytes."""
-    return batch * max(1, min(round(count / batch / PARTS), PART_BYTES // size // batch))
+def plan_job(programs: Programs, request: Request) -> Job:
+    """What a request asks of a network; raises :class:`UsageError` where that is impossible."""
+    if request.known is not None:
+        programs = Programs(with_known(programs.network, request.known))
+    network, times = programs.network, resampling(request.resample, request.known is not None)
+    plan = plan_of(network, request.sampler, request.steps, request.eta, times)
+    sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
+    init = _given(request, "init", request.init, ("n", *network.shape))
+    tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
+    count = _count(request.count, init, tape)
+    _check_number("batch", request.batch)
+    batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
+    return Job(sampler, count, batch, init, tape)
 
 
-def _bytes(sampler: Sampler) -> int:
-    """About what a sample takes, with its series, which is no longer than its coefficients."""
-    network = sampler.programs.network
-    return 2 * int(np.prod(network.shape)) * np.dtype(network.dtype).itemsize
+def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:
+    return None if values is None else checked_array(request.called.get(name, name), values, shape)
 
 
-def check_same(sampler: Sampler, facts: Mapping[str, Any]) -> None:
-    """Raises :class:`UsageError` in all processes where they were not started with the same ``facts``."""
-    if sampler.spread is not None:
-        text = json.dumps([facts, len(sampler.spread.devices)], sort_keys=True)
-        if len(set(sampler.spread.gather(np.array([crc32(text.encode()) >> 1], np.int32)).tolist())) > 1:
-            what = "the processes have different commands, models or devices"
-            raise UsageError("--distributed", what, "start all of them alike")
+def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) -> Array:
+    """``values`` as a finite array of this shape, "n" standing for any length; or a :class:`UsageError`."""
+    array = np.asarray(values)
+    fits = array.ndim == len(shape) and all(a == b or b == "n" for a, b in zip(array.shape, shape, strict=True))
+    if not fits or 0 in array.shape[shape.index("n") :]:
+        wanted = ", ".join(map(str, shape))
+        raise UsageError(name, f"has shape {array.shape}", f"give ({wanted}) for this model and sampler")
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise UsageError(name, "has values that are no finite numbers", "give finite real numbers")
+    if (largest := float(np.abs(array).max(initial=0))) > FURTHEST:
+        raise UsageError(name, f"has values up to {largest:.3g}", "give standard normal noise, or what is like it")
+    return array
 
 
-def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
-    """The first process's number of samples that are there, and its batch.
-
-    Raises :class:`MachineError` where the first process has told that it cannot begin, see :func:`announced`.
-    """
-    if sampler.spread is None:
-        return done, batch
-    told = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
-    if told[0] < 0:
-        raise MachineError("--distributed", "the first process cannot begin", "see what it says")
-    return told[0] * HALF + told[1], told[2] * HALF + told[3]
-
-
-@contextmanager
-def announced(sampler: Sampler) -> Iterator[None]:
-    """What the first process raises before all draw, it tells the others: else they would wait for it."""
-    try:
-        yield
-    except BaseException:
-        if sampler.spread is not None:
-            with suppress(MachineError):
-                agreed(sampler, -1, 0)
-        raise
+def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
+    """The number of samples, on which everything given must agree."""
+    _check_number("n", n)
+    told = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
+    counts = {name: int(count) for name, count in told.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} is for {count}" for name, count in counts.items())
+        raise UsageError("n", said, "give the same number of samples everywhere")
+    count = next(iter(counts.values()), 1)
+    if count > MOST:
+        raise UsageError("n", f"{count} is more than seeds can tell apart", f"give at most {MOST}, and another seed")
+    return count
 
 
-def _save(parts: Parts, start: int, waiting: list[Samples]) -> int:
-    """The next sample's number."""
-    samples = Samples.join(waiting)
-    waiting.clear()
-    block = {"coefficients": samples.coefficients}
-    if samples.series is not None:
-        block["series"] = samples.series
-    parts.save(start, block)
-    return start + len(samples)
+def _check_number(name: str, value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+        raise UsageError(name, f"{value!r} is no number of samples", "give 1 or more")

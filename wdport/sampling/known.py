@@ -1,7 +1,7 @@
-"""A network and a partly known series in, a network whose samples have the known values out.
+"""A network and a partly known sample in, a network whose samples have the known values out.
 
-After every call the network's idea of the clean coefficients is moved by the wavelet transform of what its series
-lacks, so that this has the known values; the rest is left to the model (the null-space method, arXiv 2212.00490).
+After every call the network's idea of the clean state is moved by the encoding of what its decoded form lacks, so that
+this has the known values; the rest is left to the model (the null-space method, arXiv 2212.00490).
 Taking steps several times makes the rest fit. On Gaussian data with 50 steps of DDIM, the mean of what is filled
 in was off by 0.44 standard deviations of the data with every step taken once, by 0.12 five times, by 0.08 twenty
 times; its spread was 3.1, 2.5 and 1.7 times the true one.
@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
@@ -28,10 +29,9 @@ from wdport.data.text import read_text
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.through import through_denoised
 from wdport.errors import UsageError
-from wdport.sampling.network import Network, Weights
-from wdport.wavelets.transform import WaveletTransform
+from wdport.model import Decoding, NotDecoded
+from wdport.sampling.network import Network, Tree
 
-Tensor = Any
 RESAMPLE = 5
 """How often every step is taken where nobody says."""
 
@@ -71,62 +71,69 @@ def resampling(times: int | None, known: bool) -> int:
     return (RESAMPLE if known else 1) if times is None else times
 
 
-def with_known(network: Network, config: Any, known: ArrayLike) -> Network:
-    """``network`` under the condition that its series have the values of ``known``.
+def with_known(network: Network, known: ArrayLike) -> Network:
+    """``network`` under the condition that its decoded samples have the values of ``known``.
 
     Args:
         network: the model's own.
-        config: the model's configuration: wavelet, length, mean and standard deviation.
-        known: (N, F) in the units of the series that the model gives, NaN where nothing is known.
+        known: one decoded sample, (N, F) in the units that the model gives, NaN where nothing is known.
 
     Raises:
-        UsageError: the model does not know its wavelet, or ``known`` does not fit it.
+        UsageError: the model does not decode its states, or ``known`` does not fit it.
     """
-    values = _checked(known, config)
+    decoding = network.about.decoding
+    if isinstance(decoding, NotDecoded):
+        raise UsageError("known", decoding.what, decoding.fix)
+    values = _checked(known, decoding.shape)
     mask = np.isfinite(values)
-    mean, std = (np.asarray(part) if part else default for part, default in
-                 ((config.norm_mean, 0.0), (config.norm_std, 1.0)))  # fmt: skip
-    standard = np.where(mask, (values - mean) / std, 0.0)
+    standard = np.where(mask, (values - np.asarray(decoding.mean)) / np.asarray(decoding.std), 0.0)
     if np.abs(standard).max() > FURTHEST:
         what = f"has a value {np.abs(standard).max():.3g} standard deviations from the mean"
         raise UsageError("known", what, "give it in the units of the series that the model gives")
-    transform = WaveletTransform(
-        config.seq_len, config.wavelet, config.boundary_mode or "symmetric", len(config.level_lengths) - 1
-    )
-    held = tuple(part.astype(network.dtype) for part in (standard, np.where(mask, values, 0.0), mask))
-
-    def weights(batch: int | None = None) -> Weights:
-        return network.weights(batch), held
-
-    def fitted(standard: Tensor, mask: Tensor, coefficients: Tensor) -> Tensor:
-        missing = mask * (standard - transform.reconstruct(coefficients))
-        return coefficients + transform.decompose(missing).astype(coefficients.dtype)
-
-    def conditions(weights: Weights, times: Tensor) -> Any:
-        return times, network.conditions(weights[0], times)
-
-    def apply(weights: Weights, state: Tensor, condition: Any) -> Tensor:
-        (own, (standard, _, mask)), (time, inner) = weights, condition
-        changed = through_denoised(
-            lambda x, _: network.apply(own, x, inner), network.schedule(), network.target,
-            lambda coefficients: fitted(standard, mask, coefficients),
-        )  # fmt: skip
-        return changed(state, jnp.broadcast_to(time, state.shape[:1]))
-
-    def finish(weights: Weights, state: Tensor) -> tuple[Tensor, Tensor | None]:
-        own, (standard, values, mask) = weights
-        coefficients, series = network.finish(own, fitted(standard, mask, state))
-        return coefficients, None if series is None else jnp.where(mask > 0, values, series)
-
+    held = Held(*(part.astype(network.dtype) for part in (standard, np.where(mask, values, 0.0), mask)))
     inner = network.specs
-    specs = inner and (lambda batch=None: (inner(batch), held))
-    return replace(network, conditions=conditions, apply=apply, finish=finish, weights=weights, specs=specs)
+    return replace(
+        network,
+        conditions=lambda weights, times: (times, network.conditions(weights[0], times)),
+        apply=partial(_apply, network, decoding),
+        finish=partial(_finish, network, decoding),
+        weights=lambda batch=None: (network.weights(batch), held),
+        specs=inner and (lambda batch=None: (inner(batch), held)),
+    )
 
 
-def _checked(known: ArrayLike, config: Any) -> Array:
-    if config.wavelet is None or config.seq_len is None:
-        fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
-        raise UsageError("known", "the model does not know its wavelet", fix)
+class Held(NamedTuple):
+    """What is known, beside the weights: in standard units, in those of the data, and where (1 and 0)."""
+
+    standard: Array
+    values: Array
+    mask: Array
+
+
+def _fitted(decoding: Decoding, held: Held, state: Tensor) -> Tensor:
+    """The state whose decoded form has the known values."""
+    missing = held.mask * (held.standard - decoding.decode(state))
+    moved: Tensor = state + decoding.encode(missing).astype(state.dtype)
+    return moved
+
+
+def _apply(network: Network, decoding: Decoding, weights: Tree, state: Tensor, condition: Tree) -> Tensor:
+    (own, held), (time, inner) = weights, condition
+    changed = through_denoised(
+        lambda x, _: network.apply(own, x, inner), network.schedule(), network.target,
+        lambda clean: _fitted(decoding, held, clean),
+    )  # fmt: skip
+    prediction: Tensor = changed(state, jnp.broadcast_to(time, state.shape[:1]))
+    return prediction
+
+
+def _finish(network: Network, decoding: Decoding, weights: Tree, state: Tensor) -> tuple[Tensor, Tensor | None]:
+    own, held = weights
+    last, decoded = network.finish(own, _fitted(decoding, held, state))
+    return last, None if decoded is None else jnp.where(held.mask > 0, held.values, decoded)
+
+
+def _checked(known: ArrayLike, shape: tuple[int, ...]) -> Array:
     try:
         given = np.asarray(known)
     except ValueError:  # lists of different lengths
@@ -134,7 +141,6 @@ def _checked(known: ArrayLike, config: Any) -> Array:
     if given.dtype.kind not in "iuf":
         raise UsageError("known", f"holds {given.dtype}, not real numbers", "give floats, NaN for unknown")
     values = given.astype(np.float64)
-    shape = (config.seq_len, config.features)
     if values.shape != shape:
         raise UsageError("known", f"has shape {values.shape}", f"give {shape}: time steps, features; NaN for unknown")
     if np.isinf(values).any():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -16,21 +15,17 @@ matrix products alone 1.5; larger ones save nothing."""
 DEVICE_BATCH = 1024
 
 
-def auto_batch(config: Any, dtype: str, count: int, memories: int = 1) -> int:
+def auto_batch(numbers: int, dtype: str, count: int, memories: int = 1) -> int:
     """Samples per batch, which ``memories`` such as this one share: what fits into half of what is free, at most
-    what is of use."""
+    what is of use. A sample takes so many ``numbers`` of ``dtype`` while the network runs."""
     most = CPU_BATCH if jax.default_backend() == "cpu" else DEVICE_BATCH
-    fitting = free_bytes() // 2 // sample_bytes(config, dtype)
+    fitting = free_bytes() // 2 // sample_bytes(numbers, dtype)
     return max(1, min(count, memories * min(most, fitting)))
 
 
-def sample_bytes(config: Any, dtype: str) -> int:
-    """Memory that one sample takes at most while the network runs: every token's widest activations and the
-    attention weights of the longest level, generously."""
-    lengths, widths = config.level_lengths, config.widths
-    tokens: int = 16 * sum(length * width for length, width in zip(lengths, widths, strict=True))
-    weights: int = 3 * config.num_heads * max(lengths) ** 2
-    return (8 if dtype == "float64" else 4) * (tokens + weights)
+def sample_bytes(numbers: int, dtype: str) -> int:
+    """Memory that one sample takes at most while the network runs."""
+    return (8 if dtype == "float64" else 4) * numbers
 
 
 def free_bytes() -> int:

@@ -5,7 +5,7 @@ The plain Keras model is one way to make a :class:`Network`; whatever computes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -13,17 +13,24 @@ from weakref import ref
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
+from numpy.typing import DTypeLike
 
 from wdport.compile_cache import fast_compile
-from wdport.diffusion.plans import TARGETS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
-from wdport.model import Array, Family
+from wdport.families.registry import family_of_model
+from wdport.model import Array, Denoiser, Diffused, Sampled
 
-Tensor = Any
-Weights = Any
-"""Arrays in any nesting: they are arguments of the compiled programs, so new values need no new program."""
+Tree = Any
+"""Arrays in any nesting: a model's weights, what it makes of the times. They are arguments of the compiled programs,
+so new values need no new program."""
+
+KerasModel = Any
+"""A model of ours as a Keras object, which has no types."""
+
+SCHEDULE = "noise_schedule"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,57 +38,61 @@ class Network:
     """A denoiser for the scan.
 
     ``conditions(weights, times (S,))`` is all that depends on the steps alone, arrays with S in front, and
-    ``apply(weights, state (B, C, F), condition)`` the prediction (B, C, F) with one step's part of it.
-    ``finish(weights, state)`` takes the last state to the coefficients (B, C, F) and their series (B, N, F), None
-    where the wavelet is not known. All are free of side effects. ``weights(batch)`` are the present ones, as they are
-    fastest for so many samples per call, or for any number of them (None); they serve every batch. ``schedule()`` is
-    the checkpoint's own noise schedule. ``shape`` is (C, F), ``dtype`` that of the state, ``target`` one of
-    :data:`TARGETS`. ``specs(batch)``, where there is such a thing, are the weights' shapes and dtypes, known before
-    they are there, so that programs can be compiled meanwhile.
+    ``apply(weights, state (B, *shape), condition)`` the prediction (B, *shape) with one step's part of it.
+    ``finish(weights, state)`` takes the last state to itself and what it is decoded to, None where it is not. All
+    are free of side effects. ``weights(batch)`` are the present ones, as they are fastest for so many samples per call,
+    or for any number of them (None); they serve every batch. ``schedule()`` is the checkpoint's own noise schedule.
+    ``dtype`` is that of the state, ``about`` what the family says of it. ``specs(batch)``, where there is such a thing,
+    are the weights' shapes and dtypes, known before they are there, so that programs can be compiled meanwhile.
     """
 
-    conditions: Callable[[Weights, Tensor], Any]
-    apply: Callable[[Weights, Tensor, Any], Tensor]
-    finish: Callable[[Weights, Tensor], tuple[Tensor, Tensor | None]]
-    weights: Callable[..., Weights]
+    conditions: Callable[[Tree, Tensor], Tree]
+    apply: Callable[[Tree, Tensor, Tree], Tensor]
+    finish: Callable[[Tree, Tensor], tuple[Tensor, Tensor | None]]
+    weights: Callable[..., Tree]
     schedule: Callable[[], NoiseSchedule]
-    shape: tuple[int, int]
     dtype: str
-    target: str
-    specs: Callable[..., Weights] | None = None
+    about: Diffused
+    specs: Callable[..., Tree] | None = None
 
-    def at(self, weights: Weights, state: Tensor, times: Tensor) -> Tensor:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample's state."""
+        return self.about.shape
+
+    @property
+    def target(self) -> str:
+        """What is predicted, one of :data:`wdport.diffusion.plans.TARGETS`."""
+        return self.about.target
+
+    def at(self, weights: Tree, state: Tensor, times: Tensor) -> Tensor:
         """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
         condition = jax.tree.map(lambda leaf: leaf[0], self.conditions(weights, times[:1]))
         return self.apply(weights, state, condition)
 
 
-def fast_network(model: Any, pad_widths: int = 1) -> Network:
-    """The same function as :func:`keras_network`'s with nothing computed twice, where the model has such a form.
+def fast_network(model: KerasModel, pad_widths: int = 1) -> Network:
+    """The same function as :func:`keras_network`'s with nothing computed twice.
 
     ``pad_widths`` fills its widths up with zeros to a multiple; raises :class:`UsageError` for an impossible one.
     """
     plain = keras_network(model)
     _require_widths(pad_widths)
-    if not hasattr(model, "denoiser"):
-        if pad_widths > 1:
-            raise UsageError("pad_widths", "this model has no form with wider widths", "leave it out")
-        return plain
-    own, denoiser = ref(model), model.denoiser(pad_widths)
+    own, denoiser = ref(model), _role(model).denoiser(model.config, model.compute_dtype, pad_widths)
     arranged = _Arranged(denoiser)
     before: dict[str, Tensor] = {}
 
     def variables() -> dict[str, Tensor]:
         return {v.path: v.value for v in _alive(own).trainable_variables}
 
-    def weights(batch: int | None = None) -> Weights:
+    def weights(batch: int | None = None) -> Tree:
         present = variables()
         if any(value is not before.get(path) for path, value in present.items()):
             before.update(present)
             arranged.make(present, batch)
         return arranged.weights(batch)
 
-    def specs(batch: int | None = None) -> Weights:
+    def specs(batch: int | None = None) -> Tree:
         return arranged.specs(variables(), batch)
 
     # What is bound to devices, as under keras.distribution, compiles to another program than shapes alone tell.
@@ -96,7 +107,7 @@ def fast_network(model: Any, pad_widths: int = 1) -> Network:
 
 
 def stored_network(
-    family: Family, config: Any, variables: dict[str, Array], dtype: str = "float32", pad_widths: int = 1
+    family: object, config: object, variables: dict[str, Array], dtype: str = "float32", pad_widths: int = 1
 ) -> Network:
     """What :func:`fast_network` makes of the model with these variables (float32, by path), without Keras.
 
@@ -105,18 +116,18 @@ def stored_network(
     diffusion model.
     """
     _require_widths(pad_widths)
-    if getattr(config, "prediction_target", None) not in TARGETS:
-        raise UsageError("model", f"a {family.name} is no diffusion model", "give what wdport convert wrote")
+    if not isinstance(family, Sampled):
+        what = f"a {getattr(family, 'name', type(family).__name__)} is no diffusion model"
+        raise UsageError("model", what, "give what wdport convert wrote")
+    role = family
     computing, held = map(jnp.dtype, POLICIES[dtype])
-    denoiser = family.denoiser(config, computing.name, pad_widths)
+    denoiser = role.denoiser(config, computing.name, pad_widths)
     arranged = _Arranged(denoiser)
-    schedule = NoiseSchedule(
-        *(variables[f"noise_schedule/{name}"].astype(np.float64) for name in NoiseSchedule._fields)
-    )
-    trained = [path for path in variables if not path.startswith("noise_schedule/")]
+    schedule = _schedule(variables)
+    trained = [path for path in variables if not path.startswith(f"{SCHEDULE}/")]
     shapes = {path: spec(variables[path].shape, held) for path in trained}
 
-    def weights(batch: int | None = None) -> Weights:
+    def weights(batch: int | None = None) -> Tree:
         if variables:
             arranged.make({path: jax.device_put(np.asarray(variables[path], held)) for path in trained}, batch)
             variables.clear()
@@ -125,17 +136,16 @@ def stored_network(
     return Network(
         conditions=denoiser.conditions,
         apply=denoiser.predict,
-        finish=lambda _, state: (state, family.to_series(config, state)),
+        finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
         schedule=lambda: schedule,
-        shape=(config.coefficients, config.features),
         dtype="float64" if dtype == "float64" else "float32",
-        target=config.prediction_target,
+        about=role.diffused(config),
         specs=lambda batch=None: arranged.specs(shapes, batch),
     )
 
 
-def spec(shape: Iterable[Any], dtype: Any) -> Any:
+def spec(shape: Iterable[object], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An array's shape and dtype, for programs that are compiled or exported without it."""
     return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
@@ -143,27 +153,27 @@ def spec(shape: Iterable[Any], dtype: Any) -> Any:
 class _Arranged:
     """A denoiser's weights, arranged once, and laid out anew where another batch is better off so."""
 
-    def __init__(self, denoiser: Any) -> None:
+    def __init__(self, denoiser: Denoiser) -> None:
         self._best = denoiser.by_outputs
         self._arrange, self._lay_out = _once(denoiser.arrange), _once(denoiser.lay_out)
-        self._kept: Weights = None
+        self._kept: Tree = None
         self._lies: bool | None = None
 
-    def make(self, variables: dict[str, Tensor], batch: int | None) -> None:
+    def make(self, variables: Mapping[str, Tensor], batch: int | None) -> None:
         self._kept = None  # memory holds them once
         self._lies = self._best(batch)
         self._kept = self._arrange(variables, self._lies)
 
-    def weights(self, batch: int | None) -> Weights:
+    def weights(self, batch: int | None) -> Tree:
         if self._lies != (best := self._best(batch)):
             self._kept, self._lies = self._lay_out(self._kept, best), best
         return self._kept
 
-    def specs(self, shapes: Any, batch: int | None) -> Weights:
+    def specs(self, shapes: Tree, batch: int | None) -> Tree:
         return self._arrange.eval_shape(shapes, self._best(batch))
 
 
-def _once(arrange: Any) -> Any:
+def _once(arrange: Callable[..., Tree]) -> Any:
     """Compiled for a single run; how weights lie is its second argument."""
     options = fast_compile() if jax.default_backend() == "cpu" else None
     return jax.jit(arrange, static_argnums=1, compiler_options=options)
@@ -174,48 +184,52 @@ def _require_widths(pad_widths: int) -> None:
         raise UsageError("pad_widths", f"{pad_widths!r} is no width", "give 1 or more, such as 128 or 256")
 
 
-def keras_network(model: Any) -> Network:
+def keras_network(model: KerasModel) -> Network:
     """A Keras model of ours as it stands; raises :class:`UsageError` for any other.
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
-    config: Any = getattr(model, "config", None)
-    if getattr(config, "prediction_target", None) not in TARGETS or not hasattr(model, "noise_schedule"):
-        what = f"a {type(model).__name__} is no diffusion model"
-        raise UsageError("model", what, "give what wdport.load_model returns")
-    own = ref(model)
+    role = _role(model)
+    config, own = model.config, ref(model)
 
-    def apply(weights: Weights, state: Tensor, time: Tensor) -> Tensor:
+    def apply(weights: Tree, state: Tensor, time: Tensor) -> Tensor:
         every = jnp.broadcast_to(time, state.shape[:1])
-        output, _ = _alive(own).stateless_call(*weights, (state, every), training=False)
+        output: Tensor = _alive(own).stateless_call(*weights, (state, every), training=False)[0]
         return output
 
-    def finish(weights: Weights, state: Tensor) -> tuple[Tensor, Tensor | None]:
-        return state, _alive(own).to_series(state) if config.wavelet and config.seq_len else None
-
-    def weights(_: int | None = None) -> Weights:
+    def weights(_: int | None = None) -> Tree:
         alive = _alive(own)
         return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
+
+    def schedule() -> NoiseSchedule:
+        return _schedule({v.path: v.value for v in _alive(own).non_trainable_variables})
 
     return Network(
         conditions=lambda _, times: times,
         apply=apply,
-        finish=finish,
+        finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
-        schedule=lambda: schedule_of(_alive(own)),
-        shape=(config.coefficients, config.features),
+        schedule=schedule,
         dtype="float64" if model.variable_dtype == "float64" else "float32",
-        target=config.prediction_target,
+        about=role.diffused(config),
     )
 
 
-def schedule_of(model: Any) -> NoiseSchedule:
+def _role(model: KerasModel) -> Sampled:
+    family = family_of_model(model)
+    if not isinstance(family, Sampled):
+        what = f"a {type(model).__name__} is no diffusion model"
+        raise UsageError("model", what, "give what wdport.load_model returns")
+    return family
+
+
+def _schedule(variables: Mapping[str, Array | Tensor]) -> NoiseSchedule:
     """The noise schedule that a model holds, which is the checkpoint's own, in float64."""
-    held = (getattr(model.noise_schedule, name).value for name in NoiseSchedule._fields)
+    held = (variables[f"{SCHEDULE}/{name}"] for name in NoiseSchedule._fields)
     return NoiseSchedule(*(np.asarray(values).astype(np.float64) for values in held))
 
 
-def _alive(own: ref[Any]) -> Any:
+def _alive(own: ref[KerasModel]) -> KerasModel:
     model = own()
     if model is None:
         raise UsageError("model", "was deleted before its sampler", "keep the model while you sample")

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.model_files import machine_error
+from wdport.files.atomic import is_temporary, machine_error, whole_file, write_text
 
 Array = NDArray[Any]
 LOCK = "lock"
 RUN = "run.json"
 _NAME = re.compile(r"(\d{9,})-(\d{9,})\.npz")
 _FINISHED = re.compile(r"\d{9,}-\d{9,}\.npz|run\.json")
-_UNFINISHED = re.compile(r"\d{9,}-\d{9,}\.tmp|run\.tmp")
 
 
 class Parts:
@@ -45,29 +44,29 @@ class Parts:
     """
 
     def __init__(
-        self, output: Path, facts: Mapping[str, Any], settled: tuple[str, ...] = (), anew: bool = False
+        self, output: Path, facts: Mapping[str, object], settled: tuple[str, ...] = (), anew: bool = False
     ) -> None:
         self.folder = output.with_name(f"{output.name}.parts")
         with _refusals(self.folder):
             self.folder.mkdir(exist_ok=True)
             self._lock = _locked(self.folder)
             try:
-                self._clear(_UNFINISHED)
+                self._clear(_is_unfinished)
                 try:
                     self.facts = self._agreed(dict(facts), settled)
                 except (InputError, UsageError):
                     if not anew:
                         raise
-                    self._clear(_FINISHED)
+                    self._clear(_FINISHED.fullmatch)
                     self.facts = self._agreed(dict(facts), settled)
             except BaseException:
                 os.close(self._lock)
                 raise
 
-    def _agreed(self, facts: dict[str, Any], settled: tuple[str, ...]) -> dict[str, Any]:
+    def _agreed(self, facts: dict[str, object], settled: tuple[str, ...]) -> dict[str, object]:
         file = self.folder / RUN
         if not any(map(_NAME.fullmatch, os.listdir(self.folder))):
-            self._write(file, json.dumps(facts, indent=1).encode())
+            write_text(file, json.dumps(facts, indent=1))
             return facts
         try:
             held = json.loads(file.read_bytes())
@@ -83,6 +82,14 @@ class Parts:
         return facts
 
     @property
+    def batch(self) -> int:
+        """The size of a batch of the run that began it."""
+        batch = self.facts["batch"]
+        if not isinstance(batch, int):
+            raise InputError(self.folder / RUN, "is damaged", "remove the folder, or begin anew with --force")
+        return batch
+
+    @property
     def done(self) -> int:
         """Samples that are there, from the first without a gap."""
         sound = self._sound()
@@ -91,13 +98,8 @@ class Parts:
     def save(self, start: int, block: Mapping[str, Array]) -> None:
         """Keep a block of samples whose first has the number ``start``."""
         stop = start + len(next(iter(block.values())))
-        with _refusals(self.folder):
-            file = self.folder / f"{start:09d}-{stop:09d}.npz"
-            with (temporary := file.with_suffix(".tmp")).open("wb") as opened:
-                np.savez(opened, **block)  # type: ignore[arg-type, unused-ignore]
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(temporary, file)
+        with whole_file(self.folder / f"{start:09d}-{stop:09d}.npz") as opened:
+            np.savez(opened, **block)  # type: ignore[arg-type, unused-ignore]
 
     def blocks(self) -> Iterator[dict[str, Array]]:
         """Every block, from the first; raises :class:`InputError` for a damaged one."""
@@ -122,26 +124,26 @@ class Parts:
     def remove(self) -> None:
         """The run is over and its output written, or it has not begun."""
         with suppress(OSError):
-            self._clear(_UNFINISHED)
-            self._clear(_FINISHED)
+            self._clear(_is_unfinished)
+            self._clear(_FINISHED.fullmatch)
             (self.folder / LOCK).unlink()
             self.folder.rmdir()
 
-    def _clear(self, names: re.Pattern[str]) -> None:
+    def _clear(self, wanted: Callable[[str], object]) -> None:
         for name in os.listdir(self.folder):
-            if names.fullmatch(name):
+            if wanted(name):
                 (self.folder / name).unlink()
-
-    def _write(self, file: Path, data: bytes) -> None:
-        temporary = file.with_suffix(".tmp")
-        temporary.write_bytes(data)
-        os.replace(temporary, file)
 
     def __enter__(self) -> Parts:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         os.close(self._lock)
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whoever began it is gone: it would hold the lock."""
+    return is_temporary(name, _FINISHED)
 
 
 def _locked(folder: Path) -> int:

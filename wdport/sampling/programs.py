@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
+from jax import Array as Tensor
 
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
-from wdport.diffusion.scan import Carry, Rows, first_carry, run_rows
-from wdport.sampling.network import Network, Weights, fast_network, spec
-
-Tensor = Any
+from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, run_rows
+from wdport.diffusion.schedules import Array
+from wdport.sampling.network import KerasModel, Network, Tree, fast_network, spec
 
 
 class Programs:
@@ -20,7 +19,7 @@ class Programs:
 
     ``start(seed, indices)`` draws x_T, ``carry(state)`` is what the first row starts from, ``drawn(weights, rows,
     carry, seed, indices)`` and ``taped(weights, rows, carry, tape)`` carry it through some rows, and
-    ``finish(weights, state)`` gives coefficients and series.
+    ``finish(weights, state)`` gives the state and what it is decoded to.
     """
 
     def __init__(self, network: Network) -> None:
@@ -32,7 +31,7 @@ class Programs:
         self.taped = jax.jit(self._taped)
         self.finish = jax.jit(network.finish)
 
-    def lower_ahead(self, batch: int, rows: Rows, slots: Tensor | None) -> Any | None:
+    def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> jax.stages.Lowered | None:
         """What ``drawn``, or ``taped`` where there are ``slots``, will compile for such a batch and rows.
 
         Compiled before the weights are there (jax keeps it), it is compiled no more afterwards. None the second time,
@@ -51,23 +50,23 @@ class Programs:
     def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
         return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)
 
-    def _drawn(self, weights: Weights, rows: Rows, carry: Carry, seed: Tensor, indices: Tensor) -> Carry:
+    def _drawn(self, weights: Tree, rows: Rows, carry: Carry, seed: Tensor, indices: Tensor) -> Carry:
         keys = sample_keys(seed, indices)
         shape, dtype = self.network.shape, self.network.dtype
         return self._run(weights, rows, carry, lambda step: step_noise(keys, step, shape, dtype))
 
-    def _taped(self, weights: Weights, rows: Rows, carry: Carry, tape: Tensor) -> Carry:
+    def _taped(self, weights: Tree, rows: Rows, carry: Carry, tape: Tensor) -> Carry:
         return self._run(weights, rows, carry, tape)
 
-    def _run(self, weights: Weights, rows: Rows, carry: Carry, noise: Any) -> Carry:
+    def _run(self, weights: Tree, rows: Rows, carry: Carry, noise: Tensor | Draw) -> Carry:
         conditions = self.network.conditions(weights, rows.times)
         return run_rows(lambda x, c: self.network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0]
 
 
-_PROGRAMS: WeakKeyDictionary[Any, dict[int, Programs]] = WeakKeyDictionary()
+_PROGRAMS: WeakKeyDictionary[KerasModel, dict[int, Programs]] = WeakKeyDictionary()
 
 
-def programs_of(model: Any, pad_widths: int = 1) -> Programs:
+def programs_of(model: KerasModel, pad_widths: int = 1) -> Programs:
     """The programs of a Keras model, made once for as long as it lives; they do not keep its weights alive.
 
     Raises :class:`UsageError` for what is no diffusion model, and for impossible ``pad_widths``.

@@ -1,19 +1,19 @@
 """Compiled programs and a plan in; an object that turns sample indices into samples.
 
-Everything happens on the device: the first state, the scan, the noise, the way back to series and into the
-units of the data. Results come back as numpy arrays.
+Everything happens on the device: the first state, the scan, the noise, decoding into the units of the data. Results
+come back as numpy arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
+from jax import Array as Tensor
 
 from wdport.diffusion.noise import check_seed, lay_out
 from wdport.diffusion.plans import Plan, make_plan
@@ -24,41 +24,15 @@ from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.sampling.devices import Spread
 from wdport.sampling.memory import auto_batch
-from wdport.sampling.network import Network, Weights
+from wdport.sampling.network import Network, Tree
 from wdport.sampling.programs import Programs
+from wdport.sampling.samples import Samples
 
-Tensor = Any
 Report = Callable[[int, int], None]
 """Called with (rows done, rows in all) of a batch."""
 
 SEGMENT = 64
 """Rows that run without coming back to Python: it can report and be interrupted in between."""
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """``coefficients`` (n, C, F), in z-score space; ``series`` (n, N, F) or None, where the wavelet is unknown.
-
-    Series are in the units of the data where the model carries their mean and standard deviation, otherwise
-    in z-score space.
-    """
-
-    coefficients: Array
-    series: Array | None
-
-    def __len__(self) -> int:
-        return len(self.coefficients)
-
-    @staticmethod
-    def join(parts: Sequence[Samples]) -> Samples:
-        """Several batches as one."""
-        series = [part.series for part in parts if part.series is not None]
-        coefficients = np.concatenate([part.coefficients for part in parts])
-        return Samples(coefficients, np.concatenate(series) if series else None)
-
-    def part(self, start: int, stop: int) -> Samples:
-        """Those from ``start`` up to ``stop``."""
-        return Samples(self.coefficients[start:stop], None if self.series is None else self.series[start:stop])
 
 
 def plan_of(
@@ -92,9 +66,9 @@ class Sampler:
         """The samples with these indices (B,).
 
         Args:
-            indices: numbers of the samples; together with the seed they settle all that is not given. Over devices
+            indices: numbers of the samples; together with the seed they determine all that is not given. Over devices
                 B is a multiple of their number (:meth:`batch`), and all processes give and get the same.
-            init: x_T (B, C, F) to start from.
+            init: x_T (B, *shape) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
             report: told how far the batch is, every :data:`SEGMENT` rows or so.
         """
@@ -116,17 +90,19 @@ class Sampler:
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))
-            coefficients, series = programs.finish(weights, carry[0])
-            return Samples(self._gathered(coefficients), None if series is None else self._gathered(series))
+            state, decoded = programs.finish(weights, carry[0])
+            about = programs.network.about
+            names = about.state.name, about.decoded.name
+            return Samples(self._gathered(state), None if decoded is None else self._gathered(decoded), names)
 
     def batch(self, samples: int) -> int:
         """The size of a batch for so many samples: a multiple of the number of devices."""
         return samples if self.spread is None else self.spread.batch(samples)
 
-    def auto_batch(self, config: Any, count: int) -> int:
+    def auto_batch(self, count: int) -> int:
         """The size of batches that fit into memory."""
-        memories = 1 if self.spread is None else self.spread.memories
-        return self.batch(auto_batch(config, self.programs.network.dtype, count, memories))
+        memories, network = 1 if self.spread is None else self.spread.memories, self.programs.network
+        return self.batch(auto_batch(network.about.numbers, network.dtype, count, memories))
 
     @contextmanager
     def _compiling(self, batch: int, rows: Rows, slots: Array | None) -> Iterator[None]:
@@ -156,9 +132,12 @@ class Sampler:
 
     def _placed(self, values: Array, axis: int = 0) -> Tensor:
         """This process's samples of all, which are along ``axis``, on its devices."""
-        return jax.device_put(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
+        placed: Tensor = (
+            jax.device_put(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
+        )
+        return placed
 
-    def _weights(self, batch: int) -> Weights:
+    def _weights(self, batch: int) -> Tree:
         """As they are best for what one device has of a batch; what is divided is always divided by outputs."""
         network = self.programs.network
         if self.spread is None:

@@ -18,7 +18,7 @@ from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Objective, PartWords, Port, Resolved, Signature, Source
+from wdport.model import Array, Constant, Diffused, Objective, PartWords, Port, Resolved, Signature, Source
 from wdport.recorder import parse_input
 
 
@@ -92,6 +92,11 @@ class WaveletDiffFamily:
         from wdport.families.waveletdiff.initial import blank
 
         return blank()
+
+    def diffused(self, config: Config) -> Diffused:
+        from wdport.families.waveletdiff.sampled import diffused
+
+        return diffused(config)
 
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Any:
         from wdport.families.waveletdiff.fast import Denoiser

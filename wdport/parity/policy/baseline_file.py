@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
-from wdport.files.model_files import write_text
+from wdport.files.atomic import write_text
 from wdport.parity.policy.baseline import RULES, SCHEMA
 
 MAX_BYTES: Final = 16 << 20

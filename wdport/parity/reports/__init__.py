@@ -6,7 +6,7 @@ from json import dumps
 from os import PathLike
 from pathlib import Path
 
-from wdport.files.model_files import write_text
+from wdport.files.atomic import write_text
 from wdport.files.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit

@@ -12,9 +12,11 @@ import pytest
 from tests.make import SMALL
 from tests.sampling.toy import toy_programs
 from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.sampling import memory
-from wdport.sampling.job import auto_chunk, fill_parts
+from wdport.sampling.job import Job
+from wdport.sampling.kept import auto_chunk, fill_parts
 from wdport.sampling.memory import auto_batch, sample_bytes
 from wdport.sampling.parts import Parts
 from wdport.sampling.programs import programs_of
@@ -30,7 +32,7 @@ def sampler() -> Sampler:
 def test_parts_are_saved_every_so_many_chunks(sampler: Sampler, tmp_path: Path) -> None:
     told: list[float] = []
     with Parts(tmp_path / "a.npz", {}) as parts:
-        fill_parts(sampler, parts, 11, 2, save_every=2, done=told.append)
+        fill_parts(Job(sampler, 11, 2), parts, save_every=2, done=told.append)
         names = sorted(file.name for file in parts.folder.glob("*.npz"))
         drawn = np.concatenate([block["series"] for block in parts.blocks()])
     assert [name[:-4].split("-") for name in names] == [
@@ -50,10 +52,10 @@ def test_parts_are_few_and_whole_batches() -> None:
 
 def test_what_is_there_is_not_drawn_again(sampler: Sampler, tmp_path: Path) -> None:
     with Parts(tmp_path / "a.npz", {}) as parts:
-        fill_parts(sampler, parts, 4, 2)
+        fill_parts(Job(sampler, 4, 2), parts)
         marked = {"coefficients": np.full((2, 5, 3), 7.0, np.float32)}
         parts.save(2, marked)
-        fill_parts(sampler, parts, 6, 2)
+        fill_parts(Job(sampler, 6, 2), parts)
         blocks = [block["coefficients"] for block in parts.blocks()]
     assert [len(block) for block in blocks] == [2, 2, 2]
     assert np.array_equal(blocks[1], marked["coefficients"])
@@ -61,11 +63,12 @@ def test_what_is_there_is_not_drawn_again(sampler: Sampler, tmp_path: Path) -> N
 
 
 def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    per_sample = sample_bytes(SMALL, "float32")
-    assert sample_bytes(SMALL, "float64") == 2 * per_sample
+    numbers = FAMILY.diffused(SMALL).numbers
+    per_sample = sample_bytes(numbers, "float32")
+    assert sample_bytes(numbers, "float64") == 2 * per_sample == 8 * numbers
     for free, count, expected in ((1 << 40, 1000, 64), (1 << 40, 10, 10), (20 * per_sample, 1000, 10), (1, 1000, 1)):
         monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
-        assert auto_batch(SMALL, "float32", count) == expected
+        assert auto_batch(numbers, "float32", count) == expected
 
 
 def test_free_memory_is_known() -> None:
@@ -86,4 +89,4 @@ def test_the_estimate_covers_what_the_compiler_asks_for() -> None:
 
     compiled = jax.jit(step).lower(network.weights(), state, jax.ShapeDtypeStruct((1,), np.float32)).compile()
     asked = compiled.memory_analysis().temp_size_in_bytes
-    assert 0 < asked <= 8 * sample_bytes(config, "float32") + (1 << 20)
+    assert 0 < asked <= 8 * sample_bytes(network.about.numbers, "float32") + (1 << 20)

@@ -1,0 +1,50 @@
+"""What processes that share a job tell one another before they draw: that they mean the same, and where to begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from zlib import crc32
+
+import numpy as np
+
+from wdport.errors import MachineError, UsageError
+from wdport.sampling.sampler import Sampler
+
+HALF = 1 << 20
+"""Numbers go between processes in two halves: jax has 32 bits for each."""
+
+
+def check_same(sampler: Sampler, facts: Mapping[str, object]) -> None:
+    """Raises :class:`UsageError` in all processes where they were not started with the same ``facts``."""
+    if sampler.spread is not None:
+        text = json.dumps([facts, len(sampler.spread.devices)], sort_keys=True)
+        if len(set(sampler.spread.gather(np.array([crc32(text.encode()) >> 1], np.int32)).tolist())) > 1:
+            what = "the processes have different commands, models or devices"
+            raise UsageError("--distributed", what, "start all of them alike")
+
+
+def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
+    """The first process's number of samples that are there, and its batch.
+
+    Raises :class:`MachineError` where the first process has told that it cannot begin, see :func:`announced`.
+    """
+    if sampler.spread is None:
+        return done, batch
+    told = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
+    if told[0] < 0:
+        raise MachineError("--distributed", "the first process cannot begin", "see what it says")
+    return told[0] * HALF + told[1], told[2] * HALF + told[3]
+
+
+@contextmanager
+def announced(sampler: Sampler) -> Iterator[None]:
+    """What the first process raises before all draw, it tells the others: else they would wait for it."""
+    try:
+        yield
+    except BaseException:
+        if sampler.spread is not None:
+            with suppress(MachineError):
+                agreed(sampler, -1, 0)
+        raise
