@@ -25,7 +25,7 @@ def find_function(target: str) -> Callable[..., Any]:
 
 
 def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: Sequence[Input]) -> Any:
-    """The Keras model of ``module:function`` with ``dtype`` as its policy, built, with its initial weights.
+    """The Keras model of ``module:function`` with ``dtype`` as its policy, built, its random weights zero.
 
     ``inputs`` are what it takes, for a model that is not built before its first call. Raises :class:`WdportError`.
     """
@@ -49,13 +49,13 @@ def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: S
 
 @contextmanager
 def _policy(dtype: str) -> Iterator[None]:
-    """Layers that are made inside have this policy."""
+    """Layers that are made inside have this policy, the names of a new process and no random weights."""
     import keras
 
-    from wdport.keras_runtime import exact_float64, fresh_names
+    from wdport.keras_runtime import exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
-    with fresh_names(), exact_float64() if dtype == "float64" else nullcontext():
+    with fresh_names(), unfilled(), exact_float64() if dtype == "float64" else nullcontext():
         keras.config.set_dtype_policy(dtype)
         try:
             yield

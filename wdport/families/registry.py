@@ -44,7 +44,7 @@ def own_model(
     table = load_table(Path(mapping)) if mapping else None
     if table is None or table.family != "custom":
         return None
-    return import_module("wdport.families.custom").CustomFamily(table, model, reference, inputs)
+    return family_of(table, model, reference, inputs)
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:
