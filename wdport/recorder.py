@@ -1270,17 +1270,23 @@ def record_file(
     leave_out: Sequence[str] = (),
     say: Note = _silent,
     inputs: Sequence[Input] = (),
+    keep: Sequence[str] = (),
+    tensors: Mapping[str, Array] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    only: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
     """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
 
     ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
-    names that are not recorded; ``inputs`` are the model's, unless its factory returns ``make_inputs``. Raises
-    :class:`Refusal`.
+    names that are not recorded, ``only`` tells those that are; ``inputs`` are the model's, unless its factory returns
+    ``make_inputs``; ``keep`` are patterns of tensors whose values are kept beside their hashes; ``tensors`` and
+    ``arguments`` as for :func:`build`. Raises :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
     say("building the model in float32 and in float64")
-    subject = build(target, checkpoint, key)
-    names = [n for n in module_names(subject.modules["float64"]) if not any(fnmatchcase(n, p) for p in leave_out)]
+    subject = build(target, checkpoint, key, tensors, arguments)
+    names = [n for n in module_names(subject.modules["float64"])
+             if not any(fnmatchcase(n, p) for p in leave_out) and (only is None or only(n))]  # fmt: skip
     index = {
         "schema": SCHEMA,
         "reference": target,
@@ -1294,6 +1300,9 @@ def record_file(
         writer = _Writer(output)
         try:
             told = _record_cases(subject, inputs, names, target, writer, say)
+            state = subject.modules["float32"].state_dict()
+            told["values"] = {name: writer.put(_array(tensor)) for name, tensor in state.items()
+                              if any(fnmatchcase(name, p) for p in keep)}  # fmt: skip
             writer.close({**index, **told})
         except BaseException:
             writer.abandon()
@@ -1391,11 +1400,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
     parser.add_argument("--key", metavar="NAME", help="key of the state_dict where the file holds several")
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
+    parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors to keep the values of")
     parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="such as 'x: b 3 48 48'")
     told = parser.parse_args(arguments)
     try:
         inputs = [read_input(text) for text in told.input]
-        index = record_file(told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs)
+        index = record_file(
+            told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs, keep=told.keep
+        )
     except Refusal as refusal:
         sys.stderr.write(f"error: {refusal}\n")
         return refusal.exit_code
