@@ -57,8 +57,14 @@ class CustomFamily:
         """The arguments of the functions, from ``config.json`` or the configuration file."""
         self._require_model()
         if "arguments" in config:  # a converted file's own account
-            return Resolved(replace(self.load_config(config), inputs=self.inputs), {})
-        return Resolved(CustomConfig(self.model, self.inputs, self.arguments(source, config)), {})
+            return Resolved(replace(self.load_config(config), inputs=self.inputs), self._origins)
+        return Resolved(CustomConfig(self.model, self.inputs, self.arguments(source, config)), self._origins)
+
+    @property
+    def _origins(self) -> dict[str, str]:
+        told = {"keras": (self.model, self.table.keras), "inputs": (self.inputs, self.table.inputs)}
+        origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in told.items()}
+        return {**origins, "arguments": "config"}
 
     def arguments(self, source: Source, config: Mapping[str, Any]) -> dict[str, Any]:
         """What the functions are called with, in Keras and in PyTorch; raises :class:`MisfitError`."""
