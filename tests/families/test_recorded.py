@@ -27,14 +27,29 @@ def recorded(folder: Path, name: str, twin: str = "") -> tuple[Path, Path, Path]
     return output, recording, table
 
 
-def compared(output: Path, recording: Path, table: Path) -> int:
-    return main(["verify", str(output), "--against", str(recording), "--mapping", str(table)])
+def compared(output: Path, recording: Path, table: Path, *more: str) -> int:
+    return main(["verify", str(output), "--against", str(recording), "--mapping", str(table), *more])
+
+
+TAPPED = {
+    "image": "bn",
+    "words": "embed",
+    "shared": "mix",
+    "gru": "gru",
+    "lstm": "lstm",
+    "transformer": "blocks.1.attn",
+}
+"""A layer that reports have a word on."""
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert compared(*recorded(tmp_path, name)) == 0
+    reports = {option: tmp_path / f"report{option}" for option in ("--json", "--html", "--junit", "--markdown")}
+    more = [word for option, file in reports.items() for word in (option, str(file))]
+    assert compared(*recorded(tmp_path, name), *more) == 0
     assert "PASS  out.keras computes what run.npz computes" in capsys.readouterr().out
+    assert json.loads(reports["--json"].read_text())["passed"] is True
+    assert all(TAPPED[name] in file.read_text() for file in reports.values())
 
 
 def test_a_fault_is_seen_at_its_layer(tmp_path: Path) -> None:
