@@ -989,9 +989,9 @@ def find_function(target: str) -> Callable[..., Any]:
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
     except (ImportError, AttributeError) as error:
-        raise Refusal(2, target, _one_line(error), "run in your project's folder and environment") from error
-    except Exception as error:
-        raise Refusal(4, target, f"importing it raises {_one_line(error)}", "correct your module") from error
+        raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
+    except (Exception, SystemExit) as error:  # a script that is no module reads the command line, and ends
+        raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
     if not callable(found):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
     return found  # type: ignore[no-any-return]
@@ -1024,8 +1024,8 @@ def _make(
 
     try:
         made = factory() if state else factory(checkpoint)
-    except Exception as error:
-        raise Refusal(4, target, f"raises {_one_line(error)}", "correct your factory") from error
+    except (Exception, SystemExit) as error:
+        raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
     module, make_inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     module = getattr(module, "_orig_mod", module)  # what torch.compile was given
     if not isinstance(module, nn.Module):
@@ -1055,7 +1055,7 @@ class _Checkpoint:
             raise Refusal(3, path, f"cannot be read ({error.strerror or error})", "check the path") from None
         except Exception as error:  # its unpickler raises whatever the bytes lead it to
             reason = str(error).rpartition("WeightsUnpickler error: ")[2]
-            what = f"torch does not load it with weights_only ({type(error).__name__}: {_one_line(reason)})"
+            what = f"torch does not load it with weights_only ({type(error).__name__}: {one_line(reason)})"
             raise Refusal(3, path, what, fix) from None
         for part in key.split(".") if key else ():
             tree = tree.get(part) if isinstance(tree, dict) else None
@@ -1079,7 +1079,7 @@ class _Checkpoint:
         try:
             module.load_state_dict(own)
         except RuntimeError as error:
-            what = _one_line(str(error).partition("\n\t")[2] or error)
+            what = one_line(str(error).partition("\n\t")[2] or error)
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
 
 
@@ -1179,8 +1179,8 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
-def _one_line(error: object) -> str:
-    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+def one_line(error: object) -> str:
+    kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
     return f"{kind}{' '.join(str(error).split())}"[:160]
 
 
@@ -1335,7 +1335,7 @@ def _record_cases(
                         sweeps |= sweep(subject.modules, [name], every[at])
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
                 fix = "return make_inputs that fits the module beside it"
-                raise Refusal(4, target, f"running it raises {_one_line(error)}", fix) from error
+                raise Refusal(4, target, f"running it raises {one_line(error)}", fix) from error
         cases.append(_described(seen, moves, case, writer.put))
     shifted = {name: writer.put(shift) for name, shift in shifts.items()}
     swept = {name: [writer.put(each.exact), writer.put(each.single), writer.put(each.truth)]
@@ -1360,7 +1360,7 @@ def checked_inputs(
     try:
         made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
     except Exception as error:
-        raise Refusal(4, target, f"make_inputs raises {_one_line(error)}", "correct it") from error
+        raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error
     for at, value in enumerate(made):
         batch = drawn[at].axes.index("b") if at < len(drawn) else 0
         if value.ndim <= batch or value.shape[batch] != case.batch or value.dtype.kind not in "fiub":

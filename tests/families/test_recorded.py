@@ -35,7 +35,7 @@ TAPPED = {
     "image": "bn",
     "words": "embed",
     "shared": "mix",
-    "gru": "gru",
+    "gru": "head",
     "lstm": "lstm",
     "transformer": "blocks.1.attn",
 }
