@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
     from wdport.parity.verdict import Verdict
-    from wdport.parity.verify import verify
+    from wdport.parity.verify import verify, verify_recording
+    from wdport.port import Port
     from wdport.sampling import Samples, sample
 
 _LAZY = {
@@ -27,15 +28,18 @@ _LAZY = {
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",
     "load_model": "wdport.conversion.load",
+    "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "Verdict": "wdport.parity.verdict",
     "verify": "wdport.parity.verify",
+    "verify_recording": "wdport.parity.verify",
 }
 
 __all__ = [
     "Conversion",
     "Exported",
+    "Port",
     "Samples",
     "Verdict",
     "WdportError",
@@ -45,6 +49,7 @@ __all__ = [
     "load_model",
     "sample",
     "verify",
+    "verify_recording",
 ]
 
 

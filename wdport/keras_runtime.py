@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 from keras.src.backend.common import dtypes, global_state
+from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
 
 from wdport.errors import UsageError
@@ -134,6 +135,31 @@ def _attributes(layer: Any) -> dict[int, str]:
         if not name.startswith("_"):
             visit(value, name, 0)
     return found
+
+
+@contextmanager
+def unfilled() -> Iterator[None]:
+    """Variables that are made inside and would be drawn at random are zero, for models that are about to be filled.
+
+    Keras draws with a program that JAX compiles for every shape, 30 to 120 ms each, and makes zeros and ones so too.
+    """
+    own = keras.Variable._initialize_with_initializer
+
+    def initialize(variable: Any, initializer: Any) -> None:
+        if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
+            initializer = _zeros
+        own(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
+
+    with patch.object(keras.Variable, "_initialize_with_initializer", initialize):
+        yield
+
+
+def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> Array:
+    return np.zeros(shape, jnp.dtype(dtype or "float32"))
+
+
+def _ones(shape: tuple[int, ...], dtype: str | None = None) -> Array:
+    return np.ones(shape, jnp.dtype(dtype or "float32"))
 
 
 @contextmanager

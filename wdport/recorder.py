@@ -989,9 +989,9 @@ def find_function(target: str) -> Callable[..., Any]:
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
     except (ImportError, AttributeError) as error:
-        raise Refusal(2, target, _one_line(error), "run in your project's folder and environment") from error
-    except Exception as error:
-        raise Refusal(4, target, f"importing it raises {_one_line(error)}", "correct your module") from error
+        raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
+    except (Exception, SystemExit) as error:  # a script that is no module reads the command line, and ends
+        raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
     if not callable(found):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
     return found  # type: ignore[no-any-return]
@@ -1024,8 +1024,8 @@ def _make(
 
     try:
         made = factory() if state else factory(checkpoint)
-    except Exception as error:
-        raise Refusal(4, target, f"raises {_one_line(error)}", "correct your factory") from error
+    except (Exception, SystemExit) as error:
+        raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
     module, make_inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     module = getattr(module, "_orig_mod", module)  # what torch.compile was given
     if not isinstance(module, nn.Module):
@@ -1055,7 +1055,7 @@ class _Checkpoint:
             raise Refusal(3, path, f"cannot be read ({error.strerror or error})", "check the path") from None
         except Exception as error:  # its unpickler raises whatever the bytes lead it to
             reason = str(error).rpartition("WeightsUnpickler error: ")[2]
-            what = f"torch does not load it with weights_only ({type(error).__name__}: {_one_line(reason)})"
+            what = f"torch does not load it with weights_only ({type(error).__name__}: {one_line(reason)})"
             raise Refusal(3, path, what, fix) from None
         for part in key.split(".") if key else ():
             tree = tree.get(part) if isinstance(tree, dict) else None
@@ -1079,7 +1079,7 @@ class _Checkpoint:
         try:
             module.load_state_dict(own)
         except RuntimeError as error:
-            what = _one_line(str(error).partition("\n\t")[2] or error)
+            what = one_line(str(error).partition("\n\t")[2] or error)
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
 
 
@@ -1179,8 +1179,8 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
-def _one_line(error: object) -> str:
-    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+def one_line(error: object) -> str:
+    kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
     return f"{kind}{' '.join(str(error).split())}"[:160]
 
 
@@ -1270,17 +1270,23 @@ def record_file(
     leave_out: Sequence[str] = (),
     say: Note = _silent,
     inputs: Sequence[Input] = (),
+    keep: Sequence[str] = (),
+    tensors: Mapping[str, Array] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    only: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
     """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
 
     ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
-    names that are not recorded; ``inputs`` are the model's, unless its factory returns ``make_inputs``. Raises
-    :class:`Refusal`.
+    names that are not recorded, ``only`` tells those that are; ``inputs`` are the model's, unless its factory returns
+    ``make_inputs``; ``keep`` are patterns of tensors whose values are kept beside their hashes; ``tensors`` and
+    ``arguments`` as for :func:`build`. Raises :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
     say("building the model in float32 and in float64")
-    subject = build(target, checkpoint, key)
-    names = [n for n in module_names(subject.modules["float64"]) if not any(fnmatchcase(n, p) for p in leave_out)]
+    subject = build(target, checkpoint, key, tensors, arguments)
+    names = [n for n in module_names(subject.modules["float64"])
+             if not any(fnmatchcase(n, p) for p in leave_out) and (only is None or only(n))]  # fmt: skip
     index = {
         "schema": SCHEMA,
         "reference": target,
@@ -1294,6 +1300,9 @@ def record_file(
         writer = _Writer(output)
         try:
             told = _record_cases(subject, inputs, names, target, writer, say)
+            state = subject.modules["float32"].state_dict()
+            told["values"] = {name: writer.put(_array(tensor)) for name, tensor in state.items()
+                              if any(fnmatchcase(name, p) for p in keep)}  # fmt: skip
             writer.close({**index, **told})
         except BaseException:
             writer.abandon()
@@ -1326,7 +1335,7 @@ def _record_cases(
                         sweeps |= sweep(subject.modules, [name], every[at])
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
                 fix = "return make_inputs that fits the module beside it"
-                raise Refusal(4, target, f"running it raises {_one_line(error)}", fix) from error
+                raise Refusal(4, target, f"running it raises {one_line(error)}", fix) from error
         cases.append(_described(seen, moves, case, writer.put))
     shifted = {name: writer.put(shift) for name, shift in shifts.items()}
     swept = {name: [writer.put(each.exact), writer.put(each.single), writer.put(each.truth)]
@@ -1351,7 +1360,7 @@ def checked_inputs(
     try:
         made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
     except Exception as error:
-        raise Refusal(4, target, f"make_inputs raises {_one_line(error)}", "correct it") from error
+        raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error
     for at, value in enumerate(made):
         batch = drawn[at].axes.index("b") if at < len(drawn) else 0
         if value.ndim <= batch or value.shape[batch] != case.batch or value.dtype.kind not in "fiub":
@@ -1391,11 +1400,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
     parser.add_argument("--key", metavar="NAME", help="key of the state_dict where the file holds several")
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
+    parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors to keep the values of")
     parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="such as 'x: b 3 48 48'")
     told = parser.parse_args(arguments)
     try:
         inputs = [read_input(text) for text in told.input]
-        index = record_file(told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs)
+        index = record_file(
+            told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs, keep=told.keep
+        )
     except Refusal as refusal:
         sys.stderr.write(f"error: {refusal}\n")
         return refusal.exit_code

@@ -89,7 +89,8 @@ def _text(manifest: dict[str, Any], output: str) -> str:
     recomputed = [row["source"] for row in manifest["tensors"] if row["recomputed"]]
     errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
     told = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
-    heading = f"{source['name']}: {mapping['family']}, {mapping['variant']} layout"
+    variant = f", {mapping['variant']} layout" if mapping["variant"] else ""
+    heading = f"{source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
         ("model", ", ".join(f"{label} {told[name]}" for name, label in _SHOWN.items() if name in told)),

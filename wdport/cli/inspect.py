@@ -36,6 +36,8 @@ def _converted(path: Path) -> dict[str, Any] | None:
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
         return None
+    if (own := _own(path)) is not None:
+        return own
     try:
         converted = open_converted(path)
     except WdportError:
@@ -51,6 +53,26 @@ def _converted(path: Path) -> dict[str, Any] | None:
         "model": f"{converted.family.name}, {converted.facts.get('variant', 'variant unknown')}",
         "config": {name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()},
         "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in converted.variables.items()},
+    }
+
+
+def _own(path: Path) -> dict[str, Any] | None:
+    """What the manifest of a user's own model says about it; ``None`` if ``path`` is no such file."""
+    from wdport.conversion.account import read_account
+
+    if not path.is_file() or (account := read_account(path)) is None:
+        return None
+    form = next(FORMATS[suffix] for suffix in FORMATS if path.name.endswith(suffix))
+    return {
+        "file": path.name,
+        "kind": f"converted model ({form})",
+        "bytes": path.stat().st_size,
+        "model": f"your own, built by {account.built_by}",
+        "built_by": account.built_by,
+        "source": {"name": account.source, "sha256": account.source_sha256},
+        "mapping": {"name": account.mapping, "sha256": account.mapping_sha256},
+        "config": {name: dict(each) for name, each in account.config.items()},
+        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in account.variables.items()},
     }
 
 
@@ -102,6 +124,8 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
     rows = [
         ("kind", f"{found['kind']}, {size(found['bytes'])}"),
         ("model", found["model"]),
+        ("made from", _quoted(found.get("source"))),
+        ("table", _quoted(found.get("mapping"))),
         ("state_dict", found.get("key")),
         ("config.json", _config_json(found.get("config_json"))),
         ("prefixes", " ".join(found.get("prefixes", []))),
@@ -113,10 +137,15 @@ def _text(found: Mapping[str, Any], every: bool) -> str:
     ]
     parts = [found["file"], facts(rows)]
     if found["config"]:
-        settings = [(name, f"{row['value']}  ({row['origin']})") for name, row in found["config"].items()]
+        settings = [(name, f"{row['value']}  ({row['origin']})") for name, row in found["config"].items()
+                    if row["value"] not in ({}, [])]  # fmt: skip
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
+
+
+def _quoted(file: Mapping[str, str] | None) -> str:
+    return f"{file['name']}, SHA-256 {file['sha256'][:16]}" if file else ""
 
 
 def _config_json(config: Mapping[str, Any] | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import click
 from wdport.cli.options import facts, key_option, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError, error_of
-from wdport.files.writable import require_writable
+from wdport.files.writable import by_name, require_writable
 from wdport.recorder import Input
 
 
 @click.command(name="record")
-@click.argument("reference", metavar="MODULE:FACTORY")
-@click.argument("checkpoint")
+@click.argument("subject", nargs=-1, required=True, metavar="[MODULE:FACTORY] CHECKPOINT")
+@click.option("--mapping", metavar="FILE", help="The table of your own model, which names the function and the inputs.")
 @click.option("-o", "--output", metavar="FILE", help="NAME.npz.  [default: NAME.run.npz beside the checkpoint]")
 @click.option(
     "--leave-out", metavar="PATTERN", multiple=True, help="Modules not to record, such as 'ema.*'; repeatable."
@@ -27,8 +28,8 @@ from wdport.recorder import Input
 @key_option
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 def command(
-    reference: str,
-    checkpoint: str,
+    subject: tuple[str, ...],
+    mapping: str | None,
     output: str | None,
     leave_out: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -39,17 +40,45 @@ def command(
 
     `wdport verify CONVERTED --against FILE` compares with the recording where torch is not installed.
     """
-    from wdport.recorder import Refusal, read_input, record_file
+    from wdport.recorder import Refusal, record_file
 
-    target = _target(Path(checkpoint), output, force)
+    reference, checkpoint = _subject(subject, mapping)
+    target = _target({"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}, output, force)
     try:
-        told = [read_input(text) for text in inputs] or _known_inputs(checkpoint, key)
+        known = _known(reference, checkpoint, mapping, key, inputs)
         with redirect_stdout(sys.stderr), steps() as say:  # a model may print; standard output is for what is said here
-            index = record_file(reference, checkpoint, str(target), key, leave_out, say or (lambda _: None), told)
+            index = record_file(checkpoint=checkpoint, output=str(target), key=key, leave_out=leave_out,
+                                say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     click.echo(_text(index, target))
     return 0
+
+
+def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None, str]:
+    """The function, unless the table names it, and the checkpoint."""
+    if len(subject) == 2:
+        return subject[0], subject[1]
+    if mapping is None or len(subject) != 1:
+        fix = "give MODULE:FACTORY and CHECKPOINT, or CHECKPOINT and --mapping FILE"
+        raise UsageError("record", f"{len(subject)} arguments are given", fix)
+    return None, subject[0]
+
+
+def _known(
+    reference: str | None, checkpoint: str, mapping: str | None, key: str | None, inputs: tuple[str, ...]
+) -> dict[str, Any]:
+    """What is recorded, and how it is built: arguments of the recorder."""
+    from wdport.recorder import read_input
+
+    told = [read_input(text) for text in inputs]
+    if mapping is None:
+        return {"target": reference, "inputs": told or _known_inputs(checkpoint, key)}
+    from wdport.conversion.recordable import recordable
+
+    own = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
+    return {"target": own.reference, "inputs": own.inputs, "tensors": own.tensors, "arguments": own.arguments,
+            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped}  # fmt: skip
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
@@ -62,11 +91,12 @@ def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
         return ()
 
 
-def _target(checkpoint: Path, output: str | None, force: bool) -> Path:
+def _target(read: dict[str, Path], output: str | None, force: bool) -> Path:
+    checkpoint = read["checkpoint"]
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
     if target.suffix != ".npz":
         raise UsageError(target, "unknown output format", "end the name in .npz")
-    require_writable(target, {"checkpoint": checkpoint}, force)
+    require_writable(target, read, force)
     return target
 
 

@@ -103,7 +103,8 @@ def command(
             verdict = verify(checkpoint, converted, mapping=mapping, key=key, reference=reference, full=full,
                              repro=repro, say=say, model=model, inputs=inputs)  # fmt: skip
         else:
-            verdict = verify_recording(converted, str(against), mapping=mapping, repro=repro, say=say)
+            verdict = verify_recording(converted, str(against), mapping=mapping, repro=repro, say=say,
+                                       model=model, inputs=inputs)  # fmt: skip
     verdict = judge(verdict, terms, today, canaries)
     from wdport.parity.reports import append_step_summary, render_markdown, write_reports
     from wdport.parity.reports.text import render_text

@@ -41,12 +41,14 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
 @dataclass(frozen=True)
 class Layout:
     """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
-    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells."""
+    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells, ``padded``
+    what the port may have padded its input with before: see :attr:`wdport.mapping.kinds.kind.Kind.padded`."""
 
     inputs: tuple[Rule, ...] = ()
     outputs: tuple[Rule, ...] = ()
     after: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    padded: str = ""
 
 
 def axes(text: str) -> Rule:
@@ -83,6 +85,17 @@ def moved(array: Array, rank: int, rules: Sequence[Rule]) -> Array:
     return array
 
 
+def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[tuple[int, int]] | None:
+    """How much the port's input of this shape has more than the reference's, half of it on either side, if so."""
+    try:
+        placed = moved(array, len(shape), rules)
+    except ValueError:
+        return None
+    more = [wanted - size for wanted, size in zip(shape, placed.shape, strict=True)]
+    fits = min(more) == 0 < max(more) and not any(each % 2 for each in more)
+    return [(each // 2, each // 2) for each in more] if fits else None
+
+
 def in_port(
     call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True
 ) -> Expected:
@@ -90,7 +103,9 @@ def in_port(
     of its inputs, are those of the layer's call there.
 
     Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
-    one side alone has are left out. Raises ``ValueError`` where counts do not fit, or, if ``strict``, shapes.
+    one side alone has are left out. The port may pad before the layer what PyTorch's layer pads itself: such an input
+    is left out if its padding is not zeros, since what the layer makes of it tells enough. Raises ``ValueError`` where
+    counts do not fit, or, if ``strict``, shapes.
     """
 
     def fitted(array: Array, shape: Shape, rules: Sequence[Rule]) -> Array:
@@ -105,7 +120,14 @@ def in_port(
     order = matched(call.names, names, len(given), len(shapes[0]))
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
-    inputs = {ours: fitted(given[theirs], shapes[0][ours], layout.inputs) for theirs, ours in order}
+    inputs = {}
+    for theirs, ours in order:
+        array, shape = np.asarray(given[theirs]), tuple(shapes[0][ours])
+        apart = margins(array, shape, layout.inputs) if layout.padded else None
+        if apart is None:
+            inputs[ours] = fitted(array, shape, layout.inputs)
+        elif layout.padded == "zeros":
+            inputs[ours] = np.pad(moved(array, len(shape), layout.inputs), apart)
     made = _chosen(made, shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]

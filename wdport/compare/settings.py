@@ -103,7 +103,7 @@ _CHECKS: Mapping[str, Callable[[Any, Any, Any], bool]] = {
     "counted": _counted,
     "present": lambda theirs, ours, _: (theirs is not None and theirs is not False) == bool(ours),
     "none": lambda theirs, _, __: not theirs if not hasattr(theirs, "shape") else False,
-    "true": lambda _, ours, __: bool(ours),
+    "true": lambda theirs, ours, __: bool(theirs if ours is None else ours),
     "ones": lambda theirs, _, __: set(_all(theirs)) == {1},
     "ceil": _ceil,
 }

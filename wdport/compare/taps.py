@@ -15,6 +15,7 @@ from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
+from wdport.mapping.kinds import KINDS
 from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
 
@@ -90,7 +91,8 @@ def layout_of(row: TapRow, layer: Any, stated: Sequence[str] = ()) -> Layout:
     inputs = list(own)
     if row.flatten is not None:
         inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
-    return Layout(tuple(inputs), tuple(own), row.then, row.sizes)
+    padded = KINDS[row.kind].padded if row.kind in KINDS else ""
+    return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded)
 
 
 def is_channels_first(layer: Any) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, cast
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
+from wdport.conversion.account import own_config
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
 from wdport.files.model_files import read_variables
 from wdport.files.target import FORMATS
-from wdport.files.writable import manifest_of
 from wdport.mapping.axes import Shape
 from wdport.model import Family
 
@@ -54,31 +54,20 @@ def open_converted(path: str | PathLike[str], own: Any = None) -> Converted:
     if not file.is_file():
         raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
     if own is not None:
-        return Converted(file, FORMATS[suffix], cast(Family, own), own.load_config(_account(file)), {})
-    if (told := _account(file)).get("keras"):
+        return Converted(file, FORMATS[suffix], cast(Family, own), own.load_config(own_config(file)), {})
+    if (told := own_config(file)).get("keras"):
         fix = "give --mapping with the table that it was converted by, or --model"
         raise MisfitError(file, f"built by {told['keras']}, which is not called unless you name it", fix)
     try:
         facts, document = _facts(file, suffix)
         if document is not None:
-            family = family_of_class(document.get("registered_name"), file)
+            family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
             values = document["config"]["config"]
         else:
             family, values = find_family(facts["family"], file), facts["config"]
         return Converted(file, FORMATS[suffix], family, family.load_config(values), facts)
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile, OSError) as error:
         raise InputError(file, f"not a model that wdport wrote ({error})", "convert the checkpoint again") from None
-
-
-def _account(file: Path) -> dict[str, Any]:
-    """The configuration of a user's own model as the manifest beside its file has it; nothing for other models."""
-    try:
-        manifest = json.loads(manifest_of(file).read_text(encoding="utf-8"))
-        if manifest["mapping"]["family"] != "custom":
-            return {}
-        return {name: each["value"] for name, each in manifest["config"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def _facts(file: Path, suffix: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
+from pathlib import Path
 from typing import Any
 
 from wdport.conversion.prepare import Prepared
@@ -45,7 +46,12 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
             "other_keys": list(checkpoint.other_keys),
             "not_read": list(checkpoint.not_read),
         },
-        "mapping": {"name": table.path, "sha256": table.sha256, "family": table.family, "variant": table.variant},
+        "mapping": {
+            "name": _name(table.path),
+            "sha256": table.sha256,
+            "family": table.family,
+            "variant": table.variant,
+        },
         "output": {
             "name": target.path.name,
             "format": target.format,
@@ -67,7 +73,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
                 "shape": list(checkpoint.tensors[source].shape),
                 "rule": move.rule.name,
                 "combine": move.combine,
-                "table": move.file or table.path,
+                "table": move.file or _name(table.path),
                 "line": move.line,
                 "recomputed": source in prepared.recomputed,
                 "targets": [
@@ -92,6 +98,11 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
 def render_manifest(manifest: dict[str, Any]) -> str:
     """The manifest as text; JSON has no infinities, so none gets in."""
     return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
+
+
+def _name(path: str) -> str:
+    """A table's path as it was given, but never an absolute one."""
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def _version(package: str) -> str | None:

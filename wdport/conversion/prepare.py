@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ class Settings:
     ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
     whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
     says of itself. ``model``, ``reference`` and ``inputs`` are of the user's own model: functions that build it in
-    Keras and in PyTorch, as ``module:name``, and its inputs, where the table does not say them.
+    Keras and in PyTorch, as ``module:name``, and its inputs, where the table does not say them; ``own`` is all of this
+    with its table, where it was read before.
     """
 
     config: PathText | None = None
@@ -50,6 +51,7 @@ class Settings:
     model: str | None = None
     reference: str | None = None
     inputs: Sequence[str] = ()
+    own: Family | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
             if settings.mapping
             else choose_table(checkpoint.tensors, checkpoint.path)
         )
-        family = family_of(table, settings.model, settings.reference, settings.inputs)
+        family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
         resolved = _resolve(checkpoint, family, settings)
         shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
         variables = family.variables(resolved.config)
@@ -151,21 +153,26 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
     if settings.statistics is not None:
         flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
-    tensors = checkpoint.tensors
-    source = Source(
-        checkpoint.path,
-        {name: info.shape for name, info in tensors.items()},
-        {name: info.dtype for name, info in tensors.items()},
-        checkpoint.read,
-        None if settings.known else checkpoint.hyper_parameters,
-        lambda: _document(checkpoint),
-    )
-    resolved = family.resolve(source, given, flags)
+    source = source_of(checkpoint)
+    resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
     if settings.strict and resolved.assumed:
         assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
         fix = "say them with --config FILE or --set NAME=VALUE"
         raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
     return resolved
+
+
+def source_of(checkpoint: Checkpoint) -> Source:
+    """What a family may look at."""
+    tensors = checkpoint.tensors
+    return Source(
+        checkpoint.path,
+        {name: info.shape for name, info in tensors.items()},
+        {name: info.dtype for name, info in tensors.items()},
+        checkpoint.read,
+        checkpoint.hyper_parameters,
+        lambda: _document(checkpoint),
+    )
 
 
 def _document(checkpoint: Checkpoint) -> Mapping[str, Any]:

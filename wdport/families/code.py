@@ -6,6 +6,7 @@ file: those are only quoted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -25,7 +26,7 @@ def find_function(target: str) -> Callable[..., Any]:
 
 
 def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: Sequence[Input]) -> Any:
-    """The Keras model of ``module:function`` with ``dtype`` as its policy, built, with its initial weights.
+    """The Keras model of ``module:function`` with ``dtype`` as its policy, built, its random weights zero.
 
     ``inputs`` are what it takes, for a model that is not built before its first call. Raises :class:`WdportError`.
     """
@@ -38,24 +39,26 @@ def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: S
     with _policy(dtype):
         try:
             model = function(**arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise MisfitError(target, f"raises {_one_line(error)}", "correct the function") from error
         if not isinstance(model, keras.Model):
             raise MisfitError(target, f"gives a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
         _require_built(target, model, inputs)
+    if dtype == "float64":
+        _require_policy(target, model)
     return model
 
 
 @contextmanager
 def _policy(dtype: str) -> Iterator[None]:
-    """Layers that are made inside have this policy."""
+    """Layers that are made inside have this policy, the names of a new process and no random weights."""
     import keras
 
-    from wdport.keras_runtime import exact_float64, fresh_names
+    from wdport.keras_runtime import exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
-    with fresh_names(), exact_float64() if dtype == "float64" else nullcontext():
+    with fresh_names(), unfilled(), exact_float64() if dtype == "float64" else nullcontext():
         keras.config.set_dtype_policy(dtype)
         try:
             yield
@@ -70,6 +73,16 @@ def _require_plain(target: str, model: Any) -> None:
         if type(layer).__name__ == "Lambda":
             what = f"has a Lambda layer, {path}, which no file can hold safely"
             raise MisfitError(target, what, "write it as a layer of its own, or with keras.ops")
+
+
+def _require_policy(target: str, model: Any) -> None:
+    """A layer with a dtype of its own, or a model that was made before, cannot be lifted to float64."""
+    from wdport.keras_runtime import variables_by_path
+
+    for path, variable in variables_by_path(model).items():
+        if str(variable.dtype) != "float64" and "float" in str(variable.dtype):
+            what = f"makes {path} {variable.dtype} where keras.config.dtype_policy() is float64"
+            raise MisfitError(target, what, "build a new model at every call, and give no layer a dtype of its own")
 
 
 def _require_built(target: str, model: Any, inputs: Sequence[Input]) -> None:
@@ -90,12 +103,14 @@ def _require_built(target: str, model: Any, inputs: Sequence[Input]) -> None:
         )
     symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
     try:
-        model(*model_arguments(model, symbols))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Keras's advice on what it cannot build, which is told below
+            model(*model_arguments(model, symbols))
     except WdportError:
         raise
     except Exception as error:
-        what = f"does not take its inputs ({_one_line(error)})"
-        raise MisfitError(target, what, "correct the inputs, or the model") from error
+        what = f"gives a model that raises {_one_line(_cause(error))} when it is called on its inputs"
+        raise MisfitError(target, what, "correct the model, or the inputs") from error
     if left := [path for path in unbuilt() if path]:
         raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
 
@@ -108,5 +123,12 @@ def _dtype(told: Input) -> str | None:
     return {"int": "int32", "bool": "bool"}.get(told.kind)
 
 
-def _one_line(error: Exception) -> str:
+def _cause(error: BaseException) -> BaseException:
+    """What was raised at first: Keras raises it again with advice around it."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return error
+
+
+def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]

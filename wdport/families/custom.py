@@ -43,10 +43,7 @@ class CustomFamily:
         self.model, self.reference = model or table.keras, reference or table.torch
         self.inputs = tuple(inputs or table.inputs)
         self._known: tuple[tuple[int | None, ...], ...] | None = None
-        if not self.model:
-            raise UsageError(
-                table.path, "does not name the Keras model", "add `keras: MODULE:FUNCTION`, or give --model"
-            )
+        self._kept: tuple[Mapping[str, Any], Any] | None = None
 
     def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
         """All of a configuration file: the table says which of it the functions take."""
@@ -58,13 +55,24 @@ class CustomFamily:
 
     def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
         """The arguments of the functions, from ``config.json`` or the configuration file."""
+        self._require_model()
         if "arguments" in config:  # a converted file's own account
-            return Resolved(replace(self.load_config(config), inputs=self.inputs), {})
+            return Resolved(replace(self.load_config(config), inputs=self.inputs), self._origins)
+        return Resolved(CustomConfig(self.model, self.inputs, self.arguments(source, config)), self._origins)
+
+    @property
+    def _origins(self) -> dict[str, str]:
+        told = {"keras": (self.model, self.table.keras), "inputs": (self.inputs, self.table.inputs)}
+        origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in told.items()}
+        return {**origins, "arguments": "config"}
+
+    def arguments(self, source: Source, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What the functions are called with, in Keras and in PyTorch; raises :class:`MisfitError`."""
         known = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in known]:
             fix = "give a config.json beside the checkpoint, or --config FILE"
             raise MisfitError(source.path, f"nothing tells {', '.join(missing)}, which {self.table.path} asks for", fix)
-        return Resolved(CustomConfig(self.model, self.inputs, {key: known[key] for key in self.table.config}), {})
+        return {key: known[key] for key in self.table.config}
 
     def features(self, config: CustomConfig) -> frozenset[str]:
         return frozenset()
@@ -74,17 +82,30 @@ class CustomFamily:
 
         from wdport.keras_runtime import variables_by_path
 
-        model = self.build(config, "float32")
-        return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+        return {path: tuple(variable.shape) for path, variable in variables_by_path(self._keep(config)).items()}
 
     def constants(self, config: CustomConfig) -> dict[str, Constant]:
         return {}
 
     def load_config(self, values: Mapping[str, Any]) -> CustomConfig:
+        self._require_model()
         return CustomConfig(self.model, tuple(values.get("inputs", ())), dict(values.get("arguments", {})))
 
     def build(self, config: CustomConfig, dtype: str | None = None) -> Any:
-        model = build_keras(self.model, config.arguments, dtype or "float32", self._told())
+        """The user's model, the caller's own from now on: in float32 the one that was looked at before, if any."""
+        if (dtype or "float32") == "float32":
+            model, self._kept = self._keep(config), None
+            return model
+        return self._build(config, str(dtype))
+
+    def _keep(self, config: CustomConfig) -> Any:
+        """A float32 model to look at, to write and to read with; built at the first call."""
+        if self._kept is None or self._kept[0] != config.arguments:
+            self._kept = (dict(config.arguments), self._build(config, "float32"))
+        return self._kept[1]
+
+    def _build(self, config: CustomConfig, dtype: str) -> Any:
+        model = build_keras(self.model, config.arguments, dtype, self.told())
         shapes = getattr(model, "inputs", None) or ()
         self._known = tuple(tuple(each.shape) for each in shapes)
         return model
@@ -98,7 +119,7 @@ class CustomFamily:
 
         from wdport.keras_runtime import set_variable, variables_by_path
 
-        model = self.build(config, "float32")
+        model = self._keep(config)
         variables, given = variables_by_path(model), {}
         for name, array in arrays:
             set_variable(variables[name], array)
@@ -110,13 +131,16 @@ class CustomFamily:
         return given
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
-        """Every variable by path, as Keras reads the file into a new model."""
+        """Every variable by path, as Keras reads the file into a model of NaN: what it does not read is seen."""
         import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
         import numpy as np
 
-        from wdport.keras_runtime import variables_by_path
+        from wdport.keras_runtime import set_variable, variables_by_path
 
-        model = self.build(config, "float32")
+        model = self._keep(config)
+        for variable in variables_by_path(model).values():
+            if np.dtype(variable.dtype).kind == "f":
+                set_variable(variable, np.full(variable.shape, np.nan, np.float32))
         try:
             model.load_weights(path)
         except Exception as error:
@@ -126,9 +150,9 @@ class CustomFamily:
 
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as they are said; one that the Keras model takes with its channels last is told by its shape."""
-        told = self._told()
+        told = self.told()
         if self._known is None:
-            self.build(config, "float32")
+            self._keep(config)
         if self._known is None or len(self._known) != len(told):
             return Signature(told)
         return Signature(
@@ -144,7 +168,13 @@ class CustomFamily:
     def port_tables(self, model: Any) -> dict[str, Array]:
         return {}
 
-    def _told(self) -> tuple[Input, ...]:
+    def _require_model(self) -> None:
+        if not self.model:
+            fix = "add `keras: MODULE:FUNCTION`, or give --model"
+            raise UsageError(self.table.path, "does not name the Keras model", fix)
+
+    def told(self) -> tuple[Input, ...]:
+        """The inputs as the table or the user states them; raises :class:`MisfitError`."""
         found = []
         for text in self.inputs:
             try:

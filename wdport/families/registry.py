@@ -45,14 +45,15 @@ def own_model(
     table = load_table(Path(mapping)) if mapping else None
     if table is None or table.family != "custom":
         return None
-    return import_module("wdport.families.custom").CustomFamily(table, model, reference, inputs)
+    return family_of(table, model, reference, inputs)
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:
     """The family of a model in a ``.keras`` file; raises :class:`MisfitError` if it is none of ours."""
     name = _CLASSES.get(registered_name) if isinstance(registered_name, str) else None
     if name is None:
-        raise MisfitError(where, f"holds a {registered_name!s}, no model of wdport", "load it with keras itself")
+        fix = "put its manifest beside it, or load it with keras itself"
+        raise MisfitError(where, f"holds a {registered_name!s}, no model of wdport", fix)
     return find_family(name, where)
 
 

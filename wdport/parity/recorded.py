@@ -14,14 +14,14 @@ from wdport.checkpoint import Checkpoint
 from wdport.compare.findings import Finding
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import PathText, Prepared, planned
-from wdport.errors import InternalError, MisfitError
-from wdport.families.registry import find_family
+from wdport.errors import IncompleteError, InputError, InternalError, MisfitError
 from wdport.mapping.plan import Move
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import load_table
 from wdport.model import Array, Resolved
+from wdport.parity.library import same_bits
 from wdport.parity.recording import Recording
-from wdport.parity.sides import unequal
+from wdport.parity.sides import Weights, file_variables, unequal, unrounded
 from wdport.recorder import Tensors
 
 
@@ -39,24 +39,46 @@ class Described:
 
 def recorded_plan(recording: Recording, converted: Converted, mapping: PathText | None) -> Prepared:
     """The plan from the recording's names and shapes; raises :class:`MisfitError` where they do not fit."""
-    names = recording.tensors
+    names, family = recording.tensors, converted.family
     table = load_table(Path(mapping)) if mapping else choose_table(names, recording.path)
-    family = find_family(table.family, table.path)
-    if family.name != converted.family.name:
-        what = f"is a {converted.family.name}, the recording is of a {family.name}"
+    if table.family != family.name:
+        what = f"is a {family.name}, the recording is of a {table.family}"
         raise MisfitError(converted.path, what, "give the recording of the checkpoint that this file was made from")
-    shapes = {name: tensor.shape for name, tensor in names.items()}
-    plan, constants = planned(recording.path, table, family, converted.config, shapes)
+    shapes, variables = {name: tensor.shape for name, tensor in names.items()}, converted.variables
+    plan, constants = planned(recording.path, table, family, converted.config, shapes, variables)
     resolved = Resolved(converted.config, converted.facts.get("origins", {}))
-    return Prepared(cast(Checkpoint, Described(recording)), table, family, resolved, plan, constants, ())
+    checkpoint = cast(Checkpoint, Described(recording))
+    return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables)
 
 
-def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Mapping[str, Array]) -> list[Finding]:
+def recorded_weights(prepared: Prepared, recording: Recording, converted: Converted) -> Weights:
+    """The converted file's variables, and the tensors that make one together with others: moved ones as the variables
+    give them back, those of arithmetic as they were recorded. Raises :class:`IncompleteError` if they were not."""
+    variables, tensors = file_variables(prepared, converted), dict[str, Array]()
+    for move in prepared.plan.moves:
+        if not move.exact:
+            tensors |= {name: _value(recording, move, name) for name in move.sources}
+        elif len(move.sources) > 1:
+            tensors |= zip(move.sources, move.invert([variables[name] for name in move.targets]), strict=True)
+    return unrounded(prepared, Weights("converted weights", tensors, variables))
+
+
+def _value(recording: Recording, move: Move, name: str) -> Array:
+    if name not in recording.values:
+        what = f"does not hold {name}, which line {move.line} of the table calculates with"
+        raise IncompleteError(recording.path, what, f"record it again with --mapping, or recorder.py --keep '{name}'")
+    if _digest(recording.values[name]) != recording.tensors[name].sha256:
+        raise InputError(recording.path, f"holds another {name} than its hash says", "record it again")
+    return recording.values[name]
+
+
+def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weights) -> list[Finding]:
     """Findings on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
 
-    What arithmetic made cannot be undone bit for bit and is left to gate A. Tables that were computed again
-    because 16 bits had ruined them have no hash and are left to gate A'.
+    What arithmetic made is made again from the recorded values. Tables that were computed again because 16 bits had
+    ruined them have no hash and are left to gate A'.
     """
+    variables = weights.variables
     tensors = recording.tensors
     known = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
     equal = {
@@ -69,10 +91,19 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, variables: Ma
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)
     wrong = [target for move in known if not all(map(equal.get, move.sources)) for target in move.targets]
+    for move in prepared.plan.moves:
+        if not move.exact:
+            made = move.apply([weights.tensors[name] for name in move.sources])
+            wrong += [name for name, array in zip(move.targets, made, strict=True)
+                      if not same_bits(array, variables[name])]  # fmt: skip
     return [unequal(name) for name in wrong]
 
 
 def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:
     """SHA-256 of the tensors that these variables were made from, as the recorder takes it."""
     sources = move.invert([variables[name] for name in move.targets])
-    return [hashlib.sha256(np.ascontiguousarray(each, dtype=np.float32).tobytes()).hexdigest() for each in sources]
+    return [_digest(each) for each in sources]
+
+
+def _digest(array: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array, dtype=np.float32).tobytes()).hexdigest()

@@ -27,7 +27,7 @@ _FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, Recursio
 
 
 class Recording:
-    """An open recording. ``tensors`` are those of its state_dict."""
+    """An open recording. ``tensors`` are those of its state_dict, ``values`` those of them that it holds."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path = path
@@ -40,6 +40,8 @@ class Recording:
             str(name): Tensors(tuple(int(size) for size in each["shape"]), str(each["dtype"]), each["sha256"])
             for name, each in self.index["tensors"].items()
         }
+        told = self.index.get("values", {}).items()
+        self.values: dict[str, Array] = {str(name): self._arrays(str(each), {}) for name, each in told}
         self.names = [str(name) for name in self.index["names"]]
         self.cases = {_case(each): each for each in self.index["cases"]}
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from wdport.compare.calls import Case
 from wdport.conversion.prepare import Prepared
-from wdport.errors import MachineError, error_of
+from wdport.errors import MachineError, MisfitError, UsageError, error_of
 from wdport.model import Array
 from wdport.recorder import (
     Conditioning,
@@ -29,6 +29,7 @@ from wdport.recorder import (
     module_names,
     moved_biases,
     observe,
+    one_line,
     sweep,
 )
 
@@ -139,7 +140,15 @@ class Live:
         self.use(case.random_biases)
         with translated(), highest_precision() as precision:
             inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
-            seen = observe(self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None}))
+            try:
+                seen = observe(
+                    self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
+                )
+            except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+                if not self.told:
+                    raise
+                what = f"running it raises {one_line(error)}"
+                raise MisfitError(self.told, what, "correct the module, or its inputs") from error
             if not self.environment:
                 import torch
 
@@ -177,6 +186,9 @@ def user_reference(target: str, prepared: Prepared, key: str | None = None) -> L
         state = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
         subject = build(target, str(prepared.checkpoint.path), key, state, arguments)
+    if not (subject.make_inputs or signature.inputs):
+        fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
+        raise UsageError(target, "nothing tells what the model's inputs are", fix)
     drawn = () if subject.make_inputs else signature.inputs
     return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
 

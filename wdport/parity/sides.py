@@ -45,7 +45,7 @@ class Weights:
     """One set of weights: the checkpoint's tensors and the port's variables, float32; ``exact`` are those that the
     float64 port has in float64, since arithmetic made them.
 
-    There are no tensors where the reference is a recording.
+    Of a recording there are those tensors alone that make a variable together with others.
     """
 
     name: str
@@ -63,14 +63,17 @@ class Weights:
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
     """The checkpoint and the converted file, as they are."""
     tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
+    return unrounded(prepared, Weights("converted weights", tensors, file_variables(prepared, converted)))
+
+
+def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
+    """Every variable of the converted file; by Keras's own reader where Keras wrote it."""
     if hasattr(converted.family, "read") and converted.format != "safetensors":
-        variables = converted.family.read(converted.config, converted.path)
-    else:
-        variables = dict(read_variables(converted.path, prepared.variables))
-    return _unrounded(prepared, Weights("converted weights", tensors, variables))
+        return dict(converted.family.read(converted.config, converted.path))
+    return dict(read_variables(converted.path, prepared.variables))
 
 
-def _unrounded(prepared: Prepared, weights: Weights) -> Weights:
+def unrounded(prepared: Prepared, weights: Weights) -> Weights:
     """With what arithmetic makes of the tensors in float64, before it is rounded."""
     exact: dict[str, Array] = {}
     for move in prepared.plan.moves:
@@ -113,7 +116,7 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
             continue
         for name, array in zip(move.targets, move.apply([shifts[move.source]]), strict=True):
             variables[name] = variables[name] + array
-    return _unrounded(prepared, Weights("random biases", tensors, variables, random_biases=True))
+    return unrounded(prepared, Weights("random biases", tensors, variables, random_biases=True))
 
 
 def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:

@@ -27,13 +27,12 @@ from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
-from wdport.files.model_files import read_variables
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
-from wdport.parity.recorded import recorded_plan, unequal_to_recording
+from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
 from wdport.parity.repro import write_repro
@@ -98,7 +97,7 @@ def verify(
     own = own_model(mapping, model, reference, inputs)
     opened = open_converted(converted, own)
     known = {name: value for name, value in asdict(opened.config).items() if value is not None}
-    settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs)
+    settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs, own=own)
     with prepare(checkpoint, settings) as prepared:
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
@@ -122,6 +121,8 @@ def verify_recording(
     mapping: PathText | None = None,
     repro: PathText | None = None,
     say: Say | None = None,
+    model: str | None = None,
+    inputs: Sequence[str] = (),
 ) -> Verdict:
     """Compare a converted model with a recording of its PyTorch model; needs neither torch nor the checkpoint.
 
@@ -131,6 +132,8 @@ def verify_recording(
         mapping: the mapping table, if it was one of your own.
         repro: a folder for the first faulty layer, as for :func:`verify`.
         say: called with a few words at every step, for a progress display.
+        model: as for :func:`verify`.
+        inputs: as for :func:`verify`.
 
     Returns:
         A verdict, true if the two are equal.
@@ -140,12 +143,12 @@ def verify_recording(
     """
     started = time.monotonic()
     say = say or (lambda _: None)
-    opened = open_converted(converted)
+    opened = open_converted(converted, own_model(mapping, model, None, inputs))
     say("reading both files")
     with open_recording(Path(recording)) as recorded:
         prepared = recorded_plan(recorded, opened, mapping)
-        weights = Weights("converted weights", {}, dict(read_variables(opened.path, opened.variables)))
-        unequal = unequal_to_recording(prepared, recorded, weights.variables)
+        weights = recorded_weights(prepared, recorded, opened)
+        unequal = unequal_to_recording(prepared, recorded, weights)
         return _verify(prepared, opened, weights, unequal, Replay(recorded), say, started, repro=repro)
 
 

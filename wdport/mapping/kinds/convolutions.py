@@ -36,7 +36,8 @@ def _axes(rank: int) -> tuple[str, str]:
 
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
     weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
-    return Kind(f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES)
+    padded = "" if name == "conv_transpose" else "zeros"
+    return Kind(f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES, padded=padded)
 
 
 ALL = (

@@ -50,6 +50,7 @@ def _pool(name: str, spatial: str, *more: Compared) -> Kind:
             Compared("ceil_mode", "padding", "ceil"),
             *more,
         ),
+        padded="any" if name.startswith("max") else "zeros",
     )
 
 

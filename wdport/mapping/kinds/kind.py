@@ -106,6 +106,8 @@ class Kind:
         inner: layers within the layer that are compared as well.
         flatten: the layout of the output where the layer itself flattens.
         index: the index that the kind brings.
+        padded: what the port may have padded its input with before, since PyTorch's layer pads by itself: ``zeros``, or
+            ``any`` where it is the values' affair; empty for a kind that does not pad.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Kind:
     inner: tuple[Inner, ...] = ()
     flatten: str = ""
     index: str = ""
+    padded: str = ""
 
     @property
     def flattens(self) -> bool:

@@ -1,0 +1,143 @@
+"""Models of the user's own, recorded where there is no Keras, and compared where there is no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.families.test_custom import HEAD, TABLES, files
+from tests.families.toys import nets
+from wdport import recorder
+from wdport.cli.main import main
+
+
+def recorded(folder: Path, name: str, twin: str = "") -> tuple[Path, Path, Path]:
+    """A converted file, a recording and the table."""
+    checkpoint, table = files(folder, name, twin)
+    output, recording = folder / "out.keras", folder / "run.npz"
+    assert main(["convert", str(checkpoint), "--mapping", str(table), "-o", str(output)]) == 0
+    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(recording)]) == 0
+    return output, recording, table
+
+
+def compared(output: Path, recording: Path, table: Path, *more: str) -> int:
+    return main(["verify", str(output), "--against", str(recording), "--mapping", str(table), *more])
+
+
+TAPPED = {
+    "image": "bn",
+    "words": "embed",
+    "shared": "mix",
+    "gru": "head",
+    "lstm": "lstm",
+    "transformer": "blocks.1.attn",
+}
+"""A layer that reports have a word on."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    reports = {option: tmp_path / f"report{option}" for option in ("--json", "--html", "--junit", "--markdown")}
+    more = [word for option, file in reports.items() for word in (option, str(file))]
+    assert compared(*recorded(tmp_path, name), *more) == 0
+    assert "PASS  out.keras computes what run.npz computes" in capsys.readouterr().out
+    assert json.loads(reports["--json"].read_text())["passed"] is True
+    assert all(TAPPED[name] in file.read_text() for file in reports.values())
+
+
+def test_a_fault_is_seen_at_its_layer(tmp_path: Path) -> None:
+    output, recording, table = recorded(tmp_path, "image", "image_epsilon")
+    verdict = wdport.verify_recording(output, recording, mapping=table)
+    assert verdict.exit_code == 1
+    assert {fault.reference for fault in verdict.faults} == {"bn"}
+
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in sys.argv[1].split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from wdport.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def run_without(packages: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process in which these packages cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT, packages, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_neither_side_needs_the_other(tmp_path: Path) -> None:
+    """The recording is made without Keras, JAX and the Keras model; the comparison without torch, the PyTorch model and
+    the checkpoint."""
+    checkpoint, table = files(tmp_path, "lstm")
+    output, recording = tmp_path / "out.keras", tmp_path / "run.npz"
+    wdport.convert(checkpoint, output, mapping=table)
+    made = run_without("keras jax tests.families.toys.twins", "record", str(checkpoint), "--mapping", str(table),
+                       "-o", str(recording))  # fmt: skip
+    assert (made.returncode, made.stderr) == (0, "")
+    checkpoint.unlink()
+    told = run_without("torch tests.families.toys.nets", "verify", str(output), "--against", str(recording),
+                       "--mapping", str(table))  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert "PASS" in told.stdout
+
+
+def test_what_is_calculated_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sum of an LSTM's biases, rounded to float32, is not what PyTorch calculates with."""
+    output, recording, table = recorded(tmp_path, "lstm")
+    index = json.loads(np.load(recording)["index"].tobytes())
+    assert set(index["values"]) == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}
+    capsys.readouterr()
+    told = ["tests.families.toys.nets:lstm", str(tmp_path / "ck.pt"), "-o", str(recording), "--input", "x: b 9 5"]
+    assert recorder.main(told) == 0
+    assert compared(output, recording, table) == 6
+    error = capsys.readouterr().err
+    assert "does not hold lstm.bias_ih_l0, which line 7 of the table calculates with" in error
+    assert recorder.main([*told, "--keep", "lstm.bias_*"]) == 0
+    assert compared(output, recording, table) == 0
+
+
+def test_the_recording_of_another_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output, recording, table = recorded(tmp_path, "lstm")
+    torch.save(nets.randomised(nets.lstm(), 1).state_dict(), tmp_path / "ck.pt")
+    assert main(["record", str(tmp_path / "ck.pt"), "--mapping", str(table), "-o", str(recording), "--force"]) == 0
+    assert compared(output, recording, table) == 4
+    assert "is of another checkpoint" in capsys.readouterr().err
+
+
+REFUSED = {
+    "no table and no function": (["CHECKPOINT"], 2, "1 arguments are given"),
+    "a table without a function": (["CHECKPOINT", "--mapping", "BARE"], 2, "does not name the PyTorch model"),
+    "no checkpoint": (["nowhere.pt", "--mapping", "TABLE"], 3, "nowhere.pt"),
+    "a table for another": (["CHECKPOINT", "--mapping", "OTHER"], 4, "lacks gru.bias_hh_l0"),
+    "a shipped table": (["CHECKPOINT", "--mapping", "mappings/waveletdiff.yaml"], 2, "is not the table of"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    arguments, code, words = REFUSED[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    (tmp_path / "bare.yaml").write_text("format: 2\n" + TABLES["lstm"])
+    (tmp_path / "other.yaml").write_text(HEAD.format(torch="gru", keras="gru") + TABLES["gru"])
+    names = {"CHECKPOINT": checkpoint, "TABLE": table, "BARE": tmp_path / "bare.yaml", "OTHER": tmp_path / "other.yaml"}
+    filled = [str(names.get(each, each)) for each in arguments]
+    assert main(["record", *filled, "-o", str(tmp_path / "run.npz")]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert words in shown.err
+    assert not (tmp_path / "run.npz").exists()

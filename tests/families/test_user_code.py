@@ -1,0 +1,125 @@
+"""What is wrong with a user's own functions or table is one line that names it, whichever command meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.test_custom import HEAD, TABLES, files
+from wdport.cli.main import main
+from wdport.families import code
+
+BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
+KERAS = {
+    "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),
+    "exits": (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    "gives no model": (f"{BAD}:number", 4, "gives a int, not a keras.Model"),
+    "gives PyTorch's": (f"{BAD}:of_pytorch", 4, "gives a Lstm, not a keras.Model"),
+    "has a Lambda layer": (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
+    "cannot be called": (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
+    "has a layer too many": (f"{BAD}:unused", 4, "does not use its layer other"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "No module named 'tests.families.toys.nothing'"),
+    "no such function": (f"{BAD}:nothing", 2, "has no attribute 'nothing'"),
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str) -> None:
+    """The command ends with this code and one line that has these words."""
+    assert main(arguments) == code
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert words in error
+
+
+@pytest.mark.parametrize("case", KERAS)
+def test_the_keras_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    target, status, words = KERAS[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    output = tmp_path / "out.keras"
+    told = ["--mapping", str(table), "--model", target]
+    refused(capsys, ["convert", str(checkpoint), "-o", str(output), *told], status, words)
+    assert not output.exists()
+    wdport.convert(checkpoint, output, mapping=table)
+    refused(capsys, ["verify", str(checkpoint), str(output), *told], status, words)
+
+
+@pytest.mark.parametrize("name", ["the_same_again", "dtype_of_its_own"])
+def test_what_cannot_be_float64(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    checkpoint, table = files(tmp_path, "lstm")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    told = ["--mapping", str(table), "--model", f"{BAD}:{name}"]
+    words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
+    refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
+
+
+TORCH = {
+    "raises": (f"{NETS}:raises", 4, "raises ValueError: out of order"),
+    "exits": (f"{NETS}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    "gives no model": (f"{NETS}:number", 4, "gives a int, not a torch.nn.Module"),
+    "gives Keras's": (f"{NETS}:of_keras", 4, "gives a Functional, not a torch.nn.Module"),
+    "cannot be called": (f"{NETS}:broken", 4, "running it raises RuntimeError: out of order"),
+    "wants more inputs": (f"{NETS}:two_inputs", 4, "missing 1 required positional argument: 'y'"),
+    "of another checkpoint": ("tests.families.toys.nets:gru", 4, "lacks gru.bias_hh_l0 and 9 more"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "No module named 'tests.families.toys.nothing'"),
+}
+
+
+@pytest.mark.parametrize("case", TORCH)
+def test_the_pytorch_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    target, status, words = TORCH[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    told = ["--mapping", str(table)]
+    refused(capsys, ["verify", str(checkpoint), str(output), *told, "--reference", target], status, words)
+    recording = str(tmp_path / "run.npz")
+    refused(capsys, ["record", target, str(checkpoint), *told, "-o", recording], status, words)
+
+
+MISFITS = {
+    "a wrong path in PyTorch": ("lstm", ("torch: lstm", "torch: rnn"), "is lstm.weight_ih_l0 the same tensor renamed?"),
+    "a wrong path in Keras": ("lstm", ("keras: lstm", "keras: rnn"), "unexpected lstm.weight_ih_l0"),
+    "a table for another checkpoint": ("gru", ("", ""), "misfits with"),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    name, change, words = MISFITS[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    table.write_text(HEAD.format(torch=name, keras=name) + TABLES[name].replace(*change))
+    told = ["convert", str(checkpoint), "--mapping", str(table), "-o", str(tmp_path / "out.keras")]
+    refused(capsys, told, 4, words)
+
+
+def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    told = ["verify", str(checkpoint), str(output), "--mapping", str(table)]
+    refused(capsys, told, 2, "nothing tells what the model's inputs are; add `inputs:` to the table")
+    assert main([*told, "--input", "x: b 9 5"]) == 0
+
+
+def test_no_weights_are_drawn_for_a_model_that_will_be_filled() -> None:
+    """What the function states of its weights it still gets."""
+    model = code.build_keras("tests.families.test_user_code:stated_model", {}, "float32", ())
+    kernel, bias, gamma, beta, stated = (np.asarray(each.value) for each in model.weights[:5])
+    assert not kernel.any()
+    assert not bias.any()
+    assert (gamma == 1).all()
+    assert not beta.any()
+    assert (stated == 0.5).all()
+    assert np.asarray(stated_model().weights[0].value).all()
+
+
+def stated_model() -> keras.Model:
+    return keras.Sequential([
+        keras.Input((3,)),
+        keras.layers.Dense(4),
+        keras.layers.LayerNormalization(),
+        keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(0.5)),
+    ])  # fmt: skip

@@ -1,0 +1,64 @@
+"""What the recorder has to know of the user's own model, from its table and its checkpoint; the Keras model is not
+built, nor looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wdport.checkpoint import open_checkpoint
+from wdport.conversion.prepare import PathText, source_of
+from wdport.errors import UsageError
+from wdport.families.registry import own_model
+from wdport.mapping.names import NamePattern
+from wdport.model import Array
+from wdport.recorder import Input
+
+
+@dataclass(frozen=True)
+class Recordable:
+    """The PyTorch model and what it is built with: ``reference`` is ``module:function``, called with ``arguments``,
+    ``tensors`` its weights, ``calculated`` the names of those that arithmetic makes variables of, and ``taps`` the
+    modules that the table compares."""
+
+    reference: str
+    inputs: tuple[Input, ...]
+    tensors: Mapping[str, Array]
+    arguments: Mapping[str, Any]
+    calculated: tuple[str, ...]
+    taps: tuple[NamePattern, ...]
+
+    def is_tapped(self, module: str) -> bool:
+        """Whether a row of the table compares this module."""
+        return any(each.match(module) is not None for each in self.taps)
+
+
+def recordable(
+    checkpoint: PathText,
+    mapping: PathText,
+    *,
+    key: str | None = None,
+    reference: str | None = None,
+    inputs: Sequence[str] = (),
+) -> Recordable:
+    """Read the table and the checkpoint; raises :class:`WdportError`."""
+    own = own_model(mapping, None, reference, inputs)
+    if own is None:
+        fix = "leave out --mapping and give MODULE:FACTORY"
+        raise UsageError(Path(mapping), "is not the table of a model of your own", fix)
+    if not own.reference:
+        fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"
+        raise UsageError(own.table.path, "does not name the PyTorch model", fix)
+    patterns = [pattern for row in own.table.rows if row.combine for pattern in row.torch]
+    told = own.told()
+    with open_checkpoint(Path(checkpoint), key=key) as opened:
+        return Recordable(
+            own.reference,
+            told,
+            {name: opened.read(name) for name in opened.tensors},
+            own.arguments(source_of(opened), {}),
+            tuple(name for name in opened.tensors if any(each.match(name) is not None for each in patterns)),
+            tuple(row.torch for row in own.table.taps),
+        )
