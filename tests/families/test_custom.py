@@ -122,6 +122,14 @@ def test_a_fault_is_seen_at_its_layer(tmp_path: Path, fault: str) -> None:
     assert verdict.causes.get(site, ()) == ((cause,) if cause else ())
 
 
+def test_the_last_layer_of_a_stack_is_compared(tmp_path: Path) -> None:
+    """PyTorch's module has two layers: its output is the last one's, which the one before it feeds."""
+    checkpoint, table = files(tmp_path, "gru")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    verdict = wdport.verify(checkpoint, output, mapping=table)
+    assert [(tap.reference, tap.candidate) for tap in verdict.taps[:2]] == [("gru", "gru_1"), ("head", "head")]
+
+
 def test_channels_may_stay_first(tmp_path: Path) -> None:
     change = ('kind: linear, flatten: "c h w -> h w c", sizes: {h: 4, w: 4}', "kind: linear")
     checkpoint, table = files(tmp_path, "image", "image_first", change)

@@ -41,12 +41,17 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
 @dataclass(frozen=True)
 class Layout:
     """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
-    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells."""
+    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells.
+
+    With ``outputs_only`` the layer is the last of several that are one module of the reference, so it is fed by the one
+    before it.
+    """
 
     inputs: tuple[Rule, ...] = ()
     outputs: tuple[Rule, ...] = ()
     after: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    outputs_only: bool = False
 
 
 def axes(text: str) -> Rule:
@@ -102,7 +107,7 @@ def in_port(
             return moved(np.asarray(array), len(shape), rules)
 
     given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
-    order = matched(call.names, names, len(given), len(shapes[0]))
+    order = [] if layout.outputs_only else matched(call.names, names, len(given), len(shapes[0]))
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
     inputs = {ours: fitted(given[theirs], shapes[0][ours], layout.inputs) for theirs, ours in order}
@@ -132,5 +137,6 @@ def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
             return made[:1]
         if len(shapes[0]) == 2 and np.ndim(made[1]) == 3:
             state = np.asarray(made[1])  # (ways, B, H): the last step of each way
-            return [np.concatenate(list(state), axis=-1)]
+            ways = max(shapes[0][-1] // state.shape[-1], 1)  # those of the last layer come last
+            return [np.concatenate(list(state[-ways:]), axis=-1)]
     raise ValueError(f"{len(made)} outputs where the port has {len(shapes)}")

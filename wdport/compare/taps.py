@@ -15,7 +15,7 @@ from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
-from wdport.mapping.names import PatternError
+from wdport.mapping.names import NamePattern, PatternError
 from wdport.mapping.rows import Table, TapRow
 
 LEVEL = "level"
@@ -62,6 +62,8 @@ def align(
             if indices is not None:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
+                if row.stack is not None and _in_stack(row, row.stack, path) > 0:
+                    layout = replace(layout, outputs_only=True)
                 taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout, row.kind))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
@@ -102,12 +104,22 @@ def is_channels_first(layer: Any) -> bool:
 
 
 def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:
-    """The layer that a row names: the first of its alternatives that the model has, or else the first."""
+    """The layer that a row names: the first of its alternatives that the model has, or else the first; of a stack the
+    last."""
+    if row.keras is row.stack:
+        found = [path for path in layers if indices.items() <= (row.stack.match(path) or {}).items()]
+        return max(found, key=lambda path: _in_stack(row, row.keras, path), default=row.keras.text)
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
         raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
     return next((name for name in names if name in layers), names[0])
+
+
+def _in_stack(row: TapRow, stack: NamePattern, path: str) -> int:
+    """Which of its layers this is, from 0; 0 for one that is not of the stack."""
+    (own,) = set(stack.indices) - set(row.torch.indices)
+    return (stack.match(path) or {}).get(own, 0)
 
 
 Callers = Mapping[str, str]

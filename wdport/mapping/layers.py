@@ -33,8 +33,8 @@ def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[
     expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{own}>" if own else "0"}, order)
     rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
     _known_sizes(fields, tap, rows)
-    # The last of several layers is what the PyTorch module gives out, and only the table knows which one that is.
-    taps = [] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
+    # Of several layers only the last is seen, as what the PyTorch module gives out.
+    taps = [replace(tap, stack=keras)] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
     return rows, taps
 
 

