@@ -1149,7 +1149,8 @@ def _settle(target: str, narrow: Any, wide: Any, single: Fresh, double: Fresh, n
                     notes.append(f"{where} is stored in 16 bits and was computed again")
             else:
                 part._buffers[name] = stored.double()
-                notes.append(f"{where} is the checkpoint's: the code computes another one")
+                if not getattr(part, "track_running_stats", False):  # statistics are learned, as weights are
+                    notes.append(f"{where} is the checkpoint's: the code computes another one")
     return recomputed
 
 

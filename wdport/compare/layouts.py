@@ -132,6 +132,8 @@ def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
     """A recurrent layer gives its sequence and its last states; the port may give the sequence, or the last step."""
     if len(made) == len(shapes):
         return made
+    if made and len(made) + 1 == len(shapes) and {np.shape(each) for each in made} == {tuple(each) for each in shapes}:
+        return [made[0], *made]  # a cell of Keras gives its output and, beside it, its states, of which it is the first
     if len(made) > len(shapes) == 1 and np.ndim(made[0]) == 3:
         if len(shapes[0]) == 3:
             return made[:1]

@@ -15,7 +15,7 @@ from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
-from wdport.mapping.names import NamePattern, PatternError
+from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
 
 LEVEL = "level"
@@ -29,7 +29,7 @@ class Tap:
     ``level`` is the wavelet level that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
     does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port, ``kind``
-    what kind of layer it is.
+    what kind of layer it is, ``stack`` the layers, up to this one, that are one module of the reference.
     """
 
     reference: str
@@ -39,6 +39,7 @@ class Tap:
     optional: bool = False
     layout: Layout = field(default=Layout(), compare=False)
     kind: str = field(default="", compare=False)
+    stack: tuple[str, ...] = field(default=(), compare=False)
 
 
 def align(
@@ -62,9 +63,9 @@ def align(
             if indices is not None:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
-                if row.stack is not None and _in_stack(row, row.stack, path) > 0:
-                    layout = replace(layout, outputs_only=True)
-                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout, row.kind))
+                stack = _stack(row, indices, path, layers)
+                layout = replace(layout, outputs_only=len(stack) > 1)
+                taps.append(Tap(module, path, indices.get(LEVEL), row.shift, row.optional, layout, row.kind, stack))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     for row in rows:  # all insides of an attention may be missing, but not some
@@ -107,8 +108,7 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
     """The layer that a row names: the first of its alternatives that the model has, or else the first; of a stack the
     last."""
     if row.keras is row.stack:
-        found = [path for path in layers if indices.items() <= (row.stack.match(path) or {}).items()]
-        return max(found, key=lambda path: _in_stack(row, row.keras, path), default=row.keras.text)
+        return max(_stacked(row, indices, layers).items(), default=(0, row.keras.text))[1]
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
@@ -116,10 +116,19 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
     return next((name for name in names if name in layers), names[0])
 
 
-def _in_stack(row: TapRow, stack: NamePattern, path: str) -> int:
-    """Which of its layers this is, from 0; 0 for one that is not of the stack."""
-    (own,) = set(stack.indices) - set(row.torch.indices)
-    return (stack.match(path) or {}).get(own, 0)
+def _stack(row: TapRow, indices: Mapping[str, int], path: str, layers: Collection[str]) -> tuple[str, ...]:
+    """The layers up to ``path`` that are one module of the reference; none if it is not the last of such."""
+    found = [layer for _, layer in sorted(_stacked(row, indices, layers).items())]
+    return tuple(found[: found.index(path) + 1]) if path in found else ()
+
+
+def _stacked(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> dict[int, str]:
+    """The layers of a row's stack by their place in it."""
+    if row.stack is None:
+        return {}
+    (own,) = set(row.stack.indices) - set(row.torch.indices)
+    hits = {path: row.stack.match(path) or {} for path in layers}
+    return {hit[own]: path for path, hit in hits.items() if hit and indices.items() <= hit.items()}
 
 
 Callers = Mapping[str, str]
