@@ -77,9 +77,13 @@ def test_a_mistake_is_named(project: Path, capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run."""
+    """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run; which
+    pooling it is, the settings of both models say."""
     text = Path("twins.py").read_text()
     Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
     assert main(commands()[0]) == 4
-    assert "dense5.weight does not fit line 9" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "dense5.weight does not fit line 9" in told
+    assert "pool1: padding valid has 22 windows from 0 of 46 where the reference" in told
+    assert "has 23 windows from 0" in told
     assert not Path("onet.keras").exists()

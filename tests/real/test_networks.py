@@ -110,6 +110,18 @@ def test_a_fault_is_named_with_its_cause(project: Path, capsys: pytest.CaptureFi
     assert cause in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_pooling_that_leaves_another_size_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first linear layer has fewer inputs than weights, so nothing is converted."""
+    text = Path("twins.py").read_text()
+    Path("twins.py").write_text(text.replace('(32, 3, "same")', '(32, 3, "valid")'))
+    assert convert("onet") == 4
+    told = capsys.readouterr().err
+    assert "dense5.weight does not fit" in told
+    assert (
+        "pool1: padding valid has 22 windows from 0 of 46 where the reference (padding 0, ceil_mode True) has" in told
+    )
+
+
 def test_an_epsilon_of_exactly_a_thousandth_is_no_fault_here(project: Path) -> None:
     """It is 5e-8 off, and the smallest variance of these weights is 31: seen, and far below the bound."""
     text = Path("twins.py").read_text()

@@ -19,13 +19,14 @@ NEAR = 1e-5
 _MISSING = object()
 
 
-def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = ()) -> list[str]:
+def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = (), made: Sequence[int] = ()) -> list[str]:
     """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
     reference has 1e-05".
 
     ``given`` is the shape of what the port's layer is given: paddings that are told differently may be the same on it.
+    ``made`` is the shape that the reference makes of that.
     """
-    windows = differing(module, layer, given) if given and _has_windows(kind) else None
+    windows = differing(module, layer, given, made) if given and _has_windows(kind) else None
     found = [windows] if windows else []
     for each, theirs, ours in _pairs(kind, module, layer):
         check = None if windows is not None and each.how in ("padding", "ceil") else _CHECKS.get(each.how)

@@ -43,10 +43,15 @@ class Axis:
         return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
-def differing(module: Any, layer: Any, given: Sequence[int]) -> str | None:
+def differing(module: Any, layer: Any, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
     """How the windows of the two layers differ on an input of the port of shape ``given``: a sentence, "" if they do
-    not, ``None`` where that cannot be told."""
-    sizes = given[2:] if getattr(layer, "data_format", "") == "channels_first" else given[1:-1]
+    not, ``None`` where that cannot be told.
+
+    Where PyTorch's layer cannot have made ``made`` of that, the port's is given something else, padded perhaps, and
+    nothing is said.
+    """
+    spatial = slice(2, None) if getattr(layer, "data_format", "") == "channels_first" else slice(1, -1)
+    sizes, left = given[spatial], made[spatial]
     window = getattr(layer, "kernel_size", None) or getattr(layer, "pool_size", None)
     if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
         return None
@@ -54,9 +59,12 @@ def differing(module: Any, layer: Any, given: Sequence[int]) -> str | None:
     theirs = _axes(len(sizes), module.kernel_size, module.stride, getattr(module, "dilation", 1))
     if ours is None or theirs is None:
         return None
-    for at, size in enumerate(sizes):
-        first, second = _torch(theirs[at], module, at, size), _keras(ours[at], layer.padding, size)
-        if first is None or second is None:
+    wanted = [_torch(theirs[at], module, at, size) for at, size in enumerate(sizes)]
+    if left and [each.count for each in wanted] != list(left):
+        return ""
+    for axis, first, size in zip(ours, wanted, sizes, strict=True):
+        second = _keras(axis, layer.padding, size)
+        if second is None:
             return None
         if first != second:
             names = [name for name in ("padding", "ceil_mode") if hasattr(module, name)]
@@ -76,7 +84,7 @@ def _several(value: Any, count: int) -> list[int]:
     return [int(each) for each in value] if isinstance(value, (tuple, list)) else [int(value)] * count
 
 
-def _torch(axis: Axis, module: Any, at: int, size: int) -> Windows | None:
+def _torch(axis: Axis, module: Any, at: int, size: int) -> Windows:
     padding = module.padding
     if padding == "same":
         return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)

@@ -242,7 +242,8 @@ def told_differently(runner: Runner, fault: Fault) -> list[str]:
         return []
     layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
     expected = runner.evidence.answers.get(tap.candidate) if runner.evidence is not None else None
-    return differences(tap.kind, module, layer, expected.given[0].shape if expected and expected.given else ())
+    shapes = [expected.given[0].shape, expected.outputs[0].shape] if expected and expected.given else []
+    return differences(tap.kind, module, layer, *shapes)
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
