@@ -29,7 +29,7 @@ def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[
     fields.finish(_FIELDS)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
-    layer = Layer(number, node.line, torch, tap.optional)
+    layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)
     expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{own}>" if own else "0"}, order)
     rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
     _known_sizes(fields, tap, rows)

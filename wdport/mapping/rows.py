@@ -19,13 +19,15 @@ Combine = Literal["", "sum", "weight_norm"]
 
 @dataclass(frozen=True)
 class Layer:
-    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart."""
+    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart, and a ``bare``
+    one may have no tensors."""
 
     number: int
     line: int
     torch: NamePattern
     optional: bool = False
     file: str = ""
+    bare: bool = False
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def user_reference(target: str, prepared: Prepared, key: str | None = None) -> L
     with translated():
         state = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
-        subject = build(target, str(prepared.checkpoint.path), key, state, arguments)
+        subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
     drawn = () if subject.make_inputs else signature.inputs
     return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
 

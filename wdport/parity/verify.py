@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Finding
@@ -247,13 +248,16 @@ def told_differently(runner: Runner, fault: Fault) -> list[str]:
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
-    """What would make a faulty layer agree: another order of a flattened input, a setting, an order of gates."""
+    """What would make a faulty layer agree: another order of a flattened input, an activation, a setting, an
+    order of gates."""
     tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
     if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
         return []
-    if fault.feeds:
-        return flatten_order(tap, seen.port[tap.candidate], seen.answers, runner.aligned)
-    return Trial(probe, tap, seen.inputs, seen.port, seen.answers).told(_module(runner, tap.reference))
+    own, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
+    if fault.feeds or expected is None:
+        return flatten_order(tap, own, seen.answers, runner.aligned)
+    trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
+    return other_activation(tap, own, expected) or trial.told(_module(runner, tap.reference))
 
 
 def _module(runner: Runner, name: str) -> Any:

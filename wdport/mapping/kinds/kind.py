@@ -106,6 +106,7 @@ class Kind:
         inner: layers within the layer that are compared as well.
         flatten: the layout of the output where the layer itself flattens.
         index: the index that the kind brings.
+        bare: whether it may have no tensors at all, as a norm without scale and shift has.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Kind:
     inner: tuple[Inner, ...] = ()
     flatten: str = ""
     index: str = ""
+    bare: bool = False
 
     @property
     def flattens(self) -> bool:
