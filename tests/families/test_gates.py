@@ -72,6 +72,13 @@ def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     assert [told for texts in verdict.causes.values() for told in texts] == ([cause] if cause else [])
 
 
+def test_the_guide_shows_such_causes() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text(encoding="utf-8")
+    assert all(
+        FAULTS[name][3] in guide for name in ("a GRU's gates as PyTorch has them", "the second layer of a stack")
+    )
+
+
 def test_one_layer_of_a_stack(tmp_path: Path) -> None:
     rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
     assert verified(tmp_path, "gru_stack", "keras_gru_stack", rows).exit_code == 0
