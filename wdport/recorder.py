@@ -940,17 +940,19 @@ def build(
     key: str | None = None,
     tensors: Mapping[str, Array] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    spare: Collection[str] = (),
 ) -> Subject:
     """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64.
 
-    ``tensors`` are those of the checkpoint, if they were read already; ``arguments`` are the factory's, by name.
+    ``tensors`` are those of the checkpoint, if they were read already, of which the model need not have the ``spare``
+    ones; ``arguments`` are the factory's, by name.
     """
     factory = _find_factory(target)
     import torch
 
     if arguments:
         factory = partial(factory, **arguments)
-    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors)
+    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors, spare)
     single: Fresh = {}
     double: Fresh = {}
     with _default_dtype(torch.float32), _before_loading(single):
@@ -1040,13 +1042,17 @@ def _make(
 class _Checkpoint:
     """A checkpoint file read by torch, without running anything in it."""
 
-    def __init__(self, path: str, key: str | None, tensors: Mapping[str, Array] | None = None) -> None:
+    def __init__(
+        self, path: str, key: str | None, tensors: Mapping[str, Array] | None = None, spare: Collection[str] = ()
+    ) -> None:
         import torch
 
         self.path = path
+        self._spare: set[int] = set()
         self.own: dict[str, Any] = {}
         if tensors is not None:
             self._state: dict[str, Any] = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+            self._spare = {id(tensor) for name, tensor in self._state.items() if name in spare}
             return
         fix = "save a plain state_dict, or give a factory that takes the path and loads the file itself"
         try:
@@ -1067,9 +1073,10 @@ class _Checkpoint:
         self._state = dict(tree)
 
     def load_into(self, module: Module) -> None:
-        """Load every tensor; all names must match once the wrappers' prefixes are gone."""
+        """Load every tensor; all names but the spare ones must match once the wrappers' prefixes are gone."""
         wanted = set(module.state_dict())
-        self.own = own = _stripped(self._state, wanted)
+        stripped = _stripped(self._state, wanted)
+        self.own = own = {name: t for name, t in stripped.items() if name in wanted or id(t) not in self._spare}
         missing, unexpected = sorted(wanted - set(own)), sorted(set(own) - wanted)
         for names, what in ((missing, "lacks"), (unexpected, "has")):
             if names:
@@ -1149,7 +1156,8 @@ def _settle(target: str, narrow: Any, wide: Any, single: Fresh, double: Fresh, n
                     notes.append(f"{where} is stored in 16 bits and was computed again")
             else:
                 part._buffers[name] = stored.double()
-                notes.append(f"{where} is the checkpoint's: the code computes another one")
+                if not getattr(part, "track_running_stats", False):  # statistics are learned, as weights are
+                    notes.append(f"{where} is the checkpoint's: the code computes another one")
     return recomputed
 
 

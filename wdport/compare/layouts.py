@@ -42,13 +42,18 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
 class Layout:
     """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
     used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells, ``padded``
-    what the port may have padded its input with before: see :attr:`wdport.mapping.kinds.kind.Kind.padded`."""
+    what the port may have padded its input with before: see :attr:`wdport.mapping.kinds.kind.Kind.padded`.
+
+    With ``outputs_only`` the layer is the last of several that are one module of the reference, so it is fed by the one
+    before it.
+    """
 
     inputs: tuple[Rule, ...] = ()
     outputs: tuple[Rule, ...] = ()
     after: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     padded: str = ""
+    outputs_only: bool = False
 
 
 def axes(text: str) -> Rule:
@@ -117,7 +122,7 @@ def in_port(
             return moved(np.asarray(array), len(shape), rules)
 
     given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
-    order = matched(call.names, names, len(given), len(shapes[0]))
+    order = [] if layout.outputs_only else matched(call.names, names, len(given), len(shapes[0]))
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
     inputs = {}
@@ -149,10 +154,13 @@ def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
     """A recurrent layer gives its sequence and its last states; the port may give the sequence, or the last step."""
     if len(made) == len(shapes):
         return made
+    if made and len(made) + 1 == len(shapes) and {np.shape(each) for each in made} == {tuple(each) for each in shapes}:
+        return [made[0], *made]  # a cell of Keras gives its output and, beside it, its states, of which it is the first
     if len(made) > len(shapes) == 1 and np.ndim(made[0]) == 3:
         if len(shapes[0]) == 3:
             return made[:1]
         if len(shapes[0]) == 2 and np.ndim(made[1]) == 3:
             state = np.asarray(made[1])  # (ways, B, H): the last step of each way
-            return [np.concatenate(list(state), axis=-1)]
+            ways = max(shapes[0][-1] // state.shape[-1], 1)  # those of the last layer come last
+            return [np.concatenate(list(state[-ways:]), axis=-1)]
     raise ValueError(f"{len(made)} outputs where the port has {len(shapes)}")

@@ -14,10 +14,12 @@ from unittest.mock import patch
 import jax
 import keras
 import numpy as np
+from jax.extend.core import get_opaque_trace_state
 
 from wdport.compare.calls import Call, Expected, Outputs, call_name, layer_of
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
+from wdport.errors import IncompleteError
 from wdport.keras_runtime import call_names, exact_float64, layers_by_path
 from wdport.model import Array
 
@@ -33,17 +35,21 @@ def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str,
     to other tensors in the places of the arguments' own.
 
     Works eager and while a function is traced by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the
-    innermost of the calls around it; "" is the model.
+    innermost of the calls around it; "" is the model. Raises :class:`IncompleteError` where a layer is called within a
+    function that is traced on its own, such as the step of a loop: its values never leave it.
     """
     wanted = {id(layer): path for path, layer in layers.items()}
     count = dict.fromkeys(layers, 0)
     callers: dict[str, str] = {}
-    inside = [""]
-    own = keras.layers.Layer.__call__
+    inside, looped = [""], list[str]()
+    own, around = keras.layers.Layer.__call__, _traced_by()
 
     def intercept(self: Any, *args: Any, **kwargs: Any) -> Any:
         path = wanted.get(id(self))
         if path is None:
+            return own(self, *args, **kwargs)
+        if _traced_by() != around:
+            looped.append(path)  # Keras rewords what is raised inside a layer
             return own(self, *args, **kwargs)
         count[path] += 1
         call = call_name(path, count[path])
@@ -62,6 +68,14 @@ def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str,
 
     with patch.object(keras.layers.Layer, "__call__", intercept):
         yield callers
+    if looped:
+        what = "runs inside a loop, where its values cannot be seen"
+        raise IncompleteError(looped[0], what, "let the loop be unrolled (unroll=True), or compare the layer around it")
+
+
+def _traced_by() -> Any:
+    """What JAX traces at the moment; equal where it is the same."""
+    return get_opaque_trace_state(convention="nnx")  # type: ignore[no-untyped-call]
 
 
 class Arguments:

@@ -6,10 +6,11 @@ not compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isclose
 from typing import Any
 
+from wdport.compare.windows import differing
 from wdport.mapping.kinds import KINDS, Compared
 
 NEAR = 1e-5
@@ -18,24 +19,50 @@ NEAR = 1e-5
 _MISSING = object()
 
 
-def differences(kind: str, module: Any, layer: Any) -> list[str]:
+def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = (), made: Sequence[int] = ()) -> list[str]:
     """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
-    reference has 1e-05"."""
-    found = []
-    for each in KINDS[kind].compared if kind in KINDS else ():
-        check = _CHECKS.get(each.how)
-        theirs = getattr(module, each.torch, _MISSING) if each.torch else None
-        ours = getattr(layer, each.keras, _MISSING) if each.keras else None
-        if check is None or theirs is _MISSING or ours is _MISSING:
-            continue
-        if not check(theirs, ours, module):
+    reference has 1e-05".
+
+    ``given`` is the shape of what the port's layer is given: paddings that are told differently may be the same on it.
+    ``made`` is the shape that the reference makes of that.
+    """
+    windows = differing(module, layer, given, made) if given and _has_windows(kind) else None
+    found = [windows] if windows else []
+    for each, theirs, ours in _pairs(kind, module, layer):
+        check = None if windows is not None and each.how in ("padding", "ceil") else _CHECKS.get(each.how)
+        if check is not None and not check(theirs, ours, module):
             found.append(_told(each, theirs, ours))
     return found
+
+
+def near_differences(kind: str, module: Any, layer: Any) -> dict[str, tuple[Any, str]]:
+    """Numbers that :func:`differences` takes for the same though they are not: by the layer's attribute, the
+    reference's value and a sentence."""
+    found = {}
+    for each, theirs, ours in _pairs(kind, module, layer):
+        if each.how == "equal" and isinstance(theirs, float) and theirs != ours and _equal(theirs, ours, module):
+            found[each.keras] = (theirs, _told(each, repr(theirs), repr(ours)))
+    return found
+
+
+def _pairs(kind: str, module: Any, layer: Any) -> Iterator[tuple[Compared, Any, Any]]:
+    """Hyper-parameters that both sides have."""
+    for each in KINDS[kind].compared if kind in KINDS else ():
+        theirs = getattr(module, each.torch, _MISSING) if each.torch else None
+        ours = getattr(layer, each.keras, _MISSING) if each.keras else None
+        if theirs is not _MISSING and ours is not _MISSING:
+            yield each, theirs, ours
+
+
+def _has_windows(kind: str) -> bool:
+    return kind in KINDS and any(each.keras == "padding" for each in KINDS[kind].compared)
 
 
 def _told(each: Compared, theirs: Any, ours: Any) -> str:
     if not each.keras:
         return f"the reference has {each.torch} {_text(theirs)}, which the port's layer has no counterpart of"
+    if not each.torch:
+        return f"{each.keras} {_text(ours)}, which is not how the reference computes"
     name = each.keras if each.keras == each.torch else f"{each.keras} ({each.torch})"
     return f"{name} {_text(ours)} where the reference has {_text(theirs)}"
 

@@ -27,7 +27,7 @@ class Tap:
     ``part`` is the part of the output that the layer belongs to, if its row has that index. Outputs of a tap with
     ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
     does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port, ``kind``
-    what kind of layer it is.
+    what kind of layer it is, ``stack`` the layers, up to this one, that are one module of the reference.
     """
 
     reference: str
@@ -37,6 +37,7 @@ class Tap:
     optional: bool = False
     layout: Layout = field(default=Layout(), compare=False)
     kind: str = field(default="", compare=False)
+    stack: tuple[str, ...] = field(default=(), compare=False)
 
 
 def align(
@@ -62,7 +63,9 @@ def align(
             if indices is not None:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
-                taps.append(Tap(module, path, indices.get(part), row.shift, row.optional, layout, row.kind))
+                stack = _stack(row, indices, path, layers)
+                layout = replace(layout, outputs_only=len(stack) > 1)
+                taps.append(Tap(module, path, indices.get(part), row.shift, row.optional, layout, row.kind, stack))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     for row in rows:  # all insides of an attention may be missing, but not some
@@ -103,12 +106,30 @@ def is_channels_first(layer: Any) -> bool:
 
 
 def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:
-    """The layer that a row names: the first of its alternatives that the model has, or else the first."""
+    """The layer that a row names: the first of its alternatives that the model has, or else the first; of a stack the
+    last."""
+    if row.keras is row.stack:
+        return max(_stacked(row, indices, layers).items(), default=(0, row.keras.text))[1]
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
         raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
     return next((name for name in names if name in layers), names[0])
+
+
+def _stack(row: TapRow, indices: Mapping[str, int], path: str, layers: Collection[str]) -> tuple[str, ...]:
+    """The layers up to ``path`` that are one module of the reference; none if it is not the last of such."""
+    found = [layer for _, layer in sorted(_stacked(row, indices, layers).items())]
+    return tuple(found[: found.index(path) + 1]) if path in found else ()
+
+
+def _stacked(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> dict[int, str]:
+    """The layers of a row's stack by their place in it."""
+    if row.stack is None:
+        return {}
+    (own,) = set(row.stack.indices) - set(row.torch.indices)
+    hits = {path: row.stack.match(path) or {} for path in layers}
+    return {hit[own]: path for path, hit in hits.items() if hit and indices.items() <= hit.items()}
 
 
 Callers = Mapping[str, str]

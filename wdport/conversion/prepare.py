@@ -137,7 +137,8 @@ def planned(
     targets = family.variables(config) if variables is None else variables
     plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):
-        raise _misfit(path, table, plan.faults)
+        hint = getattr(family, "hint", None)  # of a model of the user's own
+        raise _misfit(path, table, plan.faults, (hint(config) or _OWN) if hint else _FIX)
     return plan, constants
 
 
@@ -183,11 +184,13 @@ def _document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return read_config(beside) if checkpoint.path.is_file() and beside.is_file() else {}
 
 
-def _misfit(path: Path, table: Table, faults: tuple[str, ...]) -> MisfitError:
+_FIX = "correct the checkpoint or give a table with --mapping FILE"
+_OWN = "correct the table, or the Keras model"
+
+
+def _misfit(path: Path, table: Table, faults: tuple[str, ...], fix: str = _FIX) -> MisfitError:
     count = f"{len(faults)} misfits with {table.path}: " if len(faults) > 1 else ""
-    return MisfitError(
-        path, f"{count}{faults[0]}", "correct the checkpoint or give a table with --mapping FILE", faults
-    )
+    return MisfitError(path, f"{count}{faults[0]}", fix, faults)
 
 
 def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[Comparison, ...]:

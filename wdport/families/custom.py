@@ -74,6 +74,14 @@ class CustomFamily:
             raise MisfitError(source.path, f"nothing tells {', '.join(missing)}, which {self.table.path} asks for", fix)
         return {key: known[key] for key in self.table.config}
 
+    def hint(self, config: CustomConfig) -> str:
+        """What may be the matter where the table does not fit, in words."""
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.families.unlike import first_unlike
+
+        return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
+
     def features(self, config: CustomConfig) -> frozenset[str]:
         return frozenset()
 

@@ -29,12 +29,12 @@ def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[
     fields.finish(_FIELDS)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
-    layer = Layer(number, node.line, torch, tap.optional)
+    layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)
     expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{own}>" if own else "0"}, order)
     rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
     _known_sizes(fields, tap, rows)
-    # The last of several layers is what the PyTorch module gives out, and only the table knows which one that is.
-    taps = [] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
+    # Of several layers only the last is seen, as what the PyTorch module gives out.
+    taps = [replace(tap, stack=keras)] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
     return rows, taps
 
 

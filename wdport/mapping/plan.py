@@ -193,13 +193,19 @@ class _Draft:
         return dict(zip(names, fit(row, None, shapes).wanted, strict=True))
 
     def find_idle(self) -> None:
-        """Rows that match nothing, and layers none of whose rows match anything."""
+        """Rows that match nothing, and layers none of whose rows match anything.
+
+        A layer that may have no tensors is let pass where nothing else is the matter: it is compared, not converted.
+        """
+        sound = not (self.missing or self.unexpected or self.misshapen or self.doubled or self.idle)
         groups: dict[int, list[Row]] = {}
         for row in self.rows:
             groups.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
         for rows in groups.values():
             layer = rows[0].layer
             if (layer.optional if layer else rows[0].optional) or any(id(row) in self.used for row in rows):
+                continue
+            if layer and layer.bare and sound:
                 continue
             patterns = [pattern for row in rows for pattern in row.torch]
             if not any(pattern.match(name) is not None for pattern in patterns for name in self.missing):

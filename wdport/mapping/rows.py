@@ -19,13 +19,15 @@ Combine = Literal["", "sum", "weight_norm"]
 
 @dataclass(frozen=True)
 class Layer:
-    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart."""
+    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart, and a ``bare``
+    one may have no tensors."""
 
     number: int
     line: int
     torch: NamePattern
     optional: bool = False
     file: str = ""
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class TapRow:
         when: a feature without which the row does not apply.
         sizes: sizes of axes that no shape tells.
         flatten: the order of the features that were flattened before the layer, PyTorch's to Keras's.
+        stack: the paths of the Keras layers that one PyTorch module of several layers is; the last of them is compared.
         file: the included table that the row stands in; empty for the table itself.
     """
 
@@ -113,6 +116,7 @@ class TapRow:
     when: str | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     flatten: Rule | None = None
+    stack: NamePattern | None = None
     file: str = ""
 
 

@@ -8,6 +8,7 @@ same thing. In format 2 a row is a layer: its kind expands to both. In format 1 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -82,7 +83,8 @@ class _Reader:
             self._rows(fields, where, section, rows, taps)
             fields.finish(("torch", "keras", "when", *_ROWS))
         root.finish((*_ROOT, *_ROWS, "sections"))
-        return Table(where, digest, family, variant, signature, tuple(rows), tuple(taps), torch, keras, inputs, config)
+        tapped = tuple(_stacked(taps))
+        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config)
 
     def _rows(self, fields: Fields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():
@@ -113,6 +115,17 @@ class _Reader:
             rows += [_from_file(row, file.name) for row in table.rows]
             taps += [replace(tap, file=tap.file or file.name) for tap in table.taps]
         return rows, taps
+
+
+def _stacked(taps: Sequence[TapRow]) -> Iterator[TapRow]:
+    """A row that names the last layer of a stack itself takes the place of the stack's own."""
+    stacks = {tap.torch.text: tap.stack for tap in taps if tap.keras is tap.stack}
+    stated = {tap.torch.text for tap in taps if tap.keras is not tap.stack}
+    for tap in taps:
+        if tap.keras is not tap.stack:
+            yield replace(tap, stack=stacks.get(tap.torch.text))
+        elif tap.torch.text not in stated:
+            yield tap
 
 
 def _from_file(row: Row, name: str) -> Row:

@@ -185,7 +185,7 @@ def user_reference(target: str, prepared: Prepared, key: str | None = None) -> L
     with translated():
         state = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
-        subject = build(target, str(prepared.checkpoint.path), key, state, arguments)
+        subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise UsageError(target, "nothing tells what the model's inputs are", fix)

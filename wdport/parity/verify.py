@@ -18,11 +18,14 @@ from typing import Any
 
 import jax
 
+from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Finding
+from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
 from wdport.compare.settings import differences
+from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
@@ -229,7 +232,7 @@ def _causes(
     known = prepared.family.mutants(prepared.config)
     found = {}
     for fault in faults[:MAX_CAUSES]:
-        told = told_differently(runner, fault)
+        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault)
         if not told and runner.evidence is not None:
             told = causes(probe, known, fault, runner.evidence, names)
         found[fault.candidate] = tuple(told)
@@ -239,11 +242,32 @@ def _causes(
 def told_differently(runner: Runner, fault: Fault) -> list[str]:
     """Hyper-parameters that differ at a faulty layer, if the reference runs here."""
     tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
-    module = dict(runner.sides.references["float64"].named_modules()) if runner.sides.references else {}
-    if tap is None or layer_of(tap.reference) not in module:
+    module = _module(runner, fault.reference)
+    if tap is None or module is None:
         return []
     layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
-    return differences(tap.kind, module[layer_of(tap.reference)], layer)
+    expected = runner.evidence.answers.get(tap.candidate) if runner.evidence is not None else None
+    shapes = [expected.given[0].shape, expected.outputs[0].shape] if expected and expected.given else []
+    return differences(tap.kind, module, layer, *shapes)
+
+
+def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
+    """What would make a faulty layer agree: another order of a flattened input, an activation, a setting, an
+    order of gates."""
+    tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
+    if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
+        return []
+    own, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
+    if fault.feeds or expected is None:
+        return flatten_order(tap, own, seen.answers, runner.aligned)
+    trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
+    return other_activation(tap, own, expected) or trial.told(_module(runner, tap.reference))
+
+
+def _module(runner: Runner, name: str) -> Any:
+    """The reference's module, if the reference runs here."""
+    modules = dict(runner.sides.references["float64"].named_modules()) if runner.sides.references else {}
+    return modules.get(layer_of(name)) if name else None
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

@@ -108,6 +108,7 @@ class Kind:
         index: the index that the kind brings.
         padded: what the port may have padded its input with before, since PyTorch's layer pads by itself: ``zeros``, or
             ``any`` where it is the values' affair; empty for a kind that does not pad.
+        bare: whether it may have no tensors at all, as a norm without scale and shift has.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Kind:
     flatten: str = ""
     index: str = ""
     padded: str = ""
+    bare: bool = False
 
     @property
     def flattens(self) -> bool:

@@ -46,6 +46,7 @@ ALL = (
         layouts("..."),
         (_EPSILON, Compared("normalized_shape", "axis", "shape")),
         _NAMES,
+        bare=True,
     ),
     Kind(
         "group_norm",
@@ -53,6 +54,7 @@ ALL = (
         _CHANNELS,
         (_EPSILON, Compared("num_groups", "groups", "equal")),
         _NAMES,
+        bare=True,
     ),
     BATCH,
     Kind(
@@ -61,6 +63,7 @@ ALL = (
         layouts("..."),
         (_EPSILON, Compared("normalized_shape", "axis", "shape")),
         {"weight": "weight"},
+        bare=True,
     ),
     Kind(
         "prelu",

@@ -1,0 +1,101 @@
+"""Gates in another order: the fault is at the recurrent layer, and the verdict says which order would agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import wdport
+from tests.families.toys import gated
+from tests.families.toys.nets import randomised
+from wdport.errors import WdportError
+
+TOYS = "tests.families.toys.gated"
+HEAD = 'format: 2\ntorch: {0}:{1}\nkeras: {0}:{2}\ninputs: ["x: b 6 5"]\nlayers:\n'
+ROWS = "  - {torch: head, keras: head, kind: linear}\n"
+WEIGHTS = """  - {{torch: rnn, keras: rnn}}
+tensors:
+  - {{torch: rnn.weight_ih_l0, keras: rnn/cell/kernel, rule: "{0}"}}
+  - {{torch: rnn.weight_hh_l0, keras: rnn/cell/recurrent_kernel, rule: "{1}"}}
+"""
+BOTH = '  - {torch: [rnn.bias_ih_l0, rnn.bias_hh_l0], keras: rnn/cell/bias, rule: "[bias] gates -> bias gates"}\n'
+MOVED = BOTH.replace("[bias] gates -> bias gates", "[bias] (gate=r,z,n h) -> bias (gate=z,r,n h)")
+SUM = "  - {torch: [rnn.bias_ih_l0, rnn.bias_hh_l0], keras: rnn/cell/bias, rule: identity, combine: sum}\n"
+SUM_MOVED = SUM.replace("identity", '"(gate=i,f,g,o h) -> (gate=i,g,f,o h)"')
+KEPT, SWAP = "gates in -> in gates", "(gate=r,z,n h) in -> in (gate=z,r,n h)"
+LSTM = "(gate=i,f,g,o h) in -> in (gate=i,g,f,o h)"
+GRU = "where the layer has z, r, n"
+
+
+def verified(folder: Path, net: str, twin: str, rows: str) -> wdport.Verdict:
+    torch.save(randomised(getattr(gated, net)()).state_dict(), folder / "ck.pt")
+    table = folder / "my.yaml"
+    table.write_text(HEAD.format(TOYS, net, twin) + ROWS + rows)
+    output = wdport.convert(folder / "ck.pt", folder / "out.keras", mapping=table).output
+    return wdport.verify(folder / "ck.pt", output, mapping=table)
+
+
+def test_gates_that_the_table_swaps(tmp_path: Path) -> None:
+    verdict = verified(tmp_path, "gru", "keras_gru", WEIGHTS.format(SWAP, SWAP) + MOVED)
+    assert verdict.exit_code == 0
+
+
+FAULTS = {
+    "a GRU's gates as PyTorch has them": (
+        "gru", "keras_gru", WEIGHTS.format(KEPT, KEPT) + BOTH, f"its gates are stored as r, z, n {GRU}"),
+    "those of one variable": (
+        "gru", "keras_gru", WEIGHTS.format(SWAP, KEPT) + MOVED,
+        f"the gates of recurrent_kernel are stored as r, z, n {GRU}"),
+    "an LSTM's in TensorFlow's old order": (
+        "lstm", "keras_lstm", WEIGHTS.format(LSTM, LSTM) + SUM_MOVED,
+        "its gates are stored as i, g, f, o where the layer has i, f, g, o"),
+    "a layer of one's own": (
+        "gru", "own_gru", "  - {torch: rnn, keras: rnn, kind: gru}\n",
+        "its gates agree in the order 1, 0, 2 of their blocks"),
+    "the second layer of a stack": (
+        "gru_stack", "own_gru_stack", "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n",
+        "the gates of rnn_1 agree in the order 1, 0, 2 of their blocks"),
+    "a reset before the matrix": (
+        "gru", "before_gru", WEIGHTS.format(SWAP, SWAP)
+        + SUM.replace("identity", '"(gate=r,z,n h) -> (gate=z,r,n h)"'), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
+    net, twin, rows, cause = FAULTS[fault]
+    verdict = verified(tmp_path, net, twin, rows)
+    assert verdict.exit_code == 1
+    assert [each.feeds or each.reference for each in verdict.faults] == ["rnn"]
+    assert [told for texts in verdict.causes.values() for told in texts] == ([cause] if cause else [])
+
+
+def test_the_guide_shows_such_causes() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text(encoding="utf-8")
+    assert all(
+        FAULTS[name][3] in guide for name in ("a GRU's gates as PyTorch has them", "the second layer of a stack")
+    )
+
+
+def test_one_layer_of_a_stack(tmp_path: Path) -> None:
+    rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
+    assert verified(tmp_path, "gru_stack", "keras_gru_stack", rows).exit_code == 0
+
+
+def test_a_cell_in_a_loop_cannot_be_compared(tmp_path: Path) -> None:
+    rows = "  - {torch: cell, keras: rnn/cell, kind: gru_cell}\n"
+    with pytest.raises(WdportError) as error:
+        verified(tmp_path, "stepped_gru", "scanned", rows)
+    assert "rnn/cell: runs inside a loop" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_cell_in_an_unrolled_loop_is_compared(tmp_path: Path, kind: str) -> None:
+    """Every call of it; Keras's cells give their output beside their states."""
+    rows = f"  - {{torch: cell, keras: rnn/cell, kind: {kind}_cell}}\n"
+    verdict = verified(tmp_path, f"stepped_{kind}", f"unrolled_{kind}", rows)
+    assert verdict.exit_code == 0
+    assert [tap.reference for tap in verdict.taps[:6]] == ["cell", *(f"cell#{at}" for at in range(2, 7))]

@@ -1,0 +1,109 @@
+"""The order of axes that were flattened before a layer, told by values: which order makes the port's input agree.
+
+Both inputs are recorded: PyTorch's as it flattened it, the port's as its own code did. Every pair of orders of the axes
+takes one to another arrangement; the pair that takes the first to the second is the one that the table ought to state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from wdport.compare.calls import Call, Expected, leaves
+from wdport.compare.layouts import Layout
+from wdport.compare.relations import same
+from wdport.compare.taps import Tap
+from wdport.mapping.axes import AxisError, Rule
+from wdport.mapping.kinds import KINDS
+from wdport.model import Array
+from wdport.rules import apply_rule
+
+MOST_AXES = 4
+"""Flattened axes of which all orders are tried."""
+
+Sizes = Mapping[str, int]
+
+
+def flatten_order(tap: Tap, own: Call, answers: Mapping[str, Expected], taps: Sequence[Tap]) -> list[str]:
+    """The ``flatten`` under which the layer of ``tap``, whose call in the port is ``own``, is fed what the reference
+    feeds it: a sentence, or nothing.
+
+    Axes that the table does not state are those of a layer among ``taps`` that makes as many values.
+    """
+    expected, given = answers.get(tap.candidate), leaves(list(own.inputs))
+    if expected is None or tap.kind not in KINDS or not KINDS[tap.kind].flattens or len(given) != 1:
+        return []
+    if 0 not in expected.inputs or np.shape(given[0]) != np.shape(expected.inputs[0]):
+        return []
+    ours, laid = np.asarray(given[0]), np.asarray(expected.inputs[0])
+    if (stated := _stated(tap.layout, laid)) is not None:
+        rule, sizes = stated
+        theirs = apply_rule(rule.inverse(), [laid], dict(sizes))[0]
+        flat = tuple(rule.source.groups[-1]), tuple(rule.target.groups[-1])
+        found = agreeing(theirs, ours, {name: sizes[name] for name in flat[1]}, flat)
+        return [f'flatten "{found}" agrees where "{_text(*flat)}" does not'] if found else []
+    for made in _made(answers, taps, laid.shape[-1]):
+        if found := agreeing(laid, ours, made, (tuple(made), tuple(made))):
+            told = ", ".join(f"{name}: {size}" for name, size in list(made.items())[:-1])
+            return [f'flatten "{found}" agrees, with sizes {{{told}}}; the table states none']
+    return []
+
+
+def agreeing(theirs: Array, ours: Array, sizes: Sizes, first: tuple[Sequence[str], Sequence[str]]) -> str:
+    """The orders under which ``theirs`` (..., n) is ``ours``, as ``w h c -> h w c``; "" if there are none.
+
+    The orders nearest to ``first``, PyTorch's and Keras's, are tried first.
+    """
+    if prod(sizes.values()) != theirs.shape[-1] or len(sizes) > MOST_AXES:
+        return ""
+    for source, target in _orders(sizes, first):
+        split = theirs.reshape(*theirs.shape[:-1], *(sizes[name] for name in source))
+        lead = theirs.ndim - 1
+        axes = [*range(lead), *(lead + source.index(name) for name in target)]
+        if same(split.transpose(axes).reshape(ours.shape), ours):
+            return _text(source, target)
+    return ""
+
+
+def _orders(sizes: Sizes, first: tuple[Sequence[str], Sequence[str]]) -> Iterator[tuple[tuple[str, ...], ...]]:
+    every = list(permutations(sizes))
+    for target in sorted(every, key=lambda order: order != tuple(first[1])):
+        for source in sorted(every, key=lambda order: order != tuple(first[0])):
+            yield source, target
+
+
+def _text(source: Sequence[str], target: Sequence[str]) -> str:
+    return f"{' '.join(source)} -> {' '.join(target)}"
+
+
+def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
+    """The rule by which the table lays a flattened input out, and the sizes of its axes."""
+    for rule in layout.inputs:
+        if rule.source.any_axes or len(rule.target.groups) != laid.ndim or len(rule.target.groups[-1]) < 2:
+            continue
+        try:
+            return rule, rule.inverse().sizes([laid.shape], [laid.shape], layout.sizes)
+        except AxisError:
+            continue
+    return None
+
+
+def _made(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
+    """Axes, by name in the port's order, of what layers make that has ``count`` values a sample."""
+    seen = []
+    for tap in taps:
+        shapes = (
+            {tuple(np.shape(array)) for array in answers[tap.candidate].outputs} if tap.candidate in answers else ()
+        )
+        for shape in shapes:
+            for rule in tap.layout.outputs:
+                names = [group[0] for group in rule.target.groups if len(group) == 1]
+                if len(names) != len(shape) or len(shape) < 3 or prod(shape[1:]) != count:
+                    continue
+                sizes = dict(zip(names[1:], shape[1:], strict=True))
+                if sizes not in seen:
+                    seen.append(sizes)
+                    yield sizes

@@ -1,0 +1,104 @@
+"""The gates of recurrent layers: the variables that hold them side by side, and what to call another order of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.keras_runtime import children, set_variable
+from wdport.mapping.kinds import KINDS
+
+GATES = (3, 4)
+"""How many blocks a GRU's and an LSTM's weights have."""
+
+Order = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Variables whose last axis is ``count`` blocks, one a gate, and what to call these; ``own`` if they are those of
+    Keras's own layers, whose gates have names."""
+
+    variables: tuple[Any, ...]
+    count: int
+    subject: str
+    own: bool
+
+    def orders(self) -> Iterator[Order]:
+        """Every other order."""
+        yield from list(permutations(range(self.count)))[1:]
+
+    @contextmanager
+    def reordered(self, order: Order) -> Iterator[None]:
+        """Inside, block i is what block ``order[i]`` was."""
+        before = [np.asarray(variable.value) for variable in self.variables]
+        with jax.enable_x64(True):
+            for variable, array in zip(self.variables, before, strict=True):
+                blocks = np.split(array, self.count, axis=-1)
+                set_variable(variable, np.concatenate([blocks[at] for at in order], axis=-1))
+            try:
+                yield
+            finally:
+                for variable, array in zip(self.variables, before, strict=True):
+                    set_variable(variable, array)
+
+    def sentence(self, order: Order, kind: str) -> str:
+        """What it says of the gates that in this order the layer agrees."""
+        names = _labels(kind, self.count) if self.own else ()
+        if not names:
+            return f"{self.subject} agree in the order {', '.join(map(str, order))} of their blocks"
+        stored = [names[order.index(at)] for at in range(self.count)]
+        return f"{self.subject} are stored as {', '.join(stored)} where the layer has {', '.join(names)}"
+
+
+def gates_of(layers: dict[str, Any]) -> list[Gates]:
+    """What may have its gates in another order: the weights of all these layers, of each, and every variable alone."""
+    cells = [(path, cell) for path, layer in layers.items() for cell in _cells(layer)]
+    found = {path: _variables(cell) for path, cell in cells}
+    counts = {_count(cell) for _, cell in cells}
+    if len(counts) != 1:
+        return []
+    (count,) = counts
+    own = {path: type(cell).__module__.startswith("keras.") for path, cell in cells}
+    every = tuple(variable for each in found.values() for variable in each)
+    groups = [Gates(every, count, "its gates", all(own.values()))]
+    if len(found) > 1:
+        groups += [Gates(tuple(each), count, f"the gates of {path}", own[path]) for path, each in found.items()]
+    for path, variables in found.items():
+        where = f" of {path}" if len(found) > 1 else ""
+        groups += [Gates((each,), count, f"the gates of {each.name}{where}", own[path]) for each in variables]
+    return groups
+
+
+def _cells(layer: Any) -> Iterator[Any]:
+    """The layers at or below this one that have gates."""
+    if "recurrent_kernel" in vars(layer) and _count(layer) in GATES:
+        yield layer
+    for child in children(layer).values():
+        yield from _cells(child)
+
+
+def _count(cell: Any) -> int:
+    units, width = cell.recurrent_kernel.shape
+    return int(width) // int(units)
+
+
+def _variables(cell: Any) -> list[Any]:
+    width = cell.recurrent_kernel.shape[-1]
+    return [each for each in cell.weights if each.shape and each.shape[-1] == width]
+
+
+def _labels(kind: str, count: int) -> Sequence[str]:
+    """The layer's own names of its gates, in order."""
+    for each in (KINDS[kind],) if kind in KINDS else (KINDS["gru"], KINDS["lstm"]):
+        for rule in (rule for part in each.parts for rule in part.rules):
+            for _, labels in rule.target.labels:
+                if len(labels) == count:
+                    return labels
+    return ()

@@ -1,0 +1,90 @@
+"""A faulty layer run again with one thing changed: what makes it agree with the reference is what is wrong with it.
+
+The layer is one of a port with the checkpoint's weights, fed what the reference was fed. Two things are tried: numbers
+that the two layers were told almost alike, and the order of the gates in a recurrent layer's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from wdport.compare.bounds import LOGIC
+from wdport.compare.calls import Calls, layer_of
+from wdport.compare.errors import tap_errors
+from wdport.compare.probe import Answers, Probe
+from wdport.compare.recurrent import gates_of
+from wdport.compare.settings import near_differences
+from wdport.compare.taps import Tap
+from wdport.errors import WdportError
+from wdport.keras_runtime import exact_float64, layers_by_path
+from wdport.model import Array
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One tap of ``probe``, an eager probe in float64; ``inputs`` are the network's, ``port`` the calls of the faulty
+    port and ``answers`` the reference's."""
+
+    probe: Probe
+    tap: Tap
+    inputs: tuple[Array, ...]
+    port: Calls
+    answers: Answers
+
+    def told(self, module: Any) -> list[str]:
+        """What makes the layer agree, in words; nothing if it agrees as it is. ``module`` is the reference's, or
+        ``None`` where it does not run here."""
+        if self.tap.candidate not in self.answers or self._agrees(self._alone):
+            return []
+        return (self._numbers(module) if module is not None else []) or self._gates()
+
+    def _numbers(self, module: Any) -> list[str]:
+        """A hyper-parameter that differs by less than float32 tells."""
+        layer = self.probe.layers[layer_of(self.tap.candidate)]
+        for name, (value, text) in near_differences(self.tap.kind, module, layer).items():
+            with _attribute(layer, name, value):
+                if self._agrees(self._alone):
+                    return [text]
+        return []
+
+    def _gates(self) -> list[str]:
+        """Another order of the gates. A compiled program takes the weights as they are, so one does for all orders."""
+        layers = layers_by_path(self.probe.model)
+        paths = self.tap.stack or (layer_of(self.tap.candidate),)
+        groups = gates_of({path: layers[path] for path in paths})
+        whole = Probe(self.probe.model, self.probe.layers) if groups else self.probe
+        for gates in groups:
+            for order in gates.orders():
+                with gates.reordered(order):
+                    if self._agrees(lambda: whole.isolate(self.inputs, self.answers)[1]):
+                        return [gates.sentence(order, self.tap.kind)]
+        return []
+
+    def _alone(self) -> Calls:
+        if self.tap.layout.outputs_only:
+            return self.probe.isolate(self.inputs, self.answers)[1]
+        return self.probe.isolate_layer(self.tap.candidate, self.port[self.tap.candidate], self.answers)
+
+    def _agrees(self, run: Callable[[], Calls]) -> bool:
+        """Whether the layer, as it is now, makes what the reference does."""
+        try:
+            with jax.enable_x64(True), exact_float64(), jax.default_matmul_precision("highest"):
+                errors = tap_errors(self.tap, run(), self.answers)
+        except (WdportError, ValueError, TypeError, RuntimeError, KeyError):
+            return False
+        return errors is not None and errors[1] <= LOGIC
+
+
+@contextmanager
+def _attribute(layer: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(layer, name)
+    setattr(layer, name, value)
+    try:
+        yield
+    finally:
+        setattr(layer, name, before)

@@ -1,0 +1,98 @@
+"""Where the windows of a convolution or a pooling lie, by the two libraries' settings and the size that is given.
+
+PyTorch pads alike on both sides and may round the count up; Keras's ``same`` pads what is wanting, less of it in front.
+So two layers of unlike settings may do the same on one size and not on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Windows:
+    """``count`` windows, the first of which begins at ``start``, 0 or less."""
+
+    count: int
+    start: int
+
+    def __str__(self) -> str:
+        return f"{self.count} windows from {self.start}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What sets the windows along one axis: how far one reaches, and how far apart they are."""
+
+    reach: int
+    stride: int
+
+    def padded(self, size: int, before: int, after: int, ceil: bool = False) -> Windows:
+        """With this much padding; ``ceil`` as PyTorch does it, whose last window begins within the input."""
+        room = size + before + after - self.reach
+        count = (-(-room // self.stride) if ceil else room // self.stride) + 1
+        if ceil and (count - 1) * self.stride >= size + before:
+            count -= 1
+        return Windows(count, -before)
+
+    def same(self, size: int) -> Windows:
+        """As Keras's ``same``: one window for every stride."""
+        count = -(-size // self.stride)
+        return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
+
+
+def differing(module: Any, layer: Any, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
+    """How the windows of the two layers differ on an input of the port of shape ``given``: a sentence, "" if they do
+    not, ``None`` where that cannot be told.
+
+    Where PyTorch's layer cannot have made ``made`` of that, the port's is given something else, padded perhaps, and
+    nothing is said.
+    """
+    spatial = slice(2, None) if getattr(layer, "data_format", "") == "channels_first" else slice(1, -1)
+    sizes, left = given[spatial], made[spatial]
+    window = getattr(layer, "kernel_size", None) or getattr(layer, "pool_size", None)
+    if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
+        return None
+    ours = _axes(len(sizes), window, layer.strides, getattr(layer, "dilation_rate", 1))
+    theirs = _axes(len(sizes), module.kernel_size, module.stride, getattr(module, "dilation", 1))
+    if ours is None or theirs is None:
+        return None
+    wanted = [_torch(theirs[at], module, at, size) for at, size in enumerate(sizes)]
+    if left and [each.count for each in wanted] != list(left):
+        return ""
+    for axis, first, size in zip(ours, wanted, sizes, strict=True):
+        second = _keras(axis, layer.padding, size)
+        if second is None:
+            return None
+        if first != second:
+            names = [name for name in ("padding", "ceil_mode") if hasattr(module, name)]
+            told = ", ".join(f"{name} {getattr(module, name)}" for name in names)
+            return f"padding {layer.padding} has {second} of {size} where the reference ({told}) has {first}"
+    return ""
+
+
+def _axes(count: int, window: Any, stride: Any, dilation: Any) -> list[Axis] | None:
+    columns = [_several(each, count) for each in (window, stride, dilation)]
+    if any(len(each) != count for each in columns):
+        return None
+    return [Axis(d * (k - 1) + 1, s) for k, s, d in zip(*columns, strict=True)]
+
+
+def _several(value: Any, count: int) -> list[int]:
+    return [int(each) for each in value] if isinstance(value, (tuple, list)) else [int(value)] * count
+
+
+def _torch(axis: Axis, module: Any, at: int, size: int) -> Windows:
+    padding = module.padding
+    if padding == "same":
+        return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)
+    width = 0 if padding == "valid" else _several(padding, at + 1)[at]
+    return axis.padded(size, width, width, bool(getattr(module, "ceil_mode", False)))
+
+
+def _keras(axis: Axis, padding: str, size: int) -> Windows | None:
+    if padding == "causal":
+        return axis.padded(size, axis.reach - 1, 0)
+    return {"same": axis.same(size), "valid": axis.padded(size, 0, 0)}.get(padding)
