@@ -7,8 +7,8 @@ import pytest
 import pywt
 
 from wdport.errors import UsageError
-from wdport.parity.wavelet_gate import bound, wavelet_errors, wavelet_gate
 from wdport.wavelets import WaveletTransform
+from wdport.wavelets.check import bound, wavelet_errors, wavelet_gate
 from wdport.wavelets.lengths import BOUNDARY_MODES
 from wdport.wavelets.plan import TransformPlan
 

@@ -6,11 +6,10 @@ it builds its Keras model and its PyTorch reference on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,128 +152,6 @@ class Signature:
         return tuple(dict.fromkeys([*found, *(port.axes for port in self.outputs if port.axes)]))
 
 
-class Family(Protocol):
-    """One architecture: see `wdport/families/waveletdiff/family.py` for the first."""
-
-    name: str
-
-    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
-        """The family's fields from a training configuration file (already parsed YAML)."""
-        ...
-
-    def parse_setting(self, key: str, text: str) -> Any:
-        """One ``--set KEY=VALUE``; raises ``UsageError``."""
-        ...
-
-    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
-        """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
-
-        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
-        """
-        ...
-
-    def features(self, config: Any) -> frozenset[str]:
-        """Names that tables use under ``when:``."""
-        ...
-
-    def variables(self, config: Any) -> dict[str, Shape]:
-        """Path and shape of every variable of the port, in creation order."""
-        ...
-
-    def constants(self, config: Any) -> dict[str, Constant]:
-        """Every table of the model, by the name that mapping tables use under ``check:``."""
-        ...
-
-    def load_config(self, values: Mapping[str, Any]) -> Any:
-        """A configuration from its JSON form; raises ``ValueError``."""
-        ...
-
-    def keras_document(self, config: Any) -> dict[str, Any]:
-        """What Keras writes as ``config.json`` for the model in float32."""
-        ...
-
-    def build(self, config: Any, dtype: str | None = None) -> Any:
-        """The Keras model, its weights zero, waiting to be filled."""
-        ...
-
-    def unfilled(self) -> AbstractContextManager[Any]:
-        """Models that are made inside have no initial values, for they are about to be filled."""
-        ...
-
-    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Any:
-        """The network for sampling (see :mod:`wdport.families.waveletdiff.fast`), computing in ``dtype``; no Keras."""
-        ...
-
-    def to_series(self, config: Any, coefficients: Any) -> Any | None:
-        """Coefficients (B, C, F) to series (B, N, F) in the units of the data; ``None`` without a known wavelet."""
-        ...
-
-    def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
-        """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
-        ...
-
-    def signature(self, config: Any) -> Signature:
-        """What the network takes and gives."""
-        ...
-
-    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
-        """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
-        what that network makes of S times."""
-        ...
-
-    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
-        """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
-        ...
-
-    def transform(self, config: Any) -> Any | None:
-        """The :class:`WaveletTransform` between series and coefficients; ``None`` where it is unknown."""
-        ...
-
-    def objective(self, config: Any, model: Any) -> Objective:
-        """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
-        ...
-
-    def mutants(self, config: Any) -> Sequence[Any]:
-        """Known bugs of ports of this family: :class:`wdport.families.mutants.Mutant`."""
-        ...
-
-    def rewrites(self, config: Any) -> Sequence[Any]:
-        """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
-        ...
-
-    def edited(self) -> Mapping[str, Any]:
-        """The configurations that source edits are tried on, by the variant that an edit names."""
-        ...
-
-    def edits(self) -> Path:
-        """The file of source edits."""
-        ...
-
-    def given(self, config: Any) -> dict[str, str]:
-        """What shapes do not tell of a configuration, as for ``--set``."""
-        ...
-
-    def statistics(self, config: Any) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Mean and deviation of the data, by feature, where they are known."""
-        ...
-
-    def smallest(self) -> Any:
-        """The configuration that runs soonest and still has the parts that quick mutants are in."""
-        ...
-
-    def examples(self) -> dict[str, Any]:
-        """Small configurations that between them have every part of the family, by a few words each."""
-        ...
-
-    def random_tensors(self, config: Any, seed: int) -> dict[str, Array]:
-        """A checkpoint's tensors, float32, with every weight and bias random."""
-        ...
-
-    def port_tables(self, model: Any) -> dict[str, Array]:
-        """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Named:
     """What a family calls an array of samples (n, L, F): ``name`` in Python and in files; one step of L as the column
@@ -327,46 +204,3 @@ class Diffused:
     decoding: Decoding | NotDecoded
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)
-
-
-class Denoiser(Protocol):
-    """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
-
-    def arrange(self, variables: Mapping[str, Any], by_outputs: bool = True) -> Any:
-        """The model's variables by path as the functions below want them, lying one way or the other."""
-        ...
-
-    def lay_out(self, weights: Any, by_outputs: bool) -> Any:
-        """Arranged weights, lying so."""
-        ...
-
-    def by_outputs(self, batch: int | None) -> bool:
-        """How weights are best laid out for ``batch`` samples, or for any number of them."""
-        ...
-
-    def conditions(self, weights: Any, times: Any) -> Any:
-        """All that depends on the times (S,) alone, arrays with S in front."""
-        ...
-
-    def predict(self, weights: Any, state: Any, condition: Any) -> Any:
-        """The prediction for a state (B, *shape) and one step's condition."""
-        ...
-
-
-@runtime_checkable
-class Sampled(Protocol):
-    """The role of a family whose models draw samples by diffusion."""
-
-    name: str
-
-    def diffused(self, config: Any) -> Diffused:
-        """What sampling has to know of a configuration."""
-        ...
-
-    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Denoiser:
-        """The network for sampling, computing in ``dtype``; no Keras."""
-        ...
-
-    def to_series(self, config: Any, coefficients: Any) -> Any | None:
-        """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
-        ...

@@ -17,6 +17,7 @@ from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
 from wdport.parity.reports.text import render_text
 from wdport.parity.verdict import PartResult, TapResult, Verdict
+from wdport.wavelets.check import BOUNDS
 
 TODAY = date(2026, 11, 21)
 END = 'reason = "fused kernel"\nexpires = 2027-01-31\n'
@@ -36,12 +37,12 @@ def make(*changed: TapResult, whole: float = 1.0, level: float = 1.0, gates: tup
         Gate("A'", "constants", 8, 8, (measure("table", "ulp", 0.5, "table_ulp"),)),
         Gate("A", "logic, float64", 4, 4, tuple(logic)),
         Gate("B", "numerics, float32", 4, 4, tuple(numerics)),
-        Gate("F", "wavelet", 4, 4, (measure("cD1 analysis", "error", 2e-15, "wavelet"),)),
+        Gate("F", "wavelet", 4, 4, (measure("cD1 analysis", "error", 2e-15, "wavelet", own=BOUNDS),)),
     )
     gates = tuple(next((new for new in gates if new.name == gate.name), gate) for gate in made)
     environment = dict.fromkeys(("torch", "keras", "jax", "device", "torch_matmul", "jax_matmul"), "x")
     levels = (PartResult("cA1", 1e-15, None, level, None),)
-    return Verdict("a.ckpt", "a.keras", gates, tuple(taps.values()), levels, None, {}, (), environment, bounds())
+    return Verdict("a.ckpt", "a.keras", gates, tuple(taps.values()), levels, None, {}, (), environment, bounds(BOUNDS))
 
 
 def tap(name: str, **numbers: Any) -> TapResult:
@@ -254,7 +255,7 @@ class TestOneValue:
     def test_the_bound_of_the_other_boundary_modes(self, tmp_path: Path) -> None:
         text = f"[bounds]\nwavelet_extrapolated = {{ value = 1e-9, {self.ENDS} }}\n"
         for bound, failing in (("wavelet", {"F"}), ("wavelet_extrapolated", set())):
-            off = make(gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, bound),)),))
+            off = make(gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, bound, own=BOUNDS),)),))
             assert failed(off) == {"F"}
             assert failed(under(tmp_path, off, text)) == failing
 

@@ -16,6 +16,7 @@ import pytest
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.errors import MachineError, UsageError
+from wdport.families.waveletdiff.family import RESTS_ON
 from wdport.model import PartWords
 from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
@@ -120,7 +121,7 @@ ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
 def test_what_the_outcome_rests_on(gates: tuple[str, ...], reference: str, names: tuple[str, ...]) -> None:
     """What makes up the network, unless the user's own code is the reference and agrees; the rest with its gates."""
     run = tuple(Gate(name, "a gate", 1, 1) for name in gates)
-    verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference)
+    verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference, rests_on=RESTS_ON)
     assert tuple(verdict.assuming) == names
     different = replace(verdict, gates=(*run[:-1], replace(run[-1], facts=(fact("off"),))))
     assert "num_heads" in different.assuming

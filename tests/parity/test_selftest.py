@@ -13,14 +13,13 @@ from wdport.compare.bounds import bounds
 from wdport.families.mutants import Mutant, calling
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.rewrites import rewrites
+from wdport.families.waveletdiff.wavelet_faults import FAULTS, run_wavelet_faults
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.groups import transforms
 from wdport.parity.selftest.inject import broken, judge_logic, run_mutants
 from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.variants import run_rewrites
-from wdport.parity.selftest.wavelets import FAULTS, run_wavelet_faults
 from wdport.wavelets.transform import WaveletTransform
 
 
@@ -113,7 +112,8 @@ def test_a_rewrite_that_leaks_is_an_alarm(example: Example, monkeypatch: pytest.
 
 
 def test_wavelet_faults_die_both_ways_or_one() -> None:
-    kills = list(run_wavelet_faults(transforms(FAMILY)))
+    (group,) = FAMILY.faults({})
+    kills = list(group.kills)
     assert {kill.mutant for kill in kills} == {fault.name for fault in FAULTS}
     assert [kill for kill in kills if not kill.right or kill.margin < 9] == []
     assert {kill.site for kill in kills} == {"analysis", "synthesis", "analysis and synthesis"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 LOGIC: Final = 1e-10
@@ -26,12 +28,6 @@ UNIT_ROUNDOFF: Final = 2.0**-24
 UNIT_ROUNDOFF_16: Final = 2.0**-8
 """The same of bfloat16."""
 
-WAVELET: Final = 1e-12
-"""Gate F, relative float64 error per level against PyWavelets; measured 2e-15 over seven boundary modes."""
-
-WAVELET_EXTRAPOLATED: Final = 1e-10
-"""The same for smooth and antireflect, whose extensions grow beyond the signal; measured 7e-14."""
-
 TABLE_ULP: Final = 2.0
 """Gate A', units in the last place of float32 between a table of the port and its float64 formula."""
 
@@ -40,8 +36,28 @@ FLOAT32_SHARE: Final = 0.5
 behind a cast to float32."""
 
 
-def bounds() -> dict[str, float]:
-    """Every bound in force, by its name in lower case."""
-    names = ("LOGIC", "NUMERICS", "TRAJECTORY", "GRADIENT", "WAVELET", "WAVELET_EXTRAPOLATED", "TABLE_ULP",
-             "FLOAT32_SHARE", "LEAK")  # fmt: skip
-    return {name.lower(): globals()[name] for name in names}
+@dataclass(frozen=True)
+class Bound:
+    """What a number may be at most, and of what it is the bound."""
+
+    value: float
+    meaning: str
+
+
+BOUNDS: Final[Mapping[str, Bound]] = {
+    "logic": Bound(LOGIC, "gate A: relative float64 error of any layer, alone, in its inputs and within the network"),
+    "numerics": Bound(NUMERICS, "gate B: float32 error of any layer as a multiple of the reference's own"),
+    "trajectory": Bound(TRAJECTORY, "gate E: relative float64 error of the state anywhere along a sampling run"),
+    "gradient": Bound(
+        GRADIENT, "gates C and D: relative float64 error of a gradient, and of what an optimiser makes of it"
+    ),
+    "table_ulp": Bound(TABLE_ULP, "gate A': units in the last place of float32 between a table and its formula"),
+    "float32_share": Bound(FLOAT32_SHARE, "share of a float64 layer's values that float32 may hold exactly"),
+    "leak": Bound(LEAK, "float64 errors between the bound of gate A and this are told as precision leaks"),
+}
+"""The bounds of the gates that every model has; families add those of their own gates."""
+
+
+def bounds(own: Mapping[str, Bound] | None = None) -> dict[str, float]:
+    """Every bound in force, by name; with a family's ``own``."""
+    return {name: bound.value for name, bound in {**BOUNDS, **(own or {})}.items()}

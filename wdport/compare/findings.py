@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isnan
 
-from wdport.compare.bounds import bounds
+from wdport.compare.bounds import BOUNDS, Bound
 
 OUTPUT = "output"
 """The tap that stands for the whole network's output and for its parts."""
@@ -115,7 +115,7 @@ class Measure:
 
     def under(self, held: Mapping[str, float]) -> Measure:
         """Held against these bounds."""
-        return replace(self, limit=held[self.bound], leak=held["leak"] if self.leak else 0.0)
+        return replace(self, limit=held.get(self.bound, self.limit), leak=held["leak"] if self.leak else 0.0)
 
     def finding(self) -> Finding:
         """What it is if it is beyond the bound."""
@@ -123,10 +123,13 @@ class Measure:
         return Finding(self.subject, self.kind, self.value, self.limit, self.part, leak=leak)
 
 
-def measure(subject: str, kind: str, value: float, bound: str, part: str = "") -> Measure:
-    """A number held against the default of its bound."""
-    held = bounds()
-    return Measure(subject, kind, value, bound, held[bound], part, held["leak"] if bound == "logic" else 0.0)
+def measure(
+    subject: str, kind: str, value: float, bound: str, part: str = "", own: Mapping[str, Bound] | None = None
+) -> Measure:
+    """A number held against the default of its bound, which may be a family's ``own``."""
+    held = {**BOUNDS, **(own or {})}
+    leak = held["leak"].value if bound == "logic" else 0.0
+    return Measure(subject, kind, value, bound, held[bound].value, part, leak)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from wdport.checkpoint import open_checkpoint
 from wdport.conversion.account import own_config
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
+from wdport.families.roles import Family
 from wdport.files.model_files import read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
-from wdport.model import Family
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from wdport.checkpoint.folder import read_config
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.registry import family_of, find_family
+from wdport.families.roles import Family
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml
 from wdport.mapping.table import Table, load_table
-from wdport.model import Array, Constant, Family, Resolved, Signature, Source
+from wdport.model import Array, Constant, Resolved, Signature, Source
 
 PathText = str | PathLike[str]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import describe, make_manifest, render_manifest
@@ -17,6 +17,7 @@ from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
+from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.model_files import Written, write_by_keras, write_model
 from wdport.files.target import Target, choose_target
@@ -98,12 +99,12 @@ def _write(prepared: Prepared, target: Target, file: Path, arrays: Iterator[tupl
     """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
     family, config = prepared.family, prepared.config
     variables = prepared.variables
-    if hasattr(family, "save") and target.format != "safetensors":
-        own = cast(Any, family)
+    if isinstance(family, KeptByKeras) and target.format != "safetensors":
+        own = family
         return write_by_keras(
             file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path)
         )
-    document = family.keras_document(config) if hasattr(family, "keras_document") else {}
+    document = family.keras_document(config) if isinstance(family, Documented) else {}
     return write_model(file, target, variables, arrays, describe(prepared), document)
 
 

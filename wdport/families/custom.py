@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from wdport.compare.bounds import Bound
+from wdport.compare.findings import Gate
 from wdport.errors import MisfitError, UsageError
 from wdport.families.code import build_keras
 from wdport.mapping.axes import Shape
@@ -36,6 +39,8 @@ class CustomFamily:
     """See :class:`wdport.model.Family`; one object for each table and what the user said beside it."""
 
     name = "custom"
+    bounds: Mapping[str, Bound] = MappingProxyType({})
+    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def __init__(self, table: Table, model: str | None = None, reference: str | None = None,
                  inputs: Sequence[str] = ()) -> None:  # fmt: skip
@@ -167,8 +172,8 @@ class CustomFamily:
             tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
         )
 
-    def transform(self, config: CustomConfig) -> None:
-        """It has no wavelet transform."""
+    def gates(self, config: CustomConfig) -> tuple[Gate, ...]:
+        return ()
 
     def mutants(self, config: CustomConfig) -> tuple[Any, ...]:
         return ()

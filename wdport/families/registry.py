@@ -9,10 +9,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
+from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError, UsageError
+from wdport.families.roles import Family
 from wdport.mapping.rows import Table
 from wdport.mapping.table import load_table
-from wdport.model import Family
 
 _MODULES = {"waveletdiff": "wdport.families.waveletdiff.family"}
 
@@ -46,6 +47,12 @@ def own_model(
     if table is None or table.family != "custom":
         return None
     return family_of(table, model, reference, inputs)
+
+
+def known_bounds() -> dict[str, Bound]:
+    """Every bound that a policy may set: the engine's, and those of the shipped families' own gates."""
+    own = [find_family(name, name).bounds for name in _MODULES]
+    return {name: bound for each in (BOUNDS, *own) for name, bound in each.items()}
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:

@@ -11,7 +11,8 @@ from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.memory import release_memory
 from wdport.conversion.prepare import Prepared
-from wdport.model import Array
+from wdport.families.roles import Trained
+from wdport.model import Array, Diffused
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
@@ -60,7 +61,8 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
         if runner.sampling is not None:
             say("sampling trajectories")
             with highest_precision():
-                path, trajectories = trajectories_gate(_reference(prepared, runner), sides.candidates)
+                reference = _reference(runner.sampling.about(prepared.config), prepared, runner)
+                path, trajectories = trajectories_gate(reference, sides.candidates)
             release_memory()
         say("running the port eagerly")
         runner.compare_eagerly(CASES[-1])
@@ -74,26 +76,25 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
     release_memory()
     for name, result in runner.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
-    steps = _optimiser_steps(prepared, runner, probe, say) if hasattr(family, "objective") else None
+    steps = _optimiser_steps(family, prepared, runner, probe, say) if isinstance(family, Trained) else None
     variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
     return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
 
 
 def _optimiser_steps(
-    prepared: Prepared, runner: Runner, probe: GradientProbe, say: Callable[[str], None]
+    family: Trained, prepared: Prepared, runner: Runner, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimiserErrors:
     """Gate D, of a family that says what training minimises."""
     say("optimiser steps")
-    objective = prepared.family.objective(prepared.config, probe.model)
+    objective = family.objective(prepared.config, probe.model)
     with lifted():
         return optimiser_gate(prepared.plan.moves, runner.sides.references["float64"], probe, objective,
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
-def _reference(prepared: Prepared, runner: Runner) -> Reference:
+def _reference(about: Diffused, prepared: Prepared, runner: Runner) -> Reference:
     """The reference's side of gate E."""
-    config = prepared.config
 
     def network(state: Array, time: Array, dtype: str = "float64") -> Array:
         if dtype == "float64":
@@ -101,10 +102,7 @@ def _reference(prepared: Prepared, runner: Runner) -> Reference:
                 return run(runner.sides.references[dtype], (state, time))[0]
         return run(runner.sides.references[dtype], (state, time))[0]
 
-    shape = prepared.family.signature(config).make(0, 1, 1.0)[0].shape[1:]
-    return Reference(
-        network, file_schedule(prepared), config.prediction_target, shape, partial(network, dtype="float32")
-    )
+    return Reference(network, file_schedule(prepared), about.target, about.shape, partial(network, dtype="float32"))
 
 
 def _variables(

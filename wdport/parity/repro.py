@@ -17,9 +17,10 @@ from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family
+from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.keras_runtime import layers_by_path, set_variable
-from wdport.model import Array, Family
+from wdport.model import Array
 from wdport.parity.diagnose import Evidence
 from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault

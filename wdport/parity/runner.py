@@ -30,6 +30,7 @@ from wdport.compare.programs import TRACING, Program
 from wdport.compare.taps import Tap, align, every_call, left_out, nearest
 from wdport.compile_cache import FAST_COMPILE
 from wdport.conversion.prepare import Prepared
+from wdport.families.roles import Sampled
 from wdport.keras_runtime import exact_float64, layers_by_path
 from wdport.model import Array
 from wdport.parity.diagnose import Evidence
@@ -91,8 +92,8 @@ class Runner:
         self.runs: Counter[str] = Counter()
         self.taps: dict[str, TapResult] = {}
         self.outputs: tuple[str, ...] = ()
-        sampled = hasattr(self.family, "denoiser")
-        self.sampling = SamplingNetwork(self.family, sides.candidates, full) if sampled else None
+        sampled = self.family if isinstance(self.family, Sampled) else None
+        self.sampling = SamplingNetwork(sampled, sides.candidates, full) if sampled is not None else None
         self.time_errors: dict[str, ErrorPair] = {}
         self.whole_errors: dict[str, ErrorPair] = {}
         self.errors: dict[str, ErrorPair] = {}

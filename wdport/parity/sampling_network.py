@@ -19,7 +19,8 @@ from wdport.compare.findings import Gate, joined, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
-from wdport.model import Array, Family
+from wdport.families.roles import Sampled
+from wdport.model import Array, Diffused
 from wdport.parity.verdict import Trajectory
 from wdport.sampling.network import fast_network
 
@@ -32,7 +33,7 @@ class SamplingNetwork:
     In float32, as people sample; in float64 as well for the full battery, since that compiles another network.
     """
 
-    def __init__(self, family: Family, models: Mapping[str, Any], full: bool) -> None:
+    def __init__(self, family: Sampled, models: Mapping[str, Any], full: bool) -> None:
         self._family, self._models = family, models
         self.dtypes = ("float64", "float32") if full else ("float32",)
         self._networks = {dtype: fast_network(models[dtype]) for dtype in self.dtypes}
@@ -50,6 +51,10 @@ class SamplingNetwork:
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
+
+    def about(self, config: Any) -> Diffused:
+        """What sampling has to know of a configuration."""
+        return self._family.diffused(config)
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""

@@ -18,6 +18,7 @@ from wdport.compare.findings import Finding, fact
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
+from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
@@ -68,7 +69,7 @@ def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
 
 def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
     """Every variable of the converted file; by Keras's own reader where Keras wrote it."""
-    if hasattr(converted.family, "read") and converted.format != "safetensors":
+    if isinstance(converted.family, KeptByKeras) and converted.format != "safetensors":
         return dict(converted.family.read(converted.config, converted.path))
     return dict(read_variables(converted.path, prepared.variables))
 

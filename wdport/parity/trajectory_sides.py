@@ -44,7 +44,7 @@ class Reference:
     network: Network
     schedule: NoiseSchedule
     target: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     single: Network | None = None
 
 
@@ -67,7 +67,7 @@ RUNS = tuple(Run(sampler, eta, target) for target in TARGETS for sampler, eta in
 class Inputs:
     """x_T and the tape that both sides share; the tape has one slot more than a correct sampler takes."""
 
-    def __init__(self, shape: tuple[int, int], seed: int = 0) -> None:
+    def __init__(self, shape: tuple[int, ...], seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.init = rng.standard_normal((BATCH, *shape))
         self.tape = rng.standard_normal((len(ddim_step_list(COUNT)), BATCH, *shape))

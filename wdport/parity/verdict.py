@@ -15,20 +15,6 @@ SCHEMA = 4
 TERMS = ("P", "R", "S")
 """Gates of a policy, a baseline and the known faults tried first: what is asked for, beyond what was compared."""
 
-TRAINING = ("C", "D", "E")
-"""The gates that go beyond the network's forward pass, to its loss and its sampling."""
-
-ASSUMED_BY: Mapping[str, tuple[str, ...]] = {
-    "prediction_target": TRAINING,
-    "noise_schedule": TRAINING,
-    "wavelet": ("F",),
-    "boundary_mode": (),
-    "seq_len": (),
-    "dropout": (),
-}
-"""The gates whose outcome rests on an assumed value, where it is not the network itself that does: those of
-``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
-
 
 @dataclass
 class TapResult:
@@ -147,8 +133,9 @@ class Verdict:
     """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees.
 
     ``parts`` are those of the output, ``decoded`` the float64 error of what the whole decodes to, and ``words`` what
-    both are called. ``assumed`` are the values of the configuration that nothing told; ``reference`` is the user's
-    own model, as ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
+    both are called. ``assumed`` are the values of the configuration that nothing told, and ``rests_on`` the gates whose
+    outcome rests on one of them, where the network's does not. ``reference`` is the user's own model, as
+    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
     """
 
     checkpoint: str
@@ -167,6 +154,7 @@ class Verdict:
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: str = ""
     words: PartWords = field(default_factory=PartWords)
+    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:
@@ -188,7 +176,8 @@ class Verdict:
         return {
             name: value
             for name, value in self.assumed.items()
-            if value is not None and (not run.isdisjoint(ASSUMED_BY[name]) if name in ASSUMED_BY else not confirmed)
+            if value is not None
+            and (not run.isdisjoint(self.rests_on[name]) if name in self.rests_on else not confirmed)
         }
 
     @property

@@ -21,7 +21,7 @@ import jax
 from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, layer_of
-from wdport.compare.findings import Finding
+from wdport.compare.findings import Finding, Gate
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
 from wdport.compare.settings import differences
@@ -30,6 +30,7 @@ from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
+from wdport.families.roles import KeptByKeras
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
@@ -50,12 +51,11 @@ from wdport.parity.sides import (
     with_random_biases,
 )
 from wdport.parity.verdict import Fault, Verdict, locate
-from wdport.parity.wavelet_gate import series_errors, wavelet_gate
 from wdport.version import VERSION
 
 Say = Callable[[str], None]
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "E'", "F")
-"""The gates as reports show them."""
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "E'")
+"""The gates as reports show them; a family's own come last."""
 
 MAX_CAUSES = 5
 """Faults that a probable cause is sought for: each is tried with every known bug of its place."""
@@ -166,7 +166,7 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
-    if full and not hasattr(converted.family, "read"):
+    if full and not isinstance(converted.family, KeptByKeras):
         say("reading the converted file by its own library")
         unequal = [*unequal, *misread(converted, weights.variables)]
     sides = build_sides(prepared, weights, reference)
@@ -184,8 +184,7 @@ def _verify(
     gates = [preflight_gate(prepared, runner, unequal)]
     if prepared.constants:
         gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
-    if (transform := prepared.family.transform(prepared.config)) is not None:
-        gates.append(wavelet_gate(transform, series_errors(prepared.family, prepared.config)))
+    gates += prepared.family.gates(prepared.config)
     if full and runner.evidence is None:  # otherwise they are needed to look for causes
         weights.forget()
         now.forget()
@@ -205,7 +204,7 @@ def _verify(
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),
-        gates=tuple(sorted(gates, key=lambda gate: ORDER.index(gate.name))),
+        gates=tuple(sorted(gates, key=_place)),
         taps=taps,
         causes=found,
         parts=more.parts(runner.parts.results()) if runner.parts is not None else (),
@@ -215,12 +214,17 @@ def _verify(
         reference=sides.reference.told,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
-        bounds=bounds(),
+        bounds=bounds(prepared.family.bounds),
+        rests_on=prepared.family.rests_on,
         overlays=runner.parts.overlays if runner.parts is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
         seconds=time.monotonic() - started,
     )
+
+
+def _place(gate: Gate) -> int:
+    return ORDER.index(gate.name) if gate.name in ORDER else len(ORDER)
 
 
 def _causes(

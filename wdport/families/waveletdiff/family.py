@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from wdport.compare.bounds import Bound
+from wdport.compare.findings import Gate
 from wdport.diffusion.schedules import STEPS, noise_schedule
+from wdport.families.faults import Group
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
@@ -21,11 +24,31 @@ from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Diffused, Objective, PartWords, Port, Resolved, Signature, Source
 from wdport.recorder import parse_input
 
+_TRAINING = ("C", "D", "E")
+"""The gates that go beyond the network's forward pass, to its loss and its sampling."""
+
+RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "prediction_target": _TRAINING,
+    "noise_schedule": _TRAINING,
+    "wavelet": ("F",),
+    "boundary_mode": (),
+    "seq_len": (),
+    "dropout": (),
+}
+"""``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
+
 
 class WaveletDiffFamily:
-    """See :class:`wdport.model.Family`."""
+    """Every role of :mod:`wdport.families.roles`."""
 
     name = "waveletdiff"
+    rests_on = RESTS_ON
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        from wdport.wavelets.check import BOUNDS
+
+        return BOUNDS
 
     def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
         return read_settings(document, where)
@@ -115,6 +138,12 @@ class WaveletDiffFamily:
 
         return build_reference(config, tensors, getattr(torch, dtype))
 
+    def gates(self, config: Config) -> tuple[Gate, ...]:
+        from wdport.families.waveletdiff.gates import gates
+
+        transform, decode = self.transform(config), _decoder(config)
+        return () if transform is None or decode is None else gates(config, transform, decode)
+
     def signature(self, config: Config) -> Signature:
         """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000."""
         lengths = " ".join(map(str, config.level_lengths))
@@ -143,6 +172,16 @@ class WaveletDiffFamily:
         from wdport.families.waveletdiff.mutants import mutants
 
         return mutants(config)
+
+    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
+        from wdport.families.waveletdiff.wavelet_faults import QUICK, run_wavelet_faults
+
+        found = [self.transform(config) for config in self.examples().values()]
+        first, *others = dict.fromkeys(each for each in found if each is not None)
+        modes = [replace(first, mode=mode) for mode in ("periodization", "smooth")]
+        kills = run_wavelet_faults((first, modes[-1]), held, (QUICK,)) if quick else run_wavelet_faults(
+            (first, *others, *modes), held)  # fmt: skip
+        yield Group("F", "the wavelet transform", kills)
 
     def rewrites(self, config: Config) -> tuple[Any, ...]:
         from wdport.families.waveletdiff.rewrites import rewrites

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from wdport.compare.bounds import bounds as default_bounds
+from wdport.compare.bounds import bounds
 from wdport.compare.findings import Finding, Gate, by_subject, fact
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
 from wdport.parity.verdict import Verdict
@@ -24,7 +24,7 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     """
     if not policy.bounds and not policy.waivers:
         return verdict
-    held = {**default_bounds(), **verdict.bounds, **policy.bounds_on(today)}
+    held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
     valid = [each for each in policy.waivers if each.tap in taps and not each.expired(today)]
     judged = {gate.name: _under(gate, held) for gate in verdict.gates}

@@ -10,9 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wdport.compare.bounds import bounds as default_bounds
 from wdport.conversion.prepare import PathText
 from wdport.errors import UsageError
+from wdport.families.registry import known_bounds
 from wdport.limits import MAX_TABLE_BYTES
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
 
@@ -65,7 +65,7 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def _bound(table: _Table, name: str) -> BoundSetting:
-    defaults = default_bounds()
+    defaults = {name: bound.value for name, bound in known_bounds().items()}
     if name not in defaults:
         raise UsageError((table.file, table.key), "is no bound", f"use one of {', '.join(defaults)}")
     value = table.number("value")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wdport.compare.bounds import GRADIENT, LOGIC, NUMERICS
 from wdport.compare.findings import Gate
+from wdport.families.registry import known_bounds
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
     NAME_CHARS,
@@ -24,18 +25,6 @@ from wdport.parity.verdict import TapResult, Verdict
 
 SHOWN_FINDINGS = 4
 """Findings of a gate that stand open; the further ones are folded away."""
-
-BOUND_MEANINGS = {
-    "logic": "gate A: relative float64 error of any layer, alone, in its inputs and within the network",
-    "leak": "float64 errors between the bound of gate A and this are told as precision leaks",
-    "numerics": "gate B: float32 error of any layer as a multiple of the reference's own",
-    "trajectory": "gate E: relative float64 error of the state anywhere along a sampling run",
-    "gradient": "gates C and D: relative float64 error of a gradient, and of what an optimiser makes of it",
-    "wavelet": "gate F: relative float64 error per level against PyWavelets",
-    "wavelet_extrapolated": "gate F, the same for boundary modes that extrapolate",
-    "table_ulp": "gate A': units in the last place of float32 between a table and its formula",
-    "float32_share": "share of a float64 layer's values that float32 may hold exactly",
-}
 
 
 @dataclass(frozen=True)
@@ -155,8 +144,8 @@ def _or_nothing(value: float | None, bound: float) -> Cell:
 
 def bounds_table(verdict: Verdict) -> str:
     """Every bound in force and what it bounds."""
-    rows = [(words(name), Cell(number(v), v), Cell(text(BOUND_MEANINGS.get(name, "")))) for name, v in
-            verdict.bounds.items()]  # fmt: skip
+    known = {name: bound.meaning for name, bound in known_bounds().items()}
+    rows = [(words(name), Cell(number(v), v), Cell(text(known.get(name, "")))) for name, v in verdict.bounds.items()]
     return table(("bound", "value", "of what"), rows)
 
 

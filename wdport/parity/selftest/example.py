@@ -19,8 +19,9 @@ from wdport.compare.measure import ErrorPair, relative_l2, ulps
 from wdport.compare.probe import Probe
 from wdport.compare.taps import Tap, align
 from wdport.errors import InternalError
+from wdport.families.roles import Faulty
 from wdport.keras_runtime import layers_by_path
-from wdport.model import Array, Family
+from wdport.model import Array
 from wdport.parity.diagnose import Evidence
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.verdict import TapResult
@@ -66,7 +67,7 @@ class Example:
     ``cases`` are the battery's, but for a batch of one: run eagerly, other shapes are other programs.
     """
 
-    def __init__(self, name: str, family: Family, config: Any, seed: int = 0) -> None:
+    def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0) -> None:
         self.name, self.family, self.config = name, family, config
         self.cases = tuple(case for case in CASES if case.batch > 1)
         self.case = self.cases[0]

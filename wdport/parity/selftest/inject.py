@@ -14,10 +14,10 @@ import numpy as np
 
 from wdport.compare.bounds import bounds
 from wdport.errors import IncompleteError, InternalError
+from wdport.families.faults import Kill
 from wdport.families.mutants import Mutant
 from wdport.parity.diagnose import causes, tapped
 from wdport.parity.selftest.example import Example, Seen
-from wdport.parity.selftest.kill import Kill
 from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.verdict import Fault, locate
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from wdport.parity.selftest.kill import Kill, Variant
+from wdport.families.faults import Kill
 from wdport.parity.selftest.rules import RULES
+from wdport.parity.selftest.variant import Variant
 from wdport.parity.verdict import plain
 
 SCHEMA: Final = 1

@@ -11,22 +11,22 @@ from importlib.util import find_spec
 import jax
 
 from wdport.compare.bounds import bounds as default_bounds
-from wdport.errors import MachineError
+from wdport.errors import InternalError, MachineError
+from wdport.families.faults import Group, Kill
 from wdport.families.registry import find_family
+from wdport.families.roles import Faulty, Sampled, Trained
 from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.groups import Group, further_groups, layer_group, transforms
+from wdport.parity.selftest.groups import further_groups, layer_group
 from wdport.parity.selftest.inject import Bounds, run_mutants
-from wdport.parity.selftest.kill import Kill, Variant
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.training import run_training_faults
+from wdport.parity.selftest.variant import Variant
 from wdport.parity.selftest.variants import run_variants
-from wdport.parity.selftest.wavelets import run_wavelet_faults
 
 Say = Callable[[str], None]
 FAMILY = "waveletdiff"
-QUICK_WAVELET_FAULT = "filters reversed"
 QUICK_SAMPLER_FAULT = "target mixed up"
 
 
@@ -51,13 +51,13 @@ def run_selftest(
     groups: list[GroupResult] = []
     variants: list[Variant] = []
     if edits:
-        family = find_family(FAMILY, "selftest")
+        family = _family()
         tried = run_edits(family, read_edits(family.edits()))
         groups.append(_gather(Group("", "source edits", tried), say))
     elif quick:
         groups.append(_gather(Group("", "quick faults", _quick(limits)), say))
     else:
-        family = find_family(FAMILY, "selftest")
+        family = _family()
         for at, name in enumerate(family.examples()):
             group, correct = run_example(name, limits, say, single=at == 0)
             groups.append(group)
@@ -71,7 +71,7 @@ def run_example(
     name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
 ) -> tuple[GroupResult, tuple[Variant, ...]]:
     """The faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
-    family = find_family(FAMILY, "selftest")
+    family = _family()
     say(f"{name}: building both models")
     example = Example(name, family, family.examples()[name])
     group = _gather(layer_group(example, held or {}, single), say)
@@ -96,6 +96,13 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
     return tuple(_quick({**default_bounds(), **(bounds or {})}))
 
 
+def _family() -> Faulty:
+    family = find_family(FAMILY, "selftest")
+    if not isinstance(family, Faulty):
+        raise InternalError("selftest", f"the {FAMILY} family has no known faults", "report this")
+    return family
+
+
 def _require_torch() -> None:
     if find_spec("torch") is None:
         what = "the reference needs torch, which is not installed"
@@ -103,15 +110,16 @@ def _require_torch() -> None:
 
 
 def _quick(held: Bounds) -> Iterator[Kill]:
-    family = find_family(FAMILY, "selftest")
+    family = _family()
     example = Example("the smallest port", family, family.smallest())
     yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
-    chosen = [each for each in transforms(family) if each.mode in ("symmetric", "smooth")]
-    yield from run_wavelet_faults((chosen[0], chosen[-1]), held, (QUICK_WAVELET_FAULT,))
+    for group in family.faults(held, quick=True):
+        yield from group.kills
     example.use(example.cases[0])  # a fault that lived has seen them all
-    yield from run_sampler_faults(example.name, example.weights, held, QUICK_SAMPLER_FAULT)
-    if held["gradient"] > default_bounds()["gradient"]:
-        yield from run_training_faults(example.name, example.weights, held)
+    if isinstance(family, Sampled):
+        yield from run_sampler_faults(example.name, family, example.weights, held, QUICK_SAMPLER_FAULT)
+    if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
+        yield from run_training_faults(example.name, family, example.weights, held)
 
 
 def _gather(group: Group, say: Say) -> GroupResult:

@@ -11,8 +11,9 @@ import numpy as np
 from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
+from wdport.families.faults import Kill
+from wdport.families.roles import Sampled
 from wdport.parity.selftest.inject import Bounds
-from wdport.parity.selftest.kill import Kill
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
@@ -21,10 +22,12 @@ from wdport.recorder import run
 PLACE = "the sampler"
 
 
-def run_sampler_faults(name: str, weights: Weights, held: Bounds | None = None, only: str = "") -> Iterator[Kill]:
+def run_sampler_faults(
+    name: str, family: Sampled, weights: Weights, held: Bounds | None = None, only: str = ""
+) -> Iterator[Kill]:
     """No fault first, then every one; or ``only`` the fault of this name."""
     limit = {**bounds(), **(held or {})}["trajectory"]
-    reference, model = _reference(weights), weights.port("float64")
+    reference, model = _reference(family, weights), weights.port("float64")
     if not only:
         gate, _ = trajectories_gate(reference, {"float64": model})
         worst = float("inf") if gate.worst is None else gate.worst
@@ -43,13 +46,13 @@ def fate(example: str, place: str, gate: str, fault: str, margin: float, killed:
                 killed, float(margin), equivalent=reason)  # fmt: skip
 
 
-def _reference(weights: Weights) -> Reference:
+def _reference(family: Sampled, weights: Weights) -> Reference:
     """The reference's network with the schedule that its tensors hold."""
-    module, config = weights.reference.modules["float64"], weights.config
+    module = weights.reference.modules["float64"]
     tables = (weights.tensors[f"{name}_all"].astype(np.float64) for name in NoiseSchedule._fields)
 
     def network(x: Any, time: Any) -> Any:
         return run(module, (x, time))[0]
 
-    shape = (config.coefficients, config.features)
-    return Reference(network, NoiseSchedule(*tables), config.prediction_target, shape)
+    about = family.diffused(weights.config)
+    return Reference(network, NoiseSchedule(*tables), about.target, about.shape)

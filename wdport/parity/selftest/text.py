@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from wdport.parity.selftest.kill import Kill, Variant
+from wdport.families.faults import Kill
 from wdport.parity.selftest.result import GroupResult, SelftestResult
+from wdport.parity.selftest.variant import Variant
 
 Rows = list[tuple[str, ...]]
 

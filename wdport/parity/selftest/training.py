@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import jax
 
 from wdport.compare.bounds import bounds
+from wdport.families.faults import Kill
+from wdport.families.roles import Trained
 from wdport.parity.selftest.inject import Bounds
-from wdport.parity.selftest.kill import Kill
 from wdport.parity.selftest.samplers import fate
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.training_kills import kill_training_faults
@@ -16,12 +17,12 @@ from wdport.parity.training_kills import kill_training_faults
 PLACE = "the training step"
 
 
-def run_training_faults(name: str, weights: Weights, held: Bounds | None = None) -> Iterator[Kill]:
+def run_training_faults(name: str, trained: Trained, weights: Weights, held: Bounds | None = None) -> Iterator[Kill]:
     """No fault first, then every one. The port's weights move."""
     limit = {**bounds(), **(held or {})}["gradient"]
     family, config, model = weights.family, weights.config, weights.port("float64")
     with jax.enable_x64(True):
-        objective = family.objective(config, model)
+        objective = trained.objective(config, model)
     for fault, margin, killed in kill_training_faults(
         weights.plan.moves,
         lambda: family.build_reference(config, weights.tensors, "float64"),

@@ -13,8 +13,8 @@ from wdport.errors import IncompleteError
 from wdport.families.mutants import Mutant
 from wdport.parity.selftest.example import EAGER, Example, How, Seen
 from wdport.parity.selftest.inject import Bounds, Inside, broken
-from wdport.parity.selftest.kill import Alarm, Variant
 from wdport.parity.selftest.rules import rejected_by
+from wdport.parity.selftest.variant import Alarm, Variant
 from wdport.parity.verdict import locate
 
 COMPILED = How(eager=False)

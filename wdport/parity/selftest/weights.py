@@ -7,10 +7,11 @@ from typing import Any
 import jax
 
 from wdport.errors import InternalError
+from wdport.families.roles import Faulty
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.model import Array, Family
+from wdport.model import Array
 from wdport.parity.reference import Live
 from wdport.rules import apply_rule
 
@@ -23,7 +24,7 @@ class Weights:
     The ports' weights come from the reference's through the mapping table, as a file's would.
     """
 
-    def __init__(self, family: Family, config: Any, seed: int) -> None:
+    def __init__(self, family: Faulty, config: Any, seed: int) -> None:
         self.family, self.config, self.moved = family, config, False
         self.tensors = family.random_tensors(config, seed)
         self.table = choose_table(self.tensors, "selftest")

@@ -1,7 +1,8 @@
-"""What became of one known fault, and of one correct variant: plain objects."""
+"""What became of known faults: one fault's fate, and groups of them, each with the gate that is about them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -59,30 +60,10 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """A gate that fails a correct port, and where."""
+class Group:
+    """Faults of one kind: the gate that is about them ("" if there is more than one), a few words, and what becomes
+    of them."""
 
     gate: str
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.gate} at {self.place}"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One correct port or one correct way to run it.
-
-    ``logic`` is its largest isolated float64 error, ``ratio`` the largest isolated float32 error as a multiple of
-    the reference's and ``rejected`` the fixed tolerances that reject its float32 output, ``None`` where that was not
-    measured; ``alarms`` the gates that fail: every one is false. ``why`` it is correct, where it is
-    another way to compute the same.
-    """
-
-    example: str
     name: str
-    logic: float | None
-    ratio: float | None
-    alarms: tuple[Alarm, ...]
-    rejected: tuple[str, ...] | None = None
-    why: str = ""
+    kills: Iterator[Kill]

@@ -5,18 +5,16 @@ Most go both ways, so that the round trip is still exact: only a comparison with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, log10
 from typing import Any
 
 import numpy as np
 
-from wdport.compare.bounds import WAVELET_EXTRAPOLATED, bounds
+from wdport.families.faults import Kill
 from wdport.model import Array
-from wdport.parity.selftest.inject import Bounds
-from wdport.parity.selftest.kill import Kill
-from wdport.parity.wavelet_gate import bound, wavelet_errors
+from wdport.wavelets.check import BOUNDS, bound_name, wavelet_errors
 from wdport.wavelets.filters import FilterBank
 from wdport.wavelets.lengths import filter_length
 from wdport.wavelets.plan import TransformPlan, make_plan
@@ -24,6 +22,9 @@ from wdport.wavelets.transform import WaveletTransform, apply_matrix
 
 Matrices = tuple[Array, Array]
 """Analysis (C, N) and synthesis (N, C)."""
+
+QUICK = "filters reversed"
+"""The one that a short self-test tries."""
 
 BOTH = ("analysis", "synthesis")
 OTHER_WAVELET = {"db2": "db3", "db4": "sym4"}
@@ -53,10 +54,10 @@ class _Broken(WaveletTransform):
 
 
 def run_wavelet_faults(
-    transforms: Sequence[WaveletTransform], held: Bounds | None = None, names: Sequence[str] | None = None
+    transforms: Sequence[WaveletTransform], held: Mapping[str, float] | None = None, names: Sequence[str] | None = None
 ) -> Iterator[Kill]:
     """Every fault, or those of these names, in every transform where it can be."""
-    limits = {**bounds(), **(held or {})}
+    limits = {**{name: bound.value for name, bound in BOUNDS.items()}, **(held or {})}
     for transform in transforms:
         for fault in FAULTS:
             matrices = fault.change(transform) if names is None or fault.name in names else None
@@ -64,10 +65,10 @@ def run_wavelet_faults(
                 yield _judge(transform, fault, matrices, limits)
 
 
-def _judge(transform: WaveletTransform, fault: WaveletFault, matrices: Matrices, held: Bounds) -> Kill:
+def _judge(transform: WaveletTransform, fault: WaveletFault, matrices: Matrices, held: Mapping[str, float]) -> Kill:
     t = transform
     errors = wavelet_errors(_Broken(t.length, t.wavelet, t.mode, t.level, matrices=matrices))
-    limit = held["wavelet_extrapolated" if bound(t.mode) == WAVELET_EXTRAPOLATED else "wavelet"]
+    limit = held[bound_name(t.mode)]
     ways = {"analysis": errors.analysis, "synthesis": errors.synthesis}
     sites = tuple(way for way, found in ways.items() if not max(found.values()) <= limit)
     over = errors.worst / limit

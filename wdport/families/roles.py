@@ -1,0 +1,221 @@
+"""The roles of a model family: what the rest of wdport may ask of one, each role a protocol.
+
+Every family is :class:`Family`. The others are optional, and asked for by ``isinstance``: a family that has the
+methods has the role. `wdport/families/waveletdiff/family.py` has all of them, `wdport/families/custom.py` few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from wdport.compare.bounds import Bound
+from wdport.compare.findings import Gate
+from wdport.families.faults import Group
+from wdport.mapping.axes import Shape
+from wdport.model import Array, Constant, Diffused, Objective, Resolved, Signature, Source
+
+
+class Convertible(Protocol):
+    """A family whose checkpoints can be planned; neither torch nor keras nor jax is needed for it."""
+
+    name: str
+
+    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+        """The family's fields from a training configuration file (already parsed YAML)."""
+        ...
+
+    def parse_setting(self, key: str, text: str) -> Any:
+        """One ``--set KEY=VALUE``; raises ``UsageError``."""
+        ...
+
+    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+        """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
+
+        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
+        """
+        ...
+
+    def features(self, config: Any) -> frozenset[str]:
+        """Names that tables use under ``when:``."""
+        ...
+
+    def variables(self, config: Any) -> dict[str, Shape]:
+        """Path and shape of every variable of the port, in creation order."""
+        ...
+
+    def constants(self, config: Any) -> dict[str, Constant]:
+        """Every table of the model, by the name that mapping tables use under ``check:``."""
+        ...
+
+    def load_config(self, values: Mapping[str, Any]) -> Any:
+        """A configuration from its JSON form; raises ``ValueError``."""
+        ...
+
+
+class Family(Convertible, Protocol):
+    """A family whose models can be built and compared. Every family is one."""
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The bounds of its own gates."""
+        ...
+
+    @property
+    def rests_on(self) -> Mapping[str, tuple[str, ...]]:
+        """By field of the configuration, the gates whose outcome rests on it, where the network's does not."""
+        ...
+
+    def signature(self, config: Any) -> Signature:
+        """What the network takes and gives."""
+        ...
+
+    def build(self, config: Any, dtype: str | None = None) -> Any:
+        """The Keras model, its weights zero, waiting to be filled."""
+        ...
+
+    def unfilled(self) -> AbstractContextManager[Any]:
+        """Models that are made inside have no initial values, for they are about to be filled."""
+        ...
+
+    def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
+        """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
+        ...
+
+    def port_tables(self, model: Any) -> dict[str, Array]:
+        """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
+        ...
+
+    def mutants(self, config: Any) -> Sequence[Any]:
+        """Known bugs of ports of this family: :class:`wdport.families.mutants.Mutant`."""
+        ...
+
+    def gates(self, config: Any) -> Sequence[Gate]:
+        """Its own gates, about what it has beside the network."""
+        ...
+
+
+@runtime_checkable
+class Documented(Protocol):
+    """A family whose models are classes of wdport: their files are written and read without Keras."""
+
+    def keras_document(self, config: Any) -> dict[str, Any]:
+        """What Keras writes as ``config.json`` for the model in float32."""
+        ...
+
+
+@runtime_checkable
+class KeptByKeras(Protocol):
+    """A family whose files are written and read by Keras's own code."""
+
+    def save(self, config: Any, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
+        """Write the model with these values of its variables; the values by path."""
+        ...
+
+    def read(self, config: Any, path: Path) -> dict[str, Array]:
+        """Every variable by path, as Keras reads the file into a new model."""
+        ...
+
+
+class Denoiser(Protocol):
+    """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
+
+    def arrange(self, variables: Mapping[str, Any], by_outputs: bool = True) -> Any:
+        """The model's variables by path as the functions below want them, lying one way or the other."""
+        ...
+
+    def lay_out(self, weights: Any, by_outputs: bool) -> Any:
+        """Arranged weights, lying so."""
+        ...
+
+    def by_outputs(self, batch: int | None) -> bool:
+        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        ...
+
+    def conditions(self, weights: Any, times: Any) -> Any:
+        """All that depends on the times (S,) alone, arrays with S in front."""
+        ...
+
+    def predict(self, weights: Any, state: Any, condition: Any) -> Any:
+        """The prediction for a state (B, *shape) and one step's condition."""
+        ...
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """The role of a family whose models draw samples by diffusion."""
+
+    name: str
+
+    def diffused(self, config: Any) -> Diffused:
+        """What sampling has to know of a configuration."""
+        ...
+
+    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Denoiser:
+        """The network for sampling, computing in ``dtype``; no Keras."""
+        ...
+
+    def to_series(self, config: Any, coefficients: Any) -> Any | None:
+        """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
+        ...
+
+    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+        """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
+        what that network makes of S times."""
+        ...
+
+    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+        """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
+        ...
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """The role of a family that knows what its training minimises."""
+
+    def objective(self, config: Any, model: Any) -> Objective:
+        """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
+        ...
+
+
+@runtime_checkable
+class Faulty(Family, Protocol):
+    """The role of a family whose known faults `wdport selftest` tries."""
+
+    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
+        """Faults of what it has beside the network, judged by these bounds, at the family's own gates."""
+        ...
+
+    def rewrites(self, config: Any) -> Sequence[Any]:
+        """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
+        ...
+
+    def edited(self) -> Mapping[str, Any]:
+        """The configurations that source edits are tried on, by the variant that an edit names."""
+        ...
+
+    def edits(self) -> Path:
+        """The file of source edits."""
+        ...
+
+    def given(self, config: Any) -> dict[str, str]:
+        """What shapes do not tell of a configuration, as for ``--set``."""
+        ...
+
+    def statistics(self, config: Any) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Mean and deviation of the data, by feature, where they are known."""
+        ...
+
+    def smallest(self) -> Any:
+        """The configuration that runs soonest and still has the parts that quick mutants are in."""
+        ...
+
+    def examples(self) -> dict[str, Any]:
+        """Small configurations that between them have every part of the family, by a few words each."""
+        ...
+
+    def random_tensors(self, config: Any, seed: int) -> dict[str, Array]:
+        """A checkpoint's tensors, float32, with every weight and bias random."""
+        ...

@@ -1,0 +1,36 @@
+"""The gate that is WaveletDiff's own: F, the wavelet transform and the series in the units of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import jax
+import numpy as np
+
+from wdport.compare.findings import Gate
+from wdport.compare.measure import relative_l2
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.series import to_series
+from wdport.model import Array
+from wdport.wavelets.check import BATCH, wavelet_gate
+from wdport.wavelets.transform import WaveletTransform
+
+
+def gates(config: Config, transform: WaveletTransform, decode: Callable[[Array], Array]) -> tuple[Gate, ...]:
+    """Gate F; ``decode`` is PyWavelets' inverse, (B, C, F) to (B, N, F)."""
+    return (wavelet_gate(transform, series_errors(config, decode)),)
+
+
+def series_errors(config: Config, decode: Callable[[Array], Array]) -> dict[str, float]:
+    """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
+    times the deviation plus the mean."""
+    c = np.random.default_rng(1).standard_normal((BATCH, config.coefficients, config.features))
+    with jax.enable_x64(True):
+        made = np.asarray(to_series(config, c))
+    known = config.norm_mean is not None and config.norm_std is not None
+    mean, deviation = (config.norm_mean, config.norm_std) if known else (0.0, 1.0)
+    right = decode(c) * np.asarray(deviation) + np.asarray(mean)
+    if made.shape != right.shape:
+        return {"series": inf}
+    return {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(config.features)}
