@@ -232,7 +232,7 @@ def _causes(
     known = prepared.family.mutants(prepared.config)
     found = {}
     for fault in faults[:MAX_CAUSES]:
-        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault)
+        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault, bool(known))
         if not told and runner.evidence is not None:
             told = causes(probe, known, fault, runner.evidence, names)
         found[fault.candidate] = tuple(told)
@@ -251,9 +251,9 @@ def told_differently(runner: Runner, fault: Fault) -> list[str]:
     return differences(tap.kind, module, layer, *shapes)
 
 
-def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
+def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
     """What would make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates."""
+    order of gates. Activations that a family has are among its known bugs, if it ``has_bugs``."""
     tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
     if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
         return []
@@ -261,7 +261,7 @@ def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
     if fault.feeds or expected is None:
         return flatten_order(tap, own, seen.answers, runner.aligned)
     trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return other_activation(tap, own, expected) or trial.told(_module(runner, tap.reference))
+    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(_module(runner, tap.reference))
 
 
 def _module(runner: Runner, name: str) -> Any:
