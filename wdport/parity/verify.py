@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES, layer_of
+from wdport.compare.calls import CASES, layer_of, leaves
 from wdport.compare.findings import Finding
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
@@ -31,7 +32,7 @@ from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.keras_runtime import layers_by_path
-from wdport.parity.diagnose import causes
+from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
@@ -246,9 +247,15 @@ def told_differently(runner: Runner, fault: Fault) -> list[str]:
     if tap is None or module is None:
         return []
     layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
-    expected = runner.evidence.answers.get(tap.candidate) if runner.evidence is not None else None
-    shapes = [expected.given[0].shape, expected.outputs[0].shape] if expected and expected.given else []
-    return differences(tap.kind, module, layer, *shapes)
+    return differences(tap.kind, module, layer, *_sizes(runner.evidence, tap.candidate))
+
+
+def _sizes(seen: Evidence | None, path: str) -> list[tuple[int, ...]]:
+    """The shapes of what a layer of the port is given and of what it ought to make of that, where both are known."""
+    if seen is None or path not in seen.answers or path not in seen.port:
+        return []
+    given, made = leaves(list(seen.port[path].inputs)), seen.answers[path].outputs
+    return [tuple(np.shape(side[0])) for side in (given, made)] if given and made else []
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
