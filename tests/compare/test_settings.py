@@ -19,6 +19,7 @@ ALIKE: dict[str, tuple[str, Any, Any]] = {
     "a window along one axis": ("conv2d", nn.Conv2d(3, 4, (5, 1)), layers.Conv1D(4, 5)),
     "no bias": ("linear", nn.Linear(3, 4, bias=False), layers.Dense(4, use_bias=False)),
     "pooling": ("max_pool2d", nn.MaxPool2d(3, 2), layers.MaxPooling2D(3, 2)),
+    "dropout": ("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),
     "a kind that nobody knows": ("", nn.Linear(3, 4), layers.Dense(5)),
 }
 

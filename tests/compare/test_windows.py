@@ -49,3 +49,10 @@ def test_strided_convolutions() -> None:
     assert differing(nn.Conv1d(3, 4, 3), layers.Conv1D(4, 3, padding="causal"), (1, 9, 3)) != ""
     assert differing(nn.Conv2d(3, 4, (3, 1)), layers.Conv1D(4, 3), (1, 9, 3)) is None
     assert differing(nn.Linear(3, 4), layers.Dense(4), (1, 9, 3)) is None
+
+
+def test_nothing_is_said_of_an_input_that_the_port_pads_itself() -> None:
+    """PyTorch's layer makes 6 of 12; of the 14 that the port's is given, it would make 7."""
+    module, layer = nn.Conv2d(3, 4, 3, stride=2, padding=1), layers.Conv2D(4, 3, strides=2)
+    assert differing(module, layer, (1, 14, 14, 3), (1, 6, 6, 4)) == ""
+    assert differing(module, layer, (1, 12, 12, 3), (1, 6, 6, 4)) != ""

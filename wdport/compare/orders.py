@@ -45,7 +45,7 @@ def flatten_order(tap: Tap, own: Call, answers: Mapping[str, Expected], taps: Se
         flat = tuple(rule.source.groups[-1]), tuple(rule.target.groups[-1])
         found = agreeing(theirs, ours, {name: sizes[name] for name in flat[1]}, flat)
         return [f'flatten "{found}" agrees where "{_text(*flat)}" does not'] if found else []
-    for made in _made(answers, taps, laid.shape[-1]):
+    for made in _made(answers, taps, laid.shape[-1]) if laid.ndim == 2 else ():
         if found := agreeing(laid, ours, made, (tuple(made), tuple(made))):
             told = ", ".join(f"{name}: {size}" for name, size in list(made.items())[:-1])
             return [f'flatten "{found}" agrees, with sizes {{{told}}}; the table states none']

@@ -18,6 +18,9 @@ NEAR = 1e-5
 
 _MISSING = object()
 
+_UNREAD = ("dropout", "p")
+"""Rates of dropout: inference does not read them, so they explain nothing."""
+
 
 def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = (), made: Sequence[int] = ()) -> list[str]:
     """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
@@ -48,6 +51,8 @@ def near_differences(kind: str, module: Any, layer: Any) -> dict[str, tuple[Any,
 def _pairs(kind: str, module: Any, layer: Any) -> Iterator[tuple[Compared, Any, Any]]:
     """Hyper-parameters that both sides have."""
     for each in KINDS[kind].compared if kind in KINDS else ():
+        if each.torch in _UNREAD:
+            continue
         theirs = getattr(module, each.torch, _MISSING) if each.torch else None
         ours = getattr(layer, each.keras, _MISSING) if each.keras else None
         if theirs is not _MISSING and ours is not _MISSING:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES, layer_of
+from wdport.compare.calls import CASES, layer_of, leaves
 from wdport.compare.findings import Finding, Gate
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
@@ -32,7 +33,7 @@ from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.families.roles import KeptByKeras
 from wdport.keras_runtime import layers_by_path
-from wdport.parity.diagnose import causes
+from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
@@ -236,7 +237,7 @@ def _causes(
     known = prepared.family.mutants(prepared.config)
     found = {}
     for fault in faults[:MAX_CAUSES]:
-        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault)
+        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault, bool(known))
         if not told and runner.evidence is not None:
             told = causes(probe, known, fault, runner.evidence, names)
         found[fault.candidate] = tuple(told)
@@ -250,14 +251,20 @@ def told_differently(runner: Runner, fault: Fault) -> list[str]:
     if tap is None or module is None:
         return []
     layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
-    expected = runner.evidence.answers.get(tap.candidate) if runner.evidence is not None else None
-    shapes = [expected.given[0].shape, expected.outputs[0].shape] if expected and expected.given else []
-    return differences(tap.kind, module, layer, *shapes)
+    return differences(tap.kind, module, layer, *_sizes(runner.evidence, tap.candidate))
 
 
-def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
+def _sizes(seen: Evidence | None, path: str) -> list[tuple[int, ...]]:
+    """The shapes of what a layer of the port is given and of what it ought to make of that, where both are known."""
+    if seen is None or path not in seen.answers or path not in seen.port:
+        return []
+    given, made = leaves(list(seen.port[path].inputs)), seen.answers[path].outputs
+    return [tuple(np.shape(side[0])) for side in (given, made)] if given and made else []
+
+
+def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
     """What would make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates."""
+    order of gates. Activations that a family has are among its known bugs, if it ``has_bugs``."""
     tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
     if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
         return []
@@ -265,7 +272,7 @@ def told_by_trial(runner: Runner, probe: Probe, fault: Fault) -> list[str]:
     if fault.feeds or expected is None:
         return flatten_order(tap, own, seen.answers, runner.aligned)
     trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return other_activation(tap, own, expected) or trial.told(_module(runner, tap.reference))
+    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(_module(runner, tap.reference))
 
 
 def _module(runner: Runner, name: str) -> Any:
