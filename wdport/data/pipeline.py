@@ -1,4 +1,4 @@
-"""A data file goes in; the wavelet coefficients (n, C, F) of its z-scored windows come out.
+"""A data file goes in; the coefficients (n, C, F) of its z-scored windows come out.
 
 The transform is an argument: any object with ``length``, ``coefficients`` and ``decompose``.
 """
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 class Transform(Protocol):
-    """What the pipeline needs of a wavelet transform, such as `wdport.wavelets.WaveletTransform`."""
+    """What the pipeline needs of a linear transform of windows."""
 
     @property
     def length(self) -> int:
