@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from wdport.data.series import PathText, Series, read_series
 from wdport.data.statistics import Statistics
 from wdport.data.store import check_output, write_npy
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 
 class Transform(Protocol):
@@ -35,7 +34,7 @@ class Transform(Protocol):
     def coefficients(self) -> int:
         """C, coefficients per window and feature."""
 
-    def decompose(self, x: Any, /) -> Any:
+    def decompose(self, x: Array, /) -> ArrayLike:
         """Windows (b, N, F) to coefficients (b, C, F)."""
 
 
@@ -123,7 +122,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-def _series(source: Any, columns: Sequence[str] | None, key: str | None) -> Series:
+def _series(source: PathText | Series | Array, columns: Sequence[str] | None, key: str | None) -> Series:
     if isinstance(source, str | PathLike):
         return read_series(source, columns=columns, key=key)
     if key is not None:

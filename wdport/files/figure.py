@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.model import Array
 
-Array = NDArray[Any]
 FORMATS = (".png", ".svg", ".pdf")
 LINES = 20
 """Series drawn at most: more of them hide one another."""

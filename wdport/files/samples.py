@@ -10,17 +10,16 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.model import Array
 
-Array = NDArray[Any]
 Block = Mapping[str, Array]
 """Arrays by name: states (b, C, F) and, where they are decoded, what they are decoded to (b, N, F)."""
 
