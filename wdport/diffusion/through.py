@@ -27,7 +27,8 @@ def through_denoised(
         if target == "coefficient":
             return change(output)
         step = jnp.rint(time * STEPS).astype("int32")
-        signal, noise = (jnp.asarray(table.astype(x.dtype))[step][:, None, None] for table in tables)
+        each = (-1, *[1] * (x.ndim - 1))
+        signal, noise = (jnp.asarray(table.astype(x.dtype))[step].reshape(each) for table in tables)
         return (x - signal * change((x - noise * output) / signal)) / noise
 
     return changed

@@ -32,8 +32,13 @@ def figure_target(path: Path, force: bool = False, inputs: Mapping[str, Path] | 
 
 
 def draw_samples(target: Target, values: Array, known: Array | None = None, place: str = "time step") -> None:
-    """Draw the first :data:`LINES` of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite."""
+    """Draw the first :data:`LINES` of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite.
+
+    With more axes in place of N, they are one after another.
+    """
     from matplotlib.figure import Figure
+
+    values = values.reshape(len(values), -1, values.shape[-1])
 
     features = min(values.shape[2], PANELS)
     columns = int(np.ceil(np.sqrt(features)))
