@@ -14,7 +14,7 @@ MAX_PICKLE_BYTES: Final = 64 << 20
 """data.pkl of a checkpoint with optimiser state and 10,000 tensors has about 3 MB."""
 
 MAX_OPCODES: Final = 5_000_000
-"""A full-size WaveletDiff checkpoint with AdamW state has about 60,000; 5 M bounds the time."""
+"""A checkpoint of 63 million parameters with AdamW state has about 60,000; 5 M bounds the time."""
 
 MAX_DEPTH: Final = 100
 """Nesting of containers; a Lightning checkpoint has 8."""

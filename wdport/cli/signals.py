@@ -5,11 +5,21 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from types import FrameType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Protocol
 
 SOON = 0.05
 """Seconds."""
+
+
+class Unraisable(Protocol):
+    """What Python tells its hook; its own class of that is not there at run time."""
+
+    exc_type: type[BaseException]
+    exc_value: BaseException | None
+    exc_traceback: TracebackType | None
+    err_msg: str | None
+    object: object
 
 
 class Terminated(KeyboardInterrupt):
@@ -30,7 +40,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _dropped(dropped: Any) -> None:
+def _dropped(dropped: Unraisable) -> None:
     if not isinstance(dropped.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(dropped)
         return

@@ -1,4 +1,4 @@
-"""Time series in; z-scored windows and their wavelet coefficients out. Needs neither jax nor keras nor torch.
+"""Time series in; z-scored windows and their coefficients under a transform out. Needs neither jax nor keras nor torch.
 
 From the file to the coefficients::
 

@@ -1,4 +1,4 @@
-"""A data file goes in; the wavelet coefficients (n, C, F) of its z-scored windows come out.
+"""A data file goes in; the coefficients (n, C, F) of its z-scored windows come out.
 
 The transform is an argument: any object with ``length``, ``coefficients`` and ``decompose``.
 """
@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from wdport.data.series import PathText, Series, read_series
 from wdport.data.statistics import Statistics
 from wdport.data.store import check_output, write_npy
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 
 class Transform(Protocol):
-    """What the pipeline needs of a wavelet transform, such as `wdport.wavelets.WaveletTransform`."""
+    """What the pipeline needs of a linear transform of windows."""
 
     @property
     def length(self) -> int:
@@ -35,7 +34,7 @@ class Transform(Protocol):
     def coefficients(self) -> int:
         """C, coefficients per window and feature."""
 
-    def decompose(self, x: Any, /) -> Any:
+    def decompose(self, x: Array, /) -> ArrayLike:
         """Windows (b, N, F) to coefficients (b, C, F)."""
 
 
@@ -123,7 +122,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-def _series(source: Any, columns: Sequence[str] | None, key: str | None) -> Series:
+def _series(source: PathText | Series | Array, columns: Sequence[str] | None, key: str | None) -> Series:
     if isinstance(source, str | PathLike):
         return read_series(source, columns=columns, key=key)
     if key is not None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.checkpoint.faults import Fault
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 
 def is_number(cell: str) -> bool:

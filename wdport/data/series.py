@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arff import read_arff
@@ -19,8 +19,8 @@ from wdport.data.matlab import read_mat
 from wdport.data.table import Table, pick, require_distinct, require_finite, table_of
 from wdport.data.text import read_text
 from wdport.errors import UsageError
+from wdport.model import Array
 
-Array = NDArray[Any]
 PathText = str | PathLike[str]
 
 _READERS: Final[dict[str, Callable[[Path, str | None], Table]]] = {
@@ -61,7 +61,7 @@ class Series:
         object.__setattr__(self, "values", values)
 
     @staticmethod
-    def of(array: Any) -> Series:
+    def of(array: ArrayLike) -> Series:
         """An array (T, F), or (T,) for one feature; the names are ``column_1``, ``column_2``, ..."""
         try:
             values = np.asarray(array)

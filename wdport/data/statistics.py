@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
 from wdport.errors import UsageError
 from wdport.limits import MAX_TABLE_BYTES
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))
 _FIX: Final = "give one finite mean and one positive std per feature"
@@ -45,7 +44,7 @@ class Statistics:
         object.__setattr__(self, "std", std)
 
     @staticmethod
-    def of(values: Any) -> Statistics:
+    def of(values: ArrayLike) -> Statistics:
         """The statistics over all T steps of ``values`` (T, F), in float64 and with ddof 0.
 
         A std of zero becomes 1; a constant feature has exactly its value as mean and std 1, whatever rounding
@@ -60,12 +59,12 @@ class Statistics:
             std = np.where(constant, 1.0, table.std(axis=0))
         return Statistics(tuple(mean), tuple(np.where(std == 0, 1.0, std)))
 
-    def normalize(self, x: Any) -> Array:
+    def normalize(self, x: ArrayLike) -> Array:
         """(x - mean) / std of an array (..., F), in float64."""
         normalized: Array = (self._features(x) - np.array(self.mean)) / np.array(self.std)
         return normalized
 
-    def denormalize(self, x: Any) -> Array:
+    def denormalize(self, x: ArrayLike) -> Array:
         """x * std + mean of an array (..., F), in float64: the inverse of :meth:`normalize`, to rounding."""
         denormalized: Array = self._features(x) * np.array(self.std) + np.array(self.mean)
         return denormalized
@@ -75,14 +74,14 @@ class Statistics:
         return {"mean": list(self.mean), "std": list(self.std)}
 
     @staticmethod
-    def from_dict(entries: Mapping[str, Any]) -> Statistics:
+    def from_dict(entries: Mapping[str, object]) -> Statistics:
         """The inverse of :meth:`to_dict`; raises :class:`UsageError` for anything else."""
         try:
             return Statistics(*_pair(entries, _PAIRS[1:]))
         except Fault as fault:
             raise UsageError("statistics", fault.what, fault.fix) from None
 
-    def _features(self, x: Any) -> Array:
+    def _features(self, x: ArrayLike) -> Array:
         array = np.asarray(x, np.float64)
         if array.ndim == 0 or array.shape[-1] != len(self.mean):
             found = array.shape[-1] if array.ndim else "no"
@@ -108,7 +107,7 @@ def read_statistics(path: str | PathLike[str]) -> Statistics:
         raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", "give a .json or .npz file")
 
 
-def _pair(entries: Any, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
+def _pair(entries: object, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
     """The first of the ``pairs`` of names that ``entries`` has."""
     if isinstance(entries, Mapping):
         for mean, std in pairs:
@@ -117,7 +116,7 @@ def _pair(entries: Any, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
     raise Fault("holds no mean and std", f"give {' or '.join(f'{mean} and {std}' for mean, std in pairs)}")
 
 
-def _json(file: Path) -> Any:
+def _json(file: Path) -> object:
     if file.stat().st_size > MAX_TABLE_BYTES:
         raise Fault("is too long for statistics", f"keep it under {MAX_TABLE_BYTES} bytes")
     try:
@@ -126,7 +125,7 @@ def _json(file: Path) -> Any:
         raise Fault(f"is no JSON ({error})", 'write {"mean": [...], "std": [...]}') from None
 
 
-def _checked(mean: Any, std: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _checked(mean: ArrayLike, std: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Both as tuples of floats; raises :class:`Fault` for what cannot be z-scored with."""
     means, stds = _numbers("mean", mean), _numbers("std", std)
     if len(means) != len(stds):
@@ -137,7 +136,7 @@ def _checked(mean: Any, std: Any) -> tuple[tuple[float, ...], tuple[float, ...]]
     return means, stds
 
 
-def _numbers(name: str, values: Any) -> tuple[float, ...]:
+def _numbers(name: str, values: ArrayLike) -> tuple[float, ...]:
     try:
         array = np.asarray(values)
     except ValueError:  # nested lists of different lengths

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from wdport.errors import InternalError, UsageError
 from wdport.files.atomic import machine_error, whole_file
 from wdport.files.writable import require_writable
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 
 def check_output(output: Path, source: Path | None) -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.checkpoint.faults import Fault
 from wdport.errors import UsageError
+from wdport.model import Array
 
-Array = NDArray[Any]
 FILL: Final = "fill the gap or cut these rows out"
 
 

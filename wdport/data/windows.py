@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from wdport.errors import UsageError
+from wdport.model import Array
 
-Array = NDArray[Any]
 
-
-def sliding_windows(values: Any, length: int, stride: int = 1) -> Array:
+def sliding_windows(values: ArrayLike, length: int, stride: int = 1) -> Array:
     """The windows of ``length`` steps that begin at steps 0, ``stride``, 2 ``stride``, ... of ``values`` (T, F).
 
     Gives (n, length, F) with n = (T - length) // stride + 1, a read-only view of ``values``: what does not

@@ -20,7 +20,7 @@ from wdport.diffusion.updates import END, NOISE, SAMPLERS, STATE, WITH_ETA, Poin
 from wdport.errors import UsageError
 
 TARGETS = ("noise", "coefficient")
-"""What a network may have been trained to predict: the noise, or the clean coefficients."""
+"""What a network may have been trained to predict: the noise, or the clean state."""
 
 
 REPEAT = 1024

@@ -16,7 +16,7 @@ from wdport.diffusion.schedules import NoiseSchedule
 
 Array = NDArray[Any]
 Network = Callable[[Array, Array], Array]
-"""(coefficients (B, C, F), time (B,) = step / 1000) to the prediction (B, C, F)."""
+"""(state (B, C, F), time (B,) = step / 1000) to the prediction (B, C, F)."""
 
 
 def ddim_step_list(count: int) -> list[int]:

@@ -1,7 +1,7 @@
 """A plan, a network and a first state in; the samples out: one `lax.scan` for every sampler.
 
 The plan is an argument, not code, so a program compiled once serves every plan of as many rows. Sizes: S rows,
-B samples, C coefficients, F features; any state shape whose first axis is the samples' will do.
+B samples of a state (C, F); any state shape whose first axis is the samples' will do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Noise schedules: a name to the arrays beta, alpha and alpha_bar over the diffusion steps.
 
 All arrays are float64 and 1001 long: index t is step t, index 0 a dummy (beta 0, alpha 1,
-alpha_bar 1). Formulas: the public WaveletDiff configuration's three schedules (arXiv 2510.11839);
+alpha_bar 1). Formulas: the three schedules of arXiv 2510.11839;
 the cosine one is Nichol and Dhariwal's (arXiv 2102.09672, eq. 17) with offset 0.008.
 """
 

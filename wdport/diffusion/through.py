@@ -1,4 +1,4 @@
-"""A network in, the same network with its idea of the clean coefficients changed out.
+"""A network in, the same network with its idea of the clean state changed out.
 
 Every sampler goes by that idea alone, so a change of it works with all of them and with either target.
 """
@@ -18,7 +18,7 @@ from wdport.diffusion.schedules import STEPS, NoiseSchedule
 def through_denoised(
     network: Network, schedule: NoiseSchedule, target: str, change: Callable[[Tensor], Tensor]
 ) -> Network:
-    """``network`` whose prediction is what it would be had it seen ``change(denoised)``, (B, C, F) to (B, C, F)."""
+    """``network`` whose prediction is what it would be had it seen ``change(denoised)``, (B, *shape) to the same."""
     alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
     tables = np.sqrt(alpha_bar), np.sqrt(1.0 - alpha_bar)
 
@@ -27,7 +27,8 @@ def through_denoised(
         if target == "coefficient":
             return change(output)
         step = jnp.rint(time * STEPS).astype("int32")
-        signal, noise = (jnp.asarray(table.astype(x.dtype))[step][:, None, None] for table in tables)
+        each = (-1, *[1] * (x.ndim - 1))
+        signal, noise = (jnp.asarray(table.astype(x.dtype))[step].reshape(each) for table in tables)
         return (x - signal * change((x - noise * output) / signal)) / noise
 
     return changed

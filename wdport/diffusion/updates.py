@@ -46,7 +46,7 @@ Updates = Callable[[Sequence[Point], str, float], Iterator[Row]]
 
 
 def denoised(point: Point, target: str) -> Array:
-    """The clean coefficients as the network sees them."""
+    """The clean state as the network sees it."""
     return (x - point.noise * out) / point.signal if target == "noise" else out
 
 

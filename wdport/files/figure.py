@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.model import Array
 
-Array = NDArray[Any]
 FORMATS = (".png", ".svg", ".pdf")
 LINES = 20
 """Series drawn at most: more of them hide one another."""
@@ -34,8 +32,13 @@ def figure_target(path: Path, force: bool = False, inputs: Mapping[str, Path] | 
 
 
 def draw_samples(target: Target, values: Array, known: Array | None = None, place: str = "time step") -> None:
-    """Draw the first :data:`LINES` of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite."""
+    """Draw the first :data:`LINES` of ``values`` (n, N, F), and ``known`` (N, F) as dots where it is finite.
+
+    With more axes in place of N, they are one after another.
+    """
     from matplotlib.figure import Figure
+
+    values = values.reshape(len(values), -1, values.shape[-1])
 
     features = min(values.shape[2], PANELS)
     columns = int(np.ceil(np.sqrt(features)))

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.files.window import open_member
+from wdport.model import Array
 
 METADATA = "wdport"
 """The attribute (``.weights.h5``) or the member ``wdport.json`` (``.keras``) that holds our metadata."""
@@ -31,7 +32,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WEIGHTS = "model.weights.h5"
 
 
-def dataset_paths(names: Iterator[str] | Mapping[str, Any]) -> dict[str, str]:
+def dataset_paths(names: Iterator[str] | Mapping[str, object]) -> dict[str, str]:
     """Variable paths in creation order -> their places in a Keras weights file."""
     seen: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -74,7 +75,7 @@ class ArchiveWriter:
         path: Path,
         variables: Mapping[str, tuple[int, ...]],
         metadata: Mapping[str, str],
-        document: Mapping[str, Any],
+        document: Mapping[str, object],
     ) -> None:
         self._path, self._metadata, self._document = path, dict(metadata), document
         self._weights_path = path.with_name(f"{path.name}.h5")
@@ -118,7 +119,7 @@ def read_weights_metadata(path: Path) -> dict[str, str]:
         return found
 
 
-def read_arrays(path: Path, names: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+def read_arrays(path: Path, names: Mapping[str, object]) -> Iterator[tuple[str, Array]]:
     """Every variable of a ``.keras`` or ``.weights.h5`` file, by structural path, one at a time.
 
     Raises ``KeyError`` with the path of one that is not there.

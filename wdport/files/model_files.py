@@ -7,17 +7,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.checkpoint import open_checkpoint
 from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.safetensors_file import SafetensorsWriter
 from wdport.files.target import Target
+from wdport.model import Array
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 FORMAT = 1
 

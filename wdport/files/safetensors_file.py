@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ class SafetensorsWriter:
 
     def __init__(self, path: Path, variables: Mapping[str, Shape], metadata: Mapping[str, str]) -> None:
         self._offsets: dict[str, int] = {}
-        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+        header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
         position = 0
         for name, shape in sorted(variables.items()):
             size = 4 * prod(shape)

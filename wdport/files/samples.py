@@ -9,18 +9,18 @@ import importlib.util
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.model import Array
 
-Array = NDArray[Any]
 Block = Mapping[str, Array]
 """Arrays by name: states (b, C, F) and, where they are decoded, what they are decoded to (b, N, F)."""
 
@@ -49,7 +49,8 @@ def write_samples(target: Target, count: int, blocks: Blocks, steps: Mapping[str
     """Write ``count`` samples; the size of the file in bytes.
 
     ``.npz`` holds every array by its name. The others hold the last one, which is decoded where there is such a thing:
-    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and step with a column per feature. ``steps`` is what
+    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and step with a column per feature,
+    which is the last axis; other axes are steps, one after another. ``steps`` is what
     a step of each array is called in a table, where it is not "step". Raises :class:`MachineError` if the machine
     refuses; no temporary file is left then.
     """
@@ -127,7 +128,7 @@ def _tables(blocks: Blocks, steps: Mapping[str, str]) -> Iterator[tuple[list[str
     """Column names and columns of every block: sample, place within it, and the features."""
     start, place = 0, steps.get(list(next(iter(blocks())))[-1], "step")
     for array in _regrouped(_main(blocks)):
-        count, length, features = array.shape
+        count, length, features = len(array), prod(array.shape[1:-1]), array.shape[-1]
         names = ["sample", place, *(f"feature_{i}" for i in range(1, features + 1))]
         sample = np.repeat(np.arange(start, start + count, dtype=np.int64), length)
         where = np.tile(np.arange(length, dtype=np.int32), count)

@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files.atomic import is_temporary, machine_error, whole_file, write_text
+from wdport.model import Array
 
-Array = NDArray[Any]
 LOCK = "lock"
 RUN = "run.json"
 _NAME = re.compile(r"(\d{9,})-(\d{9,})\.npz")

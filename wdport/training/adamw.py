@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
+from jax import Array as Tensor
+
+Moments = tuple[Tensor, Tensor]
+"""Running means of the gradient and of its square."""
 
 CLIP_EPSILON = 1e-6
 """Added to the norm by `torch.nn.utils.clip_grad_norm_`."""
@@ -25,8 +28,8 @@ class AdamW:
     weight_decay: float = 0.01
 
     def update(
-        self, parameter: Any, gradient: Any, moments: tuple[Any, Any], step: int, rate: float, beta1: float
-    ) -> tuple[Any, tuple[Any, Any]]:
+        self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float
+    ) -> tuple[Tensor, Moments]:
         """One parameter after step ``step`` (from 1) at learning rate ``rate``, and its moments."""
         first = beta1 * moments[0] + (1.0 - beta1) * gradient
         second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
@@ -35,7 +38,7 @@ class AdamW:
         return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
 
 
-def clip_factor(gradients: Sequence[Any], largest: float) -> Any:
+def clip_factor(gradients: Sequence[Tensor], largest: float) -> Tensor:
     """What every gradient is multiplied with so that their norm over all parameters is at most ``largest``."""
     norm = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients))
     return jnp.minimum(largest / (norm + CLIP_EPSILON), 1.0)

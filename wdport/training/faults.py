@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
+from jax import Array as Tensor
 
 from wdport.diffusion.schedules import STEPS
-from wdport.training.adamw import AdamW
+from wdport.model import Array, Batch
+from wdport.training.adamw import AdamW, Moments
 from wdport.training.rates import constant_rate
+
+Port = Any
+"""A :class:`wdport.parity.optimiser_gate.PortTraining`, which is above this room."""
 
 
 @dataclass(frozen=True)
 class TrainingFault:
-    """One bug; ``change`` takes and gives a :class:`wdport.parity.optimiser_gate.PortTraining`."""
+    """One bug; ``change`` takes and gives the port's side."""
 
     name: str
-    change: Callable[[Any], Any]
+    change: Callable[[Port], Port]
 
 
 @dataclass(frozen=True)
@@ -26,8 +31,8 @@ class KerasAdamW(AdamW):
     """Keras's place for epsilon: before the second moment's bias correction is taken out."""
 
     def update(
-        self, parameter: Any, gradient: Any, moments: tuple[Any, Any], step: int, rate: float, beta1: float
-    ) -> tuple[Any, tuple[Any, Any]]:
+        self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float
+    ) -> tuple[Tensor, Moments]:
         first = beta1 * moments[0] + (1.0 - beta1) * gradient
         second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
         size = (jnp.sqrt(second) + self.epsilon) / (1.0 - self.beta2**step) ** 0.5
@@ -35,33 +40,34 @@ class KerasAdamW(AdamW):
         return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
 
 
-def _one_step_later(port: Any) -> Any:
-    def inputs(batch: Mapping[str, Any]) -> Any:
-        return port.objective.inputs({**batch, "uniform": batch["uniform"] + 1.0 / STEPS})
+def _one_step_later(port: Port) -> Port:
+    def inputs(batch: Batch) -> tuple[Array, ...]:
+        made: tuple[Array, ...] = port.objective.inputs({**batch, "uniform": batch["uniform"] + 1.0 / STEPS})
+        return made
 
     return replace(port, objective=replace(port.objective, inputs=inputs))
 
 
-def _unweighted(port: Any) -> Any:
-    def loss(prediction: Any, batch: Mapping[str, Any]) -> Any:
+def _unweighted(port: Port) -> Port:
+    def loss(prediction: Tensor, batch: Batch) -> Tensor:
         return jnp.mean((prediction - port.objective.target(batch)) ** 2)
 
     return replace(port, objective=replace(port.objective, loss=loss))
 
 
-def _keras_epsilon(port: Any) -> Any:
+def _keras_epsilon(port: Port) -> Port:
     return replace(port, rule=lambda path: KerasAdamW())
 
 
-def _biases_kept(port: Any) -> Any:
+def _biases_kept(port: Port) -> Port:
     return replace(port, rule=lambda path: AdamW(weight_decay=0.0) if path.endswith("bias") else AdamW())
 
 
-def _clip_each(port: Any) -> Any:
+def _clip_each(port: Port) -> Port:
     return replace(port, clip=lambda gradients: [port.clip([gradient])[0] for gradient in gradients])
 
 
-def _constant_rate(port: Any) -> Any:
+def _constant_rate(port: Port) -> Port:
     steps = len(port.rates.rate)
     return replace(port, rates=constant_rate(steps, 1e-3))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from wdport.errors import UsageError
 class Rates(NamedTuple):
     """Learning rate and first-moment decay of every optimiser step, (S,) each, float64."""
 
-    rate: NDArray[Any]
-    beta1: NDArray[Any]
+    rate: NDArray[np.float64]
+    beta1: NDArray[np.float64]
 
 
 def constant_rate(steps: int, rate: float, beta1: float = 0.9) -> Rates:
@@ -45,7 +45,7 @@ def one_cycle(
     share = np.where(rising, at / top, (at - top) / (steps - 1.0 - top))
     wave = (1.0 + np.cos(np.pi * share)) / 2.0
 
-    def between(start: float, middle: float, end: float) -> NDArray[Any]:
+    def between(start: float, middle: float, end: float) -> NDArray[np.float64]:
         first, last = np.where(rising, start, middle), np.where(rising, middle, end)
         return np.asarray(last + (first - last) * wave)
 

@@ -12,7 +12,7 @@ from wdport.model import Array, Batch, Objective
 
 def objective(config: Config, alpha_bar: Array) -> Objective:
     """See :class:`wdport.model.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
-    from wdport.training.loss import add_noise, diffusion_loss, draw_steps
+    from wdport.families.waveletdiff.loss import add_noise, diffusion_loss, draw_steps
 
     lengths = config.level_lengths
 

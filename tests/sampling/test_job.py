@@ -1,0 +1,120 @@
+"""The river takes any family: states of another rank, other names, and a linear decoding of its own."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.fft import dctn, idctn
+
+from wdport.diffusion.schedules import noise_schedule
+from wdport.errors import UsageError
+from wdport.files.figure import draw_samples, figure_target
+from wdport.files.samples import samples_target
+from wdport.model import Decoding, Diffused, Named, NotDecoded
+from wdport.sampling.job import Job, plan_job
+from wdport.sampling.network import Network, stored_network
+from wdport.sampling.output import Output, draw_to_file
+from wdport.sampling.programs import Programs
+from wdport.sampling.request import Request
+from wdport.sampling.samples import Samples
+
+SHAPE = (4, 6, 2)
+MEAN, STD = (1.0, -2.0), (0.5, 3.0)
+SCHEDULE = noise_schedule("linear")
+
+
+def spectrum(shape: tuple[int, ...] = SHAPE[:2]) -> np.ndarray:
+    """The orthonormal two-dimensional cosine transform as a matrix, by SciPy."""
+    units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
+    return np.stack([dctn(unit, norm="ortho").ravel() for unit in units], axis=1)
+
+
+def decoding() -> Decoding:
+    """Images of two channels from their spectra."""
+    matrix = spectrum()
+
+    def turned(by: np.ndarray, values: Any) -> Any:
+        flat = jnp.asarray(values).reshape(*values.shape[:-3], -1, SHAPE[-1])
+        return jnp.einsum("ij,...jf->...if", by.astype(flat.dtype), flat).reshape(values.shape)
+
+    return Decoding(SHAPE, lambda x: turned(matrix, x), lambda x: turned(matrix.T, x), MEAN, STD, "in grey levels")
+
+
+def network(decoded: bool = True) -> Network:
+    """Spectra of images; the network itself is of no consequence."""
+    way = decoding() if decoded else NotDecoded("a toy", "the toy has no pixels", "take another")
+    about = Diffused(
+        SHAPE, "noise", Named("spectra", "wave", "wave number"), Named("images", "pixel", "pixel"), way, 96
+    )
+
+    def finish(_: Any, state: Any) -> Any:
+        return state, way.decode(state) * jnp.array(STD) + jnp.array(MEAN) if isinstance(way, Decoding) else None
+
+    def apply(_: Any, state: Any, time: Any) -> Any:
+        return jnp.sin(3.0 * state + time)
+
+    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, "float32", about)
+
+
+def planned(net: Network, **given: Any) -> Job:
+    return plan_job(Programs(net), Request(sampler="ddim", steps=5, **given))
+
+
+def test_states_of_another_rank_have_the_names_of_their_family() -> None:
+    samples = Samples.join(list(planned(network(), count=5, batch=2).draw()))
+    assert samples.spectra.shape == samples.images.shape == (5, *SHAPE)
+    by_scipy = np.stack([idctn(each, axes=(0, 1), norm="ortho") for each in samples.spectra]) * STD + MEAN
+    np.testing.assert_allclose(samples.images, by_scipy, rtol=1e-4, atol=1e-4)
+    bare = Samples.join(list(planned(network(False), count=2).draw()))
+    assert bare.images is None
+    assert list(bare.arrays) == ["spectra"]
+
+
+def test_known_values_of_another_decoding_are_kept() -> None:
+    known = np.where(np.arange(6)[None, :, None] < 3, np.random.default_rng(0).standard_normal(SHAPE), np.nan)
+    samples = Samples.join(list(planned(network(), count=3, known=known, resample=2).draw()))
+    mask = np.isfinite(known)
+    assert np.array_equal(samples.images[:, mask], np.broadcast_to(known[mask].astype("f4"), (3, mask.sum())))
+    again = np.stack([dctn((each - MEAN) / STD, axes=(0, 1), norm="ortho") for each in samples.images])
+    np.testing.assert_allclose(samples.spectra, again, rtol=1e-3, atol=1e-3)
+    with pytest.raises(UsageError, match="known: the toy has no pixels; take another"):
+        planned(network(False), known=known)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy", "csv"])
+def test_files_of_another_family(tmp_path: Path, suffix: str) -> None:
+    job = planned(network(), count=5, batch=2)
+    output = Output(samples_target(tmp_path / f"a.{suffix}", {}, False), {"seed": 0}, chunk=2)
+    shown: list[int] = []
+    ran = draw_to_file(job, output, lambda *_: nullcontext(), lambda blocks: shown.append(len(list(blocks()))))
+    assert ran is not None
+    assert ran.shapes == {"spectra": (5, *SHAPE), "images": (5, *SHAPE)}
+    assert shown == [3]
+    images = Samples.join(list(job.draw())).images
+    if suffix == "csv":
+        head, *rows = (tmp_path / "a.csv").read_text().splitlines()
+        assert head == "sample,pixel,feature_1,feature_2"
+        found = np.array([row.split(",")[2:] for row in rows], np.float32)
+        assert np.array_equal(found.reshape(images.shape), images)
+    else:
+        found = np.load(tmp_path / f"a.{suffix}")
+        assert np.array_equal(found["images"] if suffix == "npz" else found, images)
+    assert [path.name for path in tmp_path.iterdir()] == [f"a.{suffix}"]
+
+
+def test_a_figure_of_another_rank(tmp_path: Path) -> None:
+    draw_samples(figure_target(tmp_path / "a.svg"), np.zeros((2, *SHAPE)), None, "pixel")
+    assert "pixel" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_family_without_the_role_draws_no_samples() -> None:
+    class Plain:
+        name = "masked_lm"
+
+    with pytest.raises(UsageError, match="a masked_lm is no diffusion model; give what wdport convert wrote"):
+        stored_network(Plain(), None, {})

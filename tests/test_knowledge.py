@@ -1,0 +1,98 @@
+"""What one family knows is known in its own rooms alone: its words stand nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "wdport"
+
+WORDS = re.compile(
+    r"wavelet|coefficient|level_lengths|level_names|level_slices|level_transformer|cross.?level|seq_len|boundary_mode"
+    r"|prediction_target|qk_norm|scale_embedding|\bc[AD](\d|_?L)\b",
+    re.IGNORECASE,
+)
+"""WaveletDiff's own: its name and its transform's, what it diffuses, its levels, and the fields of its configuration
+that no other model has."""
+
+HOME = ("families/waveletdiff/", "wavelets/")
+
+IMPURE = {
+    "parity/": "gates of the transform and of the levels; reports by level",
+    "compare/": "bounds of the transform, taps of its layers",
+    "families/": "the registry names its families, and Keras's class of each",
+    "model.py": "Family, which every family has to be whole",
+}
+"""Rooms that still know the family. None may be added; one that has become pure has to go from here."""
+
+GENERAL = {
+    "diffusion/plans.py": "the coefficients of a row of updates",
+    "diffusion/scan.py": "the same, as the scan takes them",
+    "diffusion/repeat.py": "the same",
+    "diffusion/faults.py": "the same",
+    "diffusion/updates.py": "the same",
+    "data/__init__.py": "the coefficients of any transform, which is an argument",
+    "data/pipeline.py": "the same",
+}
+"""Files where "coefficient" is the word of mathematics; no other word of the list may be there."""
+
+LEAKS = {
+    "diffusion/plans.py": ['TARGETS = ("noise", "coefficient")'],
+    "diffusion/through.py": ['if target == "coefficient":'],
+}
+"""Lines that have the family's name for a network that predicts the clean state. They may only become fewer."""
+
+DEFAULTS = {
+    "cli/convert.py": {"level_lengths", "prediction_target", "wavelet"},
+    "cli/sample.py": {"coefficient"},
+}
+"""Words that the command line's texts for this family may have: fields that `convert` shows, the default output."""
+
+
+def words(text: str) -> set[str]:
+    return {found[0].lower() for found in WORDS.finditer(text)}
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Path within the package, and text, of everything outside the family's own rooms."""
+    for path in sorted(PACKAGE.rglob("*")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if path.suffix in (".py", ".yaml") and not name.startswith(HOME):
+            yield name, path.read_text(encoding="utf-8")
+
+
+def room(name: str) -> str | None:
+    """The impure room that a module is in."""
+    return next((each for each in IMPURE if name.startswith(each)), None)
+
+
+def known(name: str, text: str) -> set[str]:
+    """The words that a module should not know."""
+    for line in LEAKS.get(name, ()):
+        assert line in text, f"{name} no longer has {line!r}: take it out of LEAKS"
+        text = text.replace(line, "")
+    return words(text) - ({"coefficient"} if name in GENERAL else set()) - DEFAULTS.get(name, set())
+
+
+def test_no_other_room_knows_the_family() -> None:
+    found = {name: known(name, text) for name, text in modules() if room(name) is None}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_every_impure_room_is_impure() -> None:
+    """The list may only shrink."""
+    impure = {room(name) for name, text in modules() if words(text)}
+    assert set(IMPURE) <= impure
+
+
+def test_every_exception_is_needed() -> None:
+    texts = dict(modules())
+    assert all("coefficient" in words(texts[name]) for name in GENERAL)
+    assert all(each <= words(texts[name]) for name, each in DEFAULTS.items())
+
+
+def test_the_list_finds_the_familys_words() -> None:
+    """The other way round: in its own rooms nearly every module has one."""
+    own = [path.read_text(encoding="utf-8") for home in HOME for path in (PACKAGE / home).glob("*.py")]
+    assert sum(1 for text in own if words(text)) >= 0.8 * len(own)
