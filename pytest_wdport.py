@@ -125,11 +125,12 @@ class Verdicts:
             verdict = wdport.verify(checkpoint, converted, mapping=mapping, key=key)
         if self._policy is None:
             return verdict
-        from wdport.parity.gated import Terms, canary_gate, judge
+        from wdport.parity.gated import Terms, judge
+        from wdport.parity.selftest.canaries import canary_gate
 
         terms = Terms(self._policy)
         if self._canaries and self._known_faults is None:
-            self._known_faults = canary_gate(terms, lambda _: None)
+            self._known_faults = canary_gate(terms.policy)
         return judge(verdict, terms, datetime.now(UTC).date(), self._known_faults)
 
 

@@ -9,11 +9,10 @@ import pytest
 from tests.parity.test_selftest import PLACES, simultaneous
 from wdport.compare.bounds import bounds
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.selftest import SelftestResult
 from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.groups import further_groups
 from wdport.parity.selftest.inject import inject
-from wdport.parity.selftest.run import run_example
+from wdport.parity.selftest.result import SelftestResult
+from wdport.parity.selftest.run import further_groups, run_example
 
 EXAMPLES = tuple(FAMILY.examples())
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wdport.cli.main import main
-from wdport.parity import selftest
-from wdport.parity.selftest import Kill, SelftestResult
-from wdport.parity.selftest.result import GroupResult
+from wdport.families.faults import Kill
+from wdport.parity.selftest import canaries
+from wdport.parity.selftest import run as running
+from wdport.parity.selftest.result import GroupResult, SelftestResult
 
 KILLED = Kill("small", "epsilon 1e-6", "a/norm", "A", "A", ("a/norm",), True, 5.0)
 LOST = Kill("small", "lost", "a/norm", "", "A", (), False, -6.0)
@@ -26,7 +26,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *kills: Kill) -> list[bool]:
         asked.append(quick)
         return SelftestResult((GroupResult("A", "the network", kills),), quick=quick)
 
-    monkeypatch.setattr(selftest, "run_selftest", run)
+    monkeypatch.setattr(running, "run_selftest", run)
     return asked
 
 
@@ -57,6 +57,6 @@ def test_a_bad_path_is_refused_before_anything_runs(
 def test_without_torch_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.modules["wdport.parity.selftest.run"], "find_spec", lambda name: None)
+    monkeypatch.setattr(canaries, "find_spec", lambda name: None)
     assert main(["selftest", "--quick"]) == 5
     assert "install wdport[torch]" in capsys.readouterr().err

@@ -15,9 +15,9 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.rewrites import rewrites
 from wdport.families.waveletdiff.wavelet_faults import FAULTS, run_wavelet_faults
 from wdport.keras_runtime import layers_by_path
+from wdport.parity.selftest.canaries import run_quick
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import broken, judge_logic, run_mutants
-from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.variants import run_rewrites
 from wdport.wavelets.transform import WaveletTransform

@@ -9,12 +9,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from wdport.parity.selftest import Kill, SelftestResult, Variant
+from wdport.families.faults import Kill
 from wdport.parity.selftest.markdown import render_markdown
-from wdport.parity.selftest.result import GroupResult
+from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.rules import RULES
 from wdport.parity.selftest.text import render, summary
-from wdport.parity.selftest.variant import Alarm
+from wdport.parity.selftest.variant import Alarm, Variant
 
 KILLED = Kill("small", "epsilon 1e-6", "a/norm", "A", "A", ("a/norm",), True, 5.0, ("epsilon 1e-6",), sought=True,
               ratio=130.0, single="B", rejected=("cosine > 0.997",))  # fmt: skip

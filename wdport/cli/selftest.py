@@ -34,7 +34,7 @@ def command(
     wanted = reports(("--json", "json", json_file), ("--markdown", "markdown", markdown_file))
     require_reports(wanted, {}, force)
     with steps() as say:
-        from wdport.parity.selftest import run_selftest
+        from wdport.parity.selftest.run import run_selftest
 
         use_compile_cache()
         result = run_selftest(quick, say=say, edits=edits)

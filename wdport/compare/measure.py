@@ -154,3 +154,11 @@ def _quotient(error: float, size: float) -> float:
     if not isfinite(error) or not isfinite(size):
         return inf
     return error / size if size else (0.0 if error == 0.0 else inf)
+
+
+def same_bits(first: Array, second: Array) -> bool:
+    """Whether two arrays are equal to the last bit; zero and minus zero are not."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second)]
+    return np.array_equal(bits[0], bits[1])

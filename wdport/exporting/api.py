@@ -15,8 +15,9 @@ from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
 from wdport.model import NotDecoded
-from wdport.sampling import plan_of, programs_of
 from wdport.sampling.network import KerasModel, Network
+from wdport.sampling.programs import programs_of
+from wdport.sampling.sampler import plan_of
 from wdport.version import VERSION
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

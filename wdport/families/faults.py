@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+Bounds = Mapping[str, float]
+"""Bounds by name."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,10 @@ class Group:
     gate: str
     name: str
     kills: Iterator[Kill]
+
+
+def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:
+    """A fault's fate at a gate that does not tell places apart; a ``fault`` without name is none, and must live."""
+    reason = "" if fault else "nothing is changed"
+    return Kill(example, fault or "no fault", place, gate if killed else "", gate, (place,) if killed else (),
+                killed, float(margin), equivalent=reason)  # fmt: skip

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from wdport.compare.findings import Gate, fact
+from wdport.compare.findings import Gate
 from wdport.conversion.prepare import PathText
-from wdport.errors import MachineError
 from wdport.parity.policy import (
     Policy,
     apply_baseline,
     apply_policy,
-    loosened,
     make_baseline,
     read_baseline,
     read_policy,
@@ -50,24 +48,6 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
     if terms.baseline is not None:
         verdict = apply_baseline(verdict, terms.baseline)
     return verdict
-
-
-def canary_gate(terms: Terms, say: Callable[[str], None]) -> Gate:
-    """Gate S: a dozen known faults in a small model, which must all be found under the policy's bounds."""
-    say("trying known faults")
-    try:
-        import torch  # noqa: F401  a recording is compared without it
-    except ModuleNotFoundError:
-        what = "trying known faults first needs torch, which is not installed"
-        raise MachineError("verify", what, "install wdport[torch], or give --no-canary") from None
-    from wdport.parity.selftest import run_quick
-
-    kills = run_quick(loosened(terms.policy) if terms.policy else None)
-    missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
-    if missed and terms.policy and loosened(terms.policy):
-        loose = ", ".join(loosened(terms.policy))
-        missed.append(fact(f"the bounds of {terms.policy.source} are too loose: tighten {loose}"))
-    return Gate("S", "known faults", len(kills), max(len(kills), 1), facts=tuple(missed))
 
 
 def update_baseline(path: PathText, verdict: Verdict) -> None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from wdport.compare.findings import Finding, fact
+from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted
 from wdport.model import Array
 
@@ -47,11 +48,3 @@ def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Findin
     library, found = library_variables(converted)
     wrong = [name for name in variables if name not in found or not same_bits(found[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
-
-
-def same_bits(first: Array, second: Array) -> bool:
-    """Whether two arrays are equal to the last bit; zero and minus zero are not."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second)]
-    return np.array_equal(bits[0], bits[1])

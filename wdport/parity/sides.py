@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from wdport.compare.findings import Finding, fact
+from wdport.compare.measure import same_bits
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
@@ -22,7 +23,6 @@ from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
-from wdport.parity.library import same_bits
 from wdport.parity.reference import Reference, family_reference
 
 DTYPES = ("float64", "float32")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from math import inf, log10
@@ -14,14 +14,13 @@ import numpy as np
 
 from wdport.compare.bounds import bounds
 from wdport.errors import IncompleteError, InternalError
-from wdport.families.faults import Kill
+from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
 from wdport.parity.diagnose import causes, tapped
 from wdport.parity.selftest.example import Example, Seen
 from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.verdict import Fault, locate
 
-Bounds = Mapping[str, float]
 Inside = Callable[[str], AbstractContextManager[Any]]
 """A dtype to a context inside which the port of that dtype has the fault."""
 
@@ -163,5 +162,5 @@ def _single(example: Example, kill: Kill, mutant: Mutant, place: str, held: Boun
     found = judge_single(example, lambda dtype: broken(example, mutant, place, dtype), held)
     example.use(example.cases[0])
     with broken(example, mutant, place, "float32"):
-        rejected = rejected_by(example)
+        rejected = rejected_by(example.outputs)
     return replace(kill, ratio=found.over * held["numerics"], single=found.gate, rejected=rejected)

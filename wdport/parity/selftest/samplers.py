@@ -11,9 +11,8 @@ import numpy as np
 from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
-from wdport.families.faults import Kill
+from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
-from wdport.parity.selftest.inject import Bounds
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
@@ -37,13 +36,6 @@ def run_sampler_faults(
     ):
         over = margin - log10(limit / TRAJECTORY)
         yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
-
-
-def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:
-    """A fault's fate at a gate that does not tell places apart; a ``fault`` without name is none, and must live."""
-    reason = "" if fault else "nothing is changed"
-    return Kill(example, fault or "no fault", place, gate if killed else "", gate, (place,) if killed else (),
-                killed, float(margin), equivalent=reason)  # fmt: skip
 
 
 def _reference(family: Sampled, weights: Weights) -> Reference:

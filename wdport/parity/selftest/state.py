@@ -13,11 +13,11 @@ from unittest.mock import patch
 import jax
 
 from wdport.compare.bounds import bounds
-from wdport.families.faults import Kill
+from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
 from wdport.parity.diagnose import tapped
 from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.inject import Bounds, judge, kill_of
+from wdport.parity.selftest.inject import judge, kill_of
 
 NAME = "weights captured at trace time"
 

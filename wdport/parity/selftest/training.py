@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import jax
 
 from wdport.compare.bounds import bounds
-from wdport.families.faults import Kill
+from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Trained
-from wdport.parity.selftest.inject import Bounds
-from wdport.parity.selftest.samplers import fate
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.training_kills import kill_training_faults
 

@@ -10,9 +10,10 @@ from typing import Any
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import Case
 from wdport.errors import IncompleteError
+from wdport.families.faults import Bounds
 from wdport.families.mutants import Mutant
 from wdport.parity.selftest.example import EAGER, Example, How, Seen
-from wdport.parity.selftest.inject import Bounds, Inside, broken
+from wdport.parity.selftest.inject import Inside, broken
 from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.selftest.variant import Alarm, Variant
 from wdport.parity.verdict import locate
@@ -105,7 +106,7 @@ class _Judge:
         if single and cases[0] in example.cases:
             example.use(cases[0])
             with inside("float32"):
-                rejected = rejected_by(example, how)
+                rejected = rejected_by(partial(example.outputs, how=how))
         known = ratio if single else None
         return Variant(example.name, name, logic, known, tuple(dict.fromkeys(alarms)), rejected, why)
 

@@ -1,0 +1,79 @@
+"""Known faults tried before a verdict under a policy: a dozen in a small model, and the gate that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from wdport.compare.bounds import bounds as default_bounds
+from wdport.compare.findings import Gate, fact
+from wdport.errors import InternalError, MachineError
+from wdport.families.faults import Bounds, Kill
+from wdport.families.registry import find_family
+from wdport.families.roles import Faulty, Sampled, Trained
+from wdport.parity.policy.policy import Policy, loosened
+from wdport.parity.selftest.example import Example
+from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.training import run_training_faults
+
+FAMILY = "waveletdiff"
+"""The family whose models the faults are put into."""
+
+QUICK_SAMPLER_FAULT = "target mixed up"
+
+
+def canary_gate(policy: Policy | None) -> Gate:
+    """Gate S: a dozen known faults in a small model, which must all be found under the policy's bounds.
+
+    Raises :class:`MachineError` without torch, which comparing with a recording does not need.
+    """
+    require_torch("verify", "install wdport[torch], or give --no-canary")
+    loose = loosened(policy) if policy else {}
+    kills = run_quick(loose or None)
+    missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
+    if missed and policy and loose:
+        missed.append(fact(f"the bounds of {policy.source} are too loose: tighten {', '.join(loose)}"))
+    return Gate("S", "known faults", len(kills), max(len(kills), 1), facts=tuple(missed))
+
+
+def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
+    """The fates of a dozen faults and more, one at least for each bound; ``bounds`` are those to judge by that are not
+    the default, by name.
+
+    That is what a loosened bound must still do: every one of them must be :attr:`Kill.right`. The training faults
+    take as long as all the others, and are there only where ``gradient`` is looser than it is by default.
+
+    Raises:
+        MachineError: torch is missing.
+    """
+    require_torch("selftest", "install wdport[torch]")
+    return tuple(quick_faults({**default_bounds(), **(bounds or {})}))
+
+
+def faulty_family() -> Faulty:
+    """The family that the self-test is about."""
+    family = find_family(FAMILY, "selftest")
+    if not isinstance(family, Faulty):
+        raise InternalError("selftest", f"the {FAMILY} family has no known faults", "report this")
+    return family
+
+
+def require_torch(where: str, fix: str) -> None:
+    """Raise :class:`MachineError` without torch."""
+    if find_spec("torch") is None:
+        raise MachineError(where, "trying known faults needs torch, which is not installed", fix)
+
+
+def quick_faults(held: Bounds) -> Iterator[Kill]:
+    """The fates of these faults, as they come."""
+    family = faulty_family()
+    example = Example("the smallest port", family, family.smallest())
+    yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
+    for group in family.faults(held, quick=True):
+        yield from group.kills
+    example.use(example.cases[0])  # a fault that lived has seen them all
+    if isinstance(family, Sampled):
+        yield from run_sampler_faults(example.name, family, example.weights, held, QUICK_SAMPLER_FAULT)
+    if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
+        yield from run_training_faults(example.name, family, example.weights, held)
