@@ -18,13 +18,8 @@ that no other model has."""
 
 HOME = ("families/waveletdiff/", "wavelets/")
 
-IMPURE = {
-    "parity/": "gates of the transform and of the levels; reports by level",
-    "compare/": "bounds of the transform, taps of its layers",
-    "families/": "the registry names its families, and Keras's class of each",
-    "model.py": "Family, which every family has to be whole",
-}
-"""Rooms that still know the family. None may be added; one that has become pure has to go from here."""
+REGISTRY = ("families/registry.py", "families/ports.py")
+"""Where families are named, each as one module; they may have its name and no other word."""
 
 GENERAL = {
     "diffusion/plans.py": "the coefficients of a row of updates",
@@ -36,12 +31,6 @@ GENERAL = {
     "data/pipeline.py": "the same",
 }
 """Files where "coefficient" is the word of mathematics; no other word of the list may be there."""
-
-LEAKS = {
-    "diffusion/plans.py": ['TARGETS = ("noise", "coefficient")'],
-    "diffusion/through.py": ['if target == "coefficient":'],
-}
-"""Lines that have the family's name for a network that predicts the clean state. They may only become fewer."""
 
 DEFAULTS = {
     "cli/convert.py": {"level_lengths", "prediction_target", "wavelet"},
@@ -62,28 +51,15 @@ def modules() -> Iterator[tuple[str, str]]:
             yield name, path.read_text(encoding="utf-8")
 
 
-def room(name: str) -> str | None:
-    """The impure room that a module is in."""
-    return next((each for each in IMPURE if name.startswith(each)), None)
-
-
 def known(name: str, text: str) -> set[str]:
     """The words that a module should not know."""
-    for line in LEAKS.get(name, ()):
-        assert line in text, f"{name} no longer has {line!r}: take it out of LEAKS"
-        text = text.replace(line, "")
-    return words(text) - ({"coefficient"} if name in GENERAL else set()) - DEFAULTS.get(name, set())
+    general = {"coefficient"} if name in GENERAL else {"wavelet"} if name in REGISTRY else set()
+    return words(text) - general - DEFAULTS.get(name, set())
 
 
 def test_no_other_room_knows_the_family() -> None:
-    found = {name: known(name, text) for name, text in modules() if room(name) is None}
+    found = {name: known(name, text) for name, text in modules()}
     assert {name: each for name, each in found.items() if each} == {}
-
-
-def test_every_impure_room_is_impure() -> None:
-    """The list may only shrink."""
-    impure = {room(name) for name, text in modules() if words(text)}
-    assert set(IMPURE) <= impure
 
 
 def test_every_exception_is_needed() -> None:

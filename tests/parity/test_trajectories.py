@@ -60,7 +60,7 @@ def test_a_correct_port_passes(pair: Pair) -> None:
     assert gate.compared == gate.expected == 6 * 6 + 1001
     assert [each.sampler for each in trajectories] == [
         f"{sampler}, {target} target"
-        for target in ("noise", "coefficient")
+        for target in ("noise", "sample")
         for sampler in ("DDPM", "DDIM, eta 0", "DDIM, eta 0.5")
     ]
     for each in trajectories:
@@ -87,8 +87,8 @@ def test_another_schedule_in_the_file_is_seen(pair: Pair) -> None:
 
 
 def test_another_target_is_seen(pair: Pair) -> None:
-    gate, _ = trajectories_gate(replace(pair.reference, target="coefficient"), {"float64": pair.models["float64"]})
-    assert list(map(str, gate.findings)) == ["the port's target is noise, the checkpoint's coefficient"]
+    gate, _ = trajectories_gate(replace(pair.reference, target="sample"), {"float64": pair.models["float64"]})
+    assert list(map(str, gate.findings)) == ["the port's target is noise, the checkpoint's sample"]
     assert not gate.passed
 
 

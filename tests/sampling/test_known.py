@@ -47,7 +47,7 @@ def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
         bar = jnp.asarray(SCHEDULE.alpha_bar)[jnp.rint(time * 1000).astype(int)]
         shares = bar**0.5 * sizes / (bar * sizes + 1.0 - bar)
         clean = jnp.einsum("cd,bdf->bcf", axes, shares * jnp.einsum("cd,bcf->bdf", axes, x))
-        return clean if target == "coefficient" else (x - bar**0.5 * clean) / (1.0 - bar) ** 0.5
+        return clean if target == "sample" else (x - bar**0.5 * clean) / (1.0 - bar) ** 0.5
 
     def finish(weights: Any, state: Any) -> Any:
         return state, TRANSFORM.reconstruct(state) * STD + MEAN
@@ -68,7 +68,7 @@ def drawn(conditioned: Network, count: int, *settings: Any) -> Samples:
     return Sampler(Programs(conditioned), plan_of(conditioned, *settings)).run(np.arange(count))
 
 
-@pytest.mark.parametrize("target", ["noise", "coefficient"])
+@pytest.mark.parametrize("target", ["noise", "sample"])
 @pytest.mark.parametrize(
     "settings", [("ddim", 10, 0.5, 2), ("dpm-solver++", 10), ("heun", 6), ("euler", 50)], ids=lambda s: s[0]
 )

@@ -19,7 +19,7 @@ from wdport.diffusion.steps import checked_steps
 from wdport.diffusion.updates import END, NOISE, SAMPLERS, STATE, WITH_ETA, Point
 from wdport.errors import UsageError
 
-TARGETS = ("noise", "coefficient")
+TARGETS = ("noise", "sample")
 """What a network may have been trained to predict: the noise, or the clean state."""
 
 

@@ -24,7 +24,7 @@ def through_denoised(
 
     def changed(x: Tensor, time: Tensor) -> Tensor:
         output = network(x, time).astype(x.dtype)
-        if target == "coefficient":
+        if target == "sample":
             return change(output)
         step = jnp.rint(time * STEPS).astype("int32")
         each = (-1, *[1] * (x.ndim - 1))

@@ -51,8 +51,12 @@ def own_model(
 
 def known_bounds() -> dict[str, Bound]:
     """Every bound that a policy may set: the engine's, and those of the shipped families' own gates."""
-    own = [find_family(name, name).bounds for name in _MODULES]
-    return {name: bound for each in (BOUNDS, *own) for name, bound in each.items()}
+    return {name: bound for each in (BOUNDS, *(family.bounds for family in shipped())) for name, bound in each.items()}
+
+
+def shipped() -> list[Family]:
+    """Every family that wdport comes with."""
+    return [find_family(name, name) for name in _MODULES]
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:

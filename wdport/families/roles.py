@@ -1,7 +1,7 @@
 """The roles of a model family: what the rest of wdport may ask of one, each role a protocol.
 
 Every family is :class:`Family`. The others are optional, and asked for by ``isinstance``: a family that has the
-methods has the role. `wdport/families/waveletdiff/family.py` has all of them, `wdport/families/custom.py` few.
+methods has the role.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Sampled(Protocol):
         """The network for sampling, computing in ``dtype``; no Keras."""
         ...
 
-    def to_series(self, config: Any, coefficients: Any) -> Any | None:
+    def to_series(self, config: Any, states: Any, /) -> Any | None:
         """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
         ...
 

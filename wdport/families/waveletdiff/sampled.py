@@ -27,8 +27,13 @@ def diffused(config: Config) -> Diffused:
         "features": config.features,
         "length": config.seq_len if config.wavelet else None,
     }
-    shape, target = (config.coefficients, config.features), config.prediction_target
+    shape, target = (config.coefficients, config.features), _target(config)
     return Diffused(shape, target, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes)
+
+
+def _target(config: Config) -> str:
+    """What :mod:`wdport.diffusion` calls what the network predicts."""
+    return "noise" if config.prediction_target == "noise" else "sample"
 
 
 def _decoding(config: Config) -> Decoding | NotDecoded:

@@ -7,18 +7,15 @@ from importlib.util import find_spec
 
 from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import Gate, fact
-from wdport.errors import InternalError, MachineError
+from wdport.errors import MachineError
 from wdport.families.faults import Bounds, Kill
-from wdport.families.registry import find_family
+from wdport.families.registry import shipped
 from wdport.families.roles import Faulty, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.training import run_training_faults
-
-FAMILY = "waveletdiff"
-"""The family whose models the faults are put into."""
 
 QUICK_SAMPLER_FAULT = "target mixed up"
 
@@ -52,11 +49,8 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
 
 
 def faulty_family() -> Faulty:
-    """The family that the self-test is about."""
-    family = find_family(FAMILY, "selftest")
-    if not isinstance(family, Faulty):
-        raise InternalError("selftest", f"the {FAMILY} family has no known faults", "report this")
-    return family
+    """The family whose models the faults are put into."""
+    return next(family for family in shipped() if isinstance(family, Faulty))
 
 
 def require_torch(where: str, fix: str) -> None:
