@@ -4,6 +4,8 @@ same passes, and one edit of the Keras source is found where it was made."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -185,3 +187,25 @@ def test_what_the_reference_has_is_no_cause(project: Path, capsys: pytest.Captur
     name, change, _ = EDITS["another activation"]
     ported(name, change)
     assert "bidirectional True" not in capsys.readouterr().out
+
+
+def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
+    """`--repro` writes a script that makes the same error, and none once the twin is mended."""
+    name, change, _ = EDITS["another epsilon"]
+    assert ported(name, change) == 1
+    assert main(["verify", "model.pt", "model.keras", "--mapping", "my.yaml", "--repro", "alone"]) == 1
+    twin = Path("twin.py").read_text()
+    wrong = _script(project / "alone")
+    (project / "twin.py").write_text(twin.replace(change[1], change[0]))
+    mended = _script(project / "alone")
+    assert wrong["now"] == pytest.approx(wrong["then"])
+    assert mended["now"] < 1e-12 < 1e-5 < mended["then"]
+
+
+def _script(folder: Path) -> dict[str, float]:
+    """What the script prints of its one output, run as a user would."""
+    paths = os.pathsep.join([str(folder.parent), str(Path(__file__).parents[2])])
+    done = subprocess.run([sys.executable, "repro.py"], cwd=folder, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": paths, "KERAS_BACKEND": "jax"})  # fmt: skip
+    words = done.stdout.split()
+    return {"now": float(words[1]), "then": float(words[3])}

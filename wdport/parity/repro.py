@@ -16,10 +16,10 @@ import numpy as np
 from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
-from wdport.families.registry import find_family
+from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
-from wdport.keras_runtime import layers_by_path, set_variable
+from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array
 from wdport.parity.diagnose import Evidence
 from wdport.parity.repro_files import DATA, SCRIPT
@@ -29,7 +29,7 @@ _SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's
 import numpy as np
 import wdport.parity.repro
 
-case = wdport.parity.repro.load("{data}")
+case = wdport.parity.repro.load({arguments})
 made = case.run()  # edit the layer, case.layer, or its code, and run this again
 for ours, seen, wanted in zip(made, case.actual, case.expected):
     error = np.linalg.norm(ours - wanted) / np.linalg.norm(wanted)
@@ -91,31 +91,41 @@ def write_repro(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
-    names = {"reference": fault.reference or "the network", "candidate": path or "the network", "data": DATA}
+    arguments = ", ".join([repr(DATA), *(f"{name}={value!r}" for name, value in named_by(family).items())])
+    names = {"reference": fault.reference or "the network", "candidate": path or "the network", "arguments": arguments}
     with replacing(target / DATA, target / SCRIPT) as (data, script):
         np.savez(data, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
         script.write_text(_SCRIPT.format(**names), encoding="utf-8")
     return target / SCRIPT
 
 
-def load(path: PathText) -> Case:
-    """Read what :func:`write_repro` wrote; raises :class:`InputError`."""
+def named_by(family: Family) -> dict[str, str]:
+    """What :func:`load` needs to know of a user's own model beside the file: the table, and the function it named."""
+    table, model = getattr(family, "table", None), getattr(family, "model", None)
+    return {} if table is None else {"mapping": str(Path(table.path).resolve()), "model": str(model)}
+
+
+def load(path: PathText, mapping: PathText | None = None, model: str | None = None) -> Case:
+    """Read what :func:`write_repro` wrote; raises :class:`InputError`.
+
+    ``mapping`` and ``model`` name a model of the user's own, as for :func:`wdport.verify`: a file cannot.
+    """
     import jax
 
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         facts = json.loads(str(arrays.pop("facts")))
-        family = find_family(facts["family"], str(path))
+        family = own_model(mapping, model, None, ()) or find_family(facts["family"], str(path))
         config = family.load_config(facts["config"])
     except (OSError, ValueError, KeyError) as error:
         raise InputError(path, f"is no layer that wdport wrote ({error})", "write it again with --repro DIR") from None
     with jax.enable_x64(True):
-        model = family.build(config, "float64")
-        for variable in model.weights:
-            if (value := arrays.get(f"weight {variable.path}")) is not None:
+        built = family.build(config, "float64")
+        for name, variable in variables_by_path(built).items():
+            if (value := arrays.get(f"weight {name}")) is not None:
                 set_variable(variable, value)
-    layer = layers_by_path(model)[facts["layer"]] if facts["layer"] else model
+    layer = layers_by_path(built)[facts["layer"]] if facts["layer"] else built
     expected, actual = (tuple(_part(arrays, kind)) for kind in ("expected", "actual"))
     inputs = tuple(_nested(facts["inputs"], iter(_part(arrays, "input"))))
     return Case(layer, inputs, expected, actual, tuple(map(str, facts["names"])))

@@ -216,7 +216,7 @@ def _verify(
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(prepared.family.bounds),
-        rests_on=prepared.family.rests_on,
+        rests_on=dict(prepared.family.rests_on),
         overlays=runner.parts.overlays if runner.parts is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
