@@ -41,7 +41,7 @@ def _unfit(runner: Runner) -> list[Finding]:
     found, reference = [], runner.sides.reference
     if not reference.evaluating:
         found.append("the reference is not in evaluation mode")
-    if runner.torch_precision != "highest" or runner.jax_precision != "highest":
+    if runner.torch_precision != "highest" or runner.port.precision != "highest":
         found.append("matrix products do not run at the highest precision on both sides")
     models = runner.sides.candidates.values()
     if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
@@ -120,22 +120,22 @@ def logic_measures(tap: TapResult) -> list[Measure]:
 
 def numerics_gate(runner: Runner) -> Gate:
     """Gate B: float32 errors as multiples of the reference's own, per tap, and per part and channel of the output."""
-    for name, pair in runner.errors.items():
+    for name, pair in runner.single.alone.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
-    for name, pair in runner.input_errors.items():
+    for name, pair in runner.single.inputs.items():
         runner.taps[name].inputs_ratio = _ratio(pair)
-    for name, pair in runner.time_errors.items():
+    for name, pair in runner.single.times.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    measures = [each for name in runner.errors for each in numerics_measures(runner.taps[name])]
+    measures = [each for name in runner.single.alone for each in numerics_measures(runner.taps[name])]
     measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
-                 for name, pair in runner.whole_errors.items()]  # fmt: skip
+                 for name, pair in runner.single.whole.items()]  # fmt: skip
     if runner.parts is not None:
         measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
                      for (part, channel), pair in runner.parts.errors.items()]  # fmt: skip
     expected = len(runner.aligned) + len(runner.outputs)
-    return Gate("B", "numerics, float32", len(runner.errors), expected, tuple(measures))
+    return Gate("B", "numerics, float32", len(runner.single.alone), expected, tuple(measures))
 
 
 def numerics_measures(tap: TapResult) -> list[Measure]:

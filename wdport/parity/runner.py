@@ -13,31 +13,29 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
-from typing import cast as cast_to
 
 import jax
 import numpy as np
 
-from wdport.compare.bounds import FLOAT32_SHARE, LOGIC, NUMERICS
+from wdport.compare.bounds import FLOAT32_SHARE, LOGIC
 from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast, leaves
-from wdport.compare.errors import InPort, fed, made, rearranged, tap_errors
+from wdport.compare.errors import InPort, rearranged, tap_errors
 from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
-from wdport.compare.measure import ErrorPair, float32_share, is_constant, relative_l2
-from wdport.compare.probe import Probe
-from wdport.compare.programs import TRACING, Program
+from wdport.compare.measure import float32_share, is_constant, relative_l2
 from wdport.compare.taps import Tap, align, every_call, left_out, nearest
-from wdport.compile_cache import FAST_COMPILE
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
-from wdport.keras_runtime import exact_float64, layers_by_path
+from wdport.keras_runtime import layers_by_path
 from wdport.model import Array
 from wdport.parity.diagnose import Evidence
 from wdport.parity.explained import NOTHING, Explained, beyond, explained
 from wdport.parity.output_parts import OutputParts
+from wdport.parity.port_side import PortSide, Ran
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.sides import DTYPES, Sides
+from wdport.parity.single import SingleErrors
 from wdport.parity.verdict import TapResult
 from wdport.recorder import Observation, Single, scalar_fed
 
@@ -50,10 +48,6 @@ class Tally:
 
     expected: int = 0
     compared: int = 0
-
-
-Ran = tuple[Outputs, dict[str, Call]]
-"""Outputs and calls of a run."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +78,7 @@ class Runner:
         self.aligned = align(
             prepared.table, sides.reference.names, layers, features, self.signature.axes, self.signature.words.one
         )
-        paths = {tap.candidate: None for tap in self.aligned}
-        self.probes = {dtype: Probe(sides.candidates[dtype], paths) for dtype in DTYPES}
+        self.port = PortSide(sides.candidates, list({tap.candidate: None for tap in self.aligned}))
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
         self.arranged: dict[str, str] = {}
@@ -94,17 +87,13 @@ class Runner:
         self.outputs: tuple[str, ...] = ()
         sampled = self.family if isinstance(self.family, Sampled) else None
         self.sampling = SamplingNetwork(sampled, sides.candidates, full) if sampled is not None else None
-        self.time_errors: dict[str, ErrorPair] = {}
-        self.whole_errors: dict[str, ErrorPair] = {}
-        self.errors: dict[str, ErrorPair] = {}
-        self.input_errors: dict[str, ErrorPair] = {}
+        self.single = SingleErrors()
         divided = self.signature.divided
         self.parts = None if divided is None else OutputParts(divided)
         self.evidence: Evidence | None = None
         self.findings: dict[Finding, None] = {}
         self.logic, self.numerics = Tally(), Tally()
         self.cases = 0
-        self.jax_precision = ""
 
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
@@ -138,7 +127,7 @@ class Runner:
         if told is None:
             self._find(f"{tap.reference} was not run at every value of its input by the reference", tap.reference)
             return
-        port = {dtype: self._at_values(dtype, tap.candidate, values) for dtype in DTYPES}
+        port = {dtype: self.port.at_values(dtype, tap.candidate, values) for dtype in DTYPES}
         self.logic.compared += 1
         if not self.taps[tap.reference].cumulative <= LOGIC:
             return  # it is off, or a layer inside it is, at the battery's values already
@@ -146,27 +135,12 @@ class Runner:
         errors = [relative_l2(ours, theirs) if ours.shape == theirs.shape else inf for ours, theirs in pairs]
         self.taps[tap.reference].isolated = max(self.taps[tap.reference].isolated, *errors)
         if port["float32"].shape == told.truth.shape:
-            self.time_errors.setdefault(tap.reference, ErrorPair()).add(port["float32"], told.single, told.truth)
-
-    def _at_values(self, dtype: str, path: str, values: Array) -> Array:
-        """One layer of the port, fed one number per sample."""
-        layer = self.probes[dtype].layers[path]
-
-        def run(given: Array) -> Any:
-            if dtype == "float64":
-                with exact_float64():
-                    return layer(given)
-            return layer(given)
-
-        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
-            return np.asarray(Program(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))
+            self.single.add_time(tap.reference, port["float32"], told.single, told.truth)
 
     def compare_eagerly(self, case: Case) -> None:
         """Gate A once more for the outputs alone, the port run step by step: compiling may change what is computed."""
         seen = self._observe(case)
-        with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
-            probe = Probe(self.sides.candidates["float64"], (), eager=True)
-            outputs = probe.whole(self.signature.in_port(seen.inputs))
+        outputs = self.port.eagerly(self.signature.in_port(seen.inputs))
         right = self.outputs_in_port(seen.outputs, seen.names, outputs)
         error = max(map(relative_l2, outputs, right)) if right else inf
         share = (max(map(float32_share, seen.outputs)), max(map(float32_share, outputs)))
@@ -176,7 +150,7 @@ class Runner:
 
     def drop_single_precision(self) -> None:
         """Let go of the float32 models of both sides."""
-        for models in (self.probes, self.sides.candidates, self.sides.references):
+        for models in (self.port.probes, self.sides.candidates, self.sides.references):
             if isinstance(models, dict):
                 models.pop("float32", None)
 
@@ -190,9 +164,9 @@ class Runner:
     def _settle(self, seen: Observation) -> None:
         """Which calls are compared, their order and who makes them, from the calls that both sides make."""
         theirs = {name: call.caller for name, call in seen.calls.items()}
-        outputs, shapes = self._port("float64", "shapes", self.signature.in_port(seen.inputs))
+        outputs, shapes = self.port.run("float64", "shapes", self.signature.in_port(seen.inputs))
         ours = {name: call.caller for name, call in shapes.items()}
-        self.outputs = _output_names(self.probes["float64"].output_names, seen.names, len(outputs))
+        self.outputs = _output_names(self.port.output_names, seen.names, len(outputs))
         self.left_out = left_out(self.aligned, theirs, ours)
         self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == len(self.signature.inputs) else {}
         order = {name: position for position, name in enumerate(seen.calls)}
@@ -207,17 +181,17 @@ class Runner:
     def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
         """Set everything of Keras's for one case on its way."""
         inputs = self.signature.in_port(seen.inputs)
-        wanted, shapes = self._port("float64", "shapes", inputs)
+        wanted, shapes = self.port.run("float64", "shapes", inputs)
         into = InPort(self.aligned, shapes)
         outputs = self.outputs_in_port(seen.outputs, seen.names, wanted)
         calls = into(seen.calls)
-        port, single = pool.submit(self._port, "float64", "record", inputs), seen.single
+        port, single = pool.submit(self.port.run, "float64", "record", inputs), seen.single
         if single is None:
             return _Started(case, seen, outputs, calls, into, port)
         answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
         narrow = self.signature.in_port(single.inputs)
-        whole = pool.submit(self._port, "float32", "whole", narrow)
-        isolated = pool.submit(self._isolate, "float32", narrow, answers, into)
+        whole = pool.submit(self.port.run, "float32", "whole", narrow)
+        isolated = pool.submit(self.port.isolate, "float32", narrow, answers, self._doubtful(into))
         pairs = {"float64": inputs, "float32": narrow}
         dtypes = self.sampling.dtypes if self.sampling is not None else ()
         sampled = {dtype: pool.submit(self._sample, dtype, pairs[dtype]) for dtype in dtypes}
@@ -227,7 +201,7 @@ class Runner:
         """The reference's outputs as the port has them; nothing, with a finding, where they cannot be that."""
         try:
             rules = [axes(text) for text in self.signature.axes]
-            return in_order(outputs, names, wanted, self.probes["float64"].output_names, rules)
+            return in_order(outputs, names, wanted, self.port.output_names, rules)
         except ValueError as error:
             self._find(f"the network's output: {error}")
             return ()
@@ -246,22 +220,9 @@ class Runner:
         """Precision of the reference's float32 matrix products."""
         return self.sides.reference.environment.get("torch_matmul", "")
 
-    def _port(self, dtype: str, what: str, *arguments: Any) -> Any:
-        """One of the probes' programs, under the settings that its dtype and the comparison need."""
-        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
-            self.jax_precision = str(getattr(jax.config, "jax_default_matmul_precision"))
-            return getattr(self.probes[dtype], what)(*arguments)
-
-    def _isolate(self, dtype: str, inputs: tuple[Array, ...], answers: Mapping[str, Expected], into: InPort) -> Ran:
-        """The port with all of ``answers``, or without those of other shapes where its layers do not take them."""
-        try:
-            return cast_to(Ran, self._port(dtype, "isolate", inputs, answers))
-        except (ValueError, TypeError):
-            wrong = {tap.candidate for tap in self.aligned if tap.reference in into.misfits}
-            if not wrong:
-                raise
-            rest = {call: answer for call, answer in answers.items() if call not in wrong}
-            return cast_to(Ran, self._port(dtype, "isolate", inputs, rest))
+    def _doubtful(self, into: InPort) -> set[str]:
+        """The port's calls that answers of other shapes would be given to."""
+        return {tap.candidate for tap in self.aligned if tap.reference in into.misfits}
 
     def _logic(self, started: _Started) -> None:
         """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
@@ -278,7 +239,7 @@ class Runner:
         alone, alone_outputs = own, outputs
         if any(error is not None and not max(error) <= LOGIC for error in own.values()):
             inputs = self.signature.in_port(started.seen.inputs)
-            alone_outputs, answered = self._isolate("float64", inputs, expected, started.into)
+            alone_outputs, answered = self.port.isolate("float64", inputs, expected, self._doubtful(started.into))
             port = {**answered, "": Call((), alone_outputs)}
             whole = {**expected, "": Expected({}, 0, started.outputs)}
             self.evidence = self.evidence or Evidence(inputs, port, whole)
@@ -336,19 +297,11 @@ class Runner:
 
     def _condition(self, cases: Sequence[Case]) -> None:
         """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
-        parts = self.parts.errors.values() if self.parts is not None else ()
-        pairs = [*self.errors.values(), *self.input_errors.values(), *parts, *self.whole_errors.values()]
-        if all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs):
+        if not self.single.beyond(self.parts):
             return
         for case in cases:
             told = self.sides.reference.conditioning(case, "float32")
-            for name, spread in told.taps.items():
-                for known, pair in ((self.errors, spread.made), (self.input_errors, spread.fed)):
-                    if name in known:
-                        known[name].allow(*pair)
-            for output, moves in zip(self.outputs, told.outputs, strict=True):
-                if output in self.whole_errors:
-                    self.whole_errors[output].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
+            self.single.allow(told, self.outputs)
             if self.parts is not None:
                 self.parts.allow(told.outputs[0])
 
@@ -379,35 +332,19 @@ class Runner:
             self.outputs_in_port(each, started.seen.names, outputs)
             for each in (*single.outputs, *(made for made, _ in single.isolated))
         )
-        for at, name in enumerate(self.outputs):
-            self.numerics.expected += 1
-            if not reference:
-                continue
-            self.whole_errors.setdefault(name, ErrorPair()).add(outputs[at], reference[at], truth[at])
-            self.errors.setdefault(name, ErrorPair()).add(own[at], alone[0][at], alone[1][at])
-            self.numerics.compared += 1
+        self.numerics.expected += len(self.outputs)
+        if reference:
+            self.single.add_outputs(self.outputs, (outputs, reference, truth), (own, *alone))
+            self.numerics.compared += len(self.outputs)
         if self.parts is not None and reference:
             self.parts.add_single(outputs[0], reference[0], truth[0])
         references, truths = (started.into(calls) for _, calls in single.isolated)
         for tap in self.aligned:
             self.numerics.expected += 1
             if all(tap.candidate in side for side in (port, references, truths)):
-                self._add(tap, port[tap.candidate], references[tap.candidate], truths[tap.candidate])
-
-    def _add(self, tap: Tap, own: Call, reference: Expected, truth: Expected) -> None:
-        """One tap's float32 errors."""
-        inputs, outputs = fed(own, truth), made(tap, own, truth)
-        if tap.reference in self.arranged:
-            inputs = []
-        if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
-            return
-        theirs = made(tap, Call((), reference.outputs), truth) or []
-        pair = self.errors.setdefault(tap.reference, ErrorPair())
-        for (c, t), (r, _) in zip(outputs, theirs, strict=True):
-            pair.add(c, r, t)
-        for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
-            self.input_errors.setdefault(tap.reference, ErrorPair()).add(c, r, t)
-        self.numerics.compared += 1
+                at, arranged = tap.candidate, tap.reference in self.arranged
+                compared = self.single.add_tap(tap, port[at], references[at], truths[at], arranged)
+                self.numerics.compared += compared
 
     def _sampling(self, started: _Started) -> None:
         """Gates E and E': the network that samplers run, every sample at its own time."""

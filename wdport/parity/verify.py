@@ -288,5 +288,5 @@ def _assumed(converted: Converted) -> dict[str, Any]:
 
 def _environment(runner: Runner) -> dict[str, str]:
     packages = {name: version(name) for name in ("keras", "jax", "numpy")}
-    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": runner.jax_precision}
+    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": runner.port.precision}
     return {"python": platform.python_version(), **own, **runner.sides.reference.environment}

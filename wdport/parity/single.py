@@ -1,0 +1,68 @@
+"""Float32 errors of both sides, as pairs that gate B makes ratios of: runs in, pairs by tap and by output out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wdport.compare.bounds import NUMERICS
+from wdport.compare.calls import Call, Expected, Outputs
+from wdport.compare.errors import fed, made
+from wdport.compare.measure import ErrorPair
+from wdport.compare.taps import Tap
+from wdport.model import Array
+from wdport.parity.output_parts import OutputParts
+from wdport.recorder import Conditioning
+
+
+class SingleErrors:
+    """By the reference's names: ``alone`` of every tap and output fed the reference's inputs, ``inputs`` of what taps
+    are fed, ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network."""
+
+    def __init__(self) -> None:
+        self.alone: dict[str, ErrorPair] = {}
+        self.inputs: dict[str, ErrorPair] = {}
+        self.times: dict[str, ErrorPair] = {}
+        self.whole: dict[str, ErrorPair] = {}
+
+    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], alone: Sequence[Outputs]) -> None:
+        """Take in the network's outputs: of the port, the reference and the truth, running and answered for."""
+        for at, name in enumerate(names):
+            for known, (port, reference, truth) in ((self.whole, running), (self.alone, alone)):
+                known.setdefault(name, ErrorPair()).add(port[at], reference[at], truth[at])
+
+    def add_tap(self, tap: Tap, own: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
+        """Take in one tap; whether it could be compared. Inputs of one that is ``arranged`` otherwise say nothing."""
+        inputs, outputs = fed(own, truth), made(tap, own, truth)
+        if arranged:
+            inputs = []
+        if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
+            return False
+        theirs = made(tap, Call((), reference.outputs), truth) or []
+        pair = self.alone.setdefault(tap.reference, ErrorPair())
+        for (c, t), (r, _) in zip(outputs, theirs, strict=True):
+            pair.add(c, r, t)
+        for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
+            self.inputs.setdefault(tap.reference, ErrorPair()).add(c, r, t)
+        return True
+
+    def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
+        """Take in a tap at every value of its input."""
+        self.times.setdefault(name, ErrorPair()).add(port, reference, truth)
+
+    def beyond(self, parts: OutputParts | None) -> bool:
+        """Whether any error is beyond the bound."""
+        more = parts.errors.values() if parts is not None else ()
+        pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
+        return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
+
+    def allow(self, told: Conditioning, outputs: Sequence[str]) -> None:
+        """Hold them against what one rounding does as well."""
+        for name, spread in told.taps.items():
+            for known, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
+                if name in known:
+                    known[name].allow(*pair)
+        for name, moves in zip(outputs, told.outputs, strict=True):
+            if name in self.whole:
+                self.whole[name].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
