@@ -11,9 +11,8 @@ from typing import Final
 
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.inert import Inert
-from wdport.checkpoint.rebuild import Constructor
-from wdport.checkpoint.symbols import Constant, StorageClass
-from wdport.checkpoint.tensor import StorageRef, TensorRef
+from wdport.checkpoint.symbols import Constant, Constructor
+from wdport.checkpoint.tensor import StorageClass, StorageRef, TensorRef
 from wdport.limits import MAX_DEPTH, MAX_OPCODES
 
 _NAMES: Final = (Constant, Constructor, StorageClass)

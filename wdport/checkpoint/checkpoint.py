@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from wdport.checkpoint.contents import Contents
-from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import INDEX, Folder, open_folder
 from wdport.checkpoint.layout import StateDict, find_state_dict
 from wdport.checkpoint.legacy import read_legacy
+from wdport.checkpoint.located import located
 from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sharded import read_sharded

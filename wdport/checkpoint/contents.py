@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Source, Span
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.limits import MAX_CONFIG_BYTES

@@ -13,8 +13,7 @@ from wdport.checkpoint.audit import audit
 from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import LOAD_AND_SAVE, Fault
 from wdport.checkpoint.opcodes import Pickled, run
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.tape import Exhausted
 from wdport.limits import MAX_PICKLE_BYTES

@@ -15,9 +15,8 @@ from typing import Final
 
 from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.inert import GRAPH_MODULE, Form, Inert, applied
-from wdport.checkpoint.rebuild import Constructor
 from wdport.checkpoint.storages import Storages
-from wdport.checkpoint.symbols import resolve
+from wdport.checkpoint.symbols import Constructor, resolve
 from wdport.checkpoint.tape import Tape, utf8
 from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_OPCODES, MAX_TENSORS
@@ -51,7 +50,8 @@ def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None =
 
     ``legacy`` reads the persistent ids of files before torch 1.6; ``most`` caps the opcodes.
     """
-    tape = Tape(data, start, Storages(legacy))
+    storages = Storages(legacy)
+    tape = Tape(data, start, storages.persistent)
     if tape.take(2) != _PROTO:
         raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
     most = MAX_OPCODES if most is None else most
@@ -60,7 +60,7 @@ def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None =
         if code == _STOP:
             if tape.frames or len(tape.stack) != 1:
                 raise Fault("the pickle ends with other than one object on its stack")
-            return Pickled(tape.stack[0], tape.position, tape.storages)
+            return Pickled(tape.stack[0], tape.position, storages)
         step = _OPCODES.get(code)
         if step is None:
             name = _TELLING.get(code, f"{code:#04x}")
@@ -255,7 +255,7 @@ _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x68: lambda tape: _recall(tape, tape.code()),  # BINGET
     0x6A: lambda tape: _recall(tape, tape.number(4)),  # LONG_BINGET
     0x63: _global,  # GLOBAL
-    0x51: lambda tape: tape.push(tape.storages.persistent(tape.pop())),  # BINPERSID
+    0x51: lambda tape: tape.push(tape.persistent(tape.pop())),  # BINPERSID
     0x52: _reduce,  # REDUCE
     0x62: _build,  # BUILD
     # Objects, and tuples that contain themselves; with PROTO, which may only come first, and STOP, 31 stand above.

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
 from wdport.checkpoint.faults import COPY_AGAIN, OTHER_DTYPE, Fault
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Span
 from wdport.checkpoint.tensor import TensorRef
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,8 +12,7 @@ from typing import Final
 from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.dtypes import SAFETENSORS
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import StorageRef, TensorRef, row_major, tensor_ref
 from wdport.limits import MAX_HEADER_BYTES, MAX_RANK, MAX_TENSORS

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from wdport.checkpoint.contents import Contents
-from wdport.checkpoint.faults import COPY_AGAIN, Fault, located
+from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.checkpoint.folder import inside
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.located import located
+from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_HEADER_BYTES

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.inert import Inert
-from wdport.checkpoint.symbols import StorageClass
-from wdport.checkpoint.tensor import StorageRef
+from wdport.checkpoint.tensor import StorageClass, StorageRef
 
 _KEY_DIGITS = 20
 

@@ -1,27 +1,43 @@
 """The name of a pickled global goes in; a symbol comes out: known, inert, or a refusal.
 
-Nothing is imported. The known names are those that weights need; a name that only an attack needs is refused
+Nothing is imported. The known names are those that weights need, and the few functions below are all that is ever
+applied: each restates over plain data what its construction means. A name that only an attack needs is refused
 (:mod:`wdport.checkpoint.hostile`); every other is an inert leaf.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from wdport.checkpoint import rebuild
 from wdport.checkpoint.dtypes import TORCH_DTYPES, TORCH_STORAGES
+from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault, Unread
 from wdport.checkpoint.hostile import refuse_hostile
-from wdport.checkpoint.inert import Inert, unknown
-from wdport.checkpoint.rebuild import Constructor
+from wdport.checkpoint.inert import Inert, applied, unknown, unreadable
+from wdport.checkpoint.tensor import StorageClass, StorageRef, TensorRef, tensor_ref
+from wdport.limits import MAX_RANK
+
+Arguments = tuple[object, ...]
+
+_MOST_NOTES: Final = 100
+_OTHER_VALUES: Final = frozenset(
+    {"data", "grad", "_grad", "real", "imag", "T", "H", "mT", "mH", "names", "requires_grad", "grad_fn", "is_leaf"}
+    | {"shape", "dtype", "device", "layout"}
+)
+"""Attributes of a tensor that are more than a note on it: setting one may change its values."""
 
 
 @dataclass(frozen=True, slots=True)
-class StorageClass:
-    """A storage class, which stands only inside a persistent id."""
+class Constructor:
+    """A callable that the pickle may apply; ``build`` makes its plain counterpart.
+
+    Arguments that torch never writes are a :class:`Fault`; a sound tensor of a kind that is not read is an inert leaf.
+    """
 
     name: str
-    dtype: str
+    build: Callable[[Arguments], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +59,121 @@ def resolve(module: str, name: str) -> Symbol:
     return unknown(module, name)
 
 
+def _tensor(arguments: Arguments) -> object:
+    """``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks[, metadata])``."""
+    if len(arguments) not in (6, 7):
+        raise Fault(f"a tensor is rebuilt from {len(arguments)} arguments instead of 6", NOT_WRITTEN_BY_TORCH)
+    requires_grad, hooks = arguments[4:6]
+    if type(requires_grad) is not bool:
+        raise Fault("a tensor is rebuilt from arguments of the wrong type")
+    made = _plain_tensor(arguments[:4])
+    if type(hooks) is not OrderedDict or hooks:
+        return unreadable(Unread("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
+    if len(arguments) == 7 and arguments[6]:
+        return unreadable(Unread("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE))
+    return made
+
+
+def _plain_tensor(arguments: Arguments) -> object:
+    """``_rebuild_tensor(storage, offset, size, stride)``, as torch before 0.4 wrote it."""
+    if len(arguments) != 4:
+        raise Fault(f"a tensor is rebuilt from {len(arguments)} arguments instead of 4", NOT_WRITTEN_BY_TORCH)
+    source, offset, shape, strides = arguments
+    if not isinstance(source, StorageRef):
+        raise Fault("a tensor is rebuilt from something that is not a storage")
+    if type(offset) is not int:
+        raise Fault("a tensor is rebuilt from arguments of the wrong type")
+    try:
+        return tensor_ref(source, offset, _lengths(shape), _lengths(strides))
+    except Unread as fault:
+        return unreadable(fault)
+
+
+def _parameter(arguments: Arguments) -> object:
+    """``_rebuild_parameter(tensor, requires_grad, backward_hooks)`` or ``Parameter(tensor)``: the tensor itself."""
+    match arguments:
+        case ((TensorRef() | Inert()) as data, bool(), OrderedDict() as hooks) if not hooks:
+            return data
+        case ((TensorRef() | Inert()) as data,) | ((TensorRef() | Inert()) as data, bool()):
+            return data
+    raise Fault("a parameter is rebuilt from arguments of the wrong type", NOT_WRITTEN_BY_TORCH)
+
+
+def _parameter_with_state(arguments: Arguments) -> object:
+    """``_rebuild_parameter_with_state(tensor, requires_grad, backward_hooks, attributes)``: the tensor itself."""
+    data = _parameter(arguments[:3])
+    if len(arguments) == 4 and _is_note(arguments[3]):
+        return data
+    return applied(unknown("torch._utils", "_rebuild_parameter_with_state"), arguments, "call")
+
+
+def _tensor_of_type(arguments: Arguments) -> object:
+    """``_rebuild_from_type_v2(function, class, arguments, attributes)``: a tensor, where the class is torch's own."""
+    match arguments:
+        case (Constructor() as function, cls, tuple() as inner, state) if _is_tensor_class(cls) and _is_note(state):
+            return function.build(inner)
+    return applied(unknown("torch._tensor", "_rebuild_from_type_v2"), arguments, "call")
+
+
+def _ordered_dict(arguments: Arguments) -> OrderedDict[object, object]:
+    """``OrderedDict()``, or ``OrderedDict(pairs)`` as Python 2 writes it; the machine sets the pairs."""
+    if len(arguments) > 1 or (arguments and type(arguments[0]) is not list):
+        raise Fault("an OrderedDict is built from arguments that torch never writes", NOT_WRITTEN_BY_TORCH)
+    return OrderedDict()
+
+
+def _text_set(arguments: Arguments) -> object:
+    """``set(list)``: a frozenset of text; a set of anything else is an inert leaf."""
+    if len(arguments) == 1 and type(arguments[0]) is list and all(type(item) is str for item in arguments[0]):
+        return frozenset(arguments[0])
+    return frozenset() if not arguments else applied(unknown("builtins", "set"), (), "object")
+
+
+def _size(arguments: Arguments) -> tuple[int, ...]:
+    """``torch.Size(tuple)``."""
+    if len(arguments) != 1:
+        raise Fault("a torch.Size is built from the wrong number of arguments")
+    return _lengths(arguments[0])
+
+
+def _is_tensor_class(cls: object) -> bool:
+    if isinstance(cls, Inert):
+        return cls.form == "name" and cls.full_name == "torch.Tensor"
+    return isinstance(cls, Constructor) and cls.build is _parameter and cls.name.endswith("Parameter")
+
+
+def _is_note(state: object) -> bool:
+    """Whether these attributes, set on a tensor, leave its values as they are."""
+    if isinstance(state, tuple):
+        return len(state) == 2 and all(_is_note(part) for part in state if not isinstance(part, tuple))
+    if state is None:
+        return True
+    if not isinstance(state, dict) or len(state) > _MOST_NOTES:
+        return False
+    return all(isinstance(key, str) and key not in _OTHER_VALUES and not key.startswith("__") for key in state)
+
+
+def _lengths(value: object) -> tuple[int, ...]:
+    if type(value) is not tuple:
+        raise Fault("a tensor's size or stride is not a tuple of integers")
+    if len(value) > MAX_RANK:  # asked first: the same long tuple can be given a million times
+        raise Unread(f"tensor of {len(value)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
+    if not all(type(length) is int for length in value):
+        raise Fault("a tensor's size or stride is not a tuple of integers")
+    return value
+
+
 _CONSTRUCTORS: Final = (
-    ("torch._utils", "_rebuild_tensor", rebuild.plain_tensor),
-    ("torch._utils", "_rebuild_tensor_v2", rebuild.tensor),
-    ("torch._utils", "_rebuild_parameter", rebuild.parameter),
-    ("torch._utils", "_rebuild_parameter_with_state", rebuild.parameter_with_state),
-    ("torch._tensor", "_rebuild_from_type_v2", rebuild.tensor_of_type),
-    ("torch.nn.parameter", "Parameter", rebuild.parameter),
-    ("collections", "OrderedDict", rebuild.ordered_dict),
-    ("torch", "Size", rebuild.size),
-    ("__builtin__", "set", rebuild.text_set),
-    ("builtins", "set", rebuild.text_set),
+    ("torch._utils", "_rebuild_tensor", _plain_tensor),
+    ("torch._utils", "_rebuild_tensor_v2", _tensor),
+    ("torch._utils", "_rebuild_parameter", _parameter),
+    ("torch._utils", "_rebuild_parameter_with_state", _parameter_with_state),
+    ("torch._tensor", "_rebuild_from_type_v2", _tensor_of_type),
+    ("torch.nn.parameter", "Parameter", _parameter),
+    ("collections", "OrderedDict", _ordered_dict),
+    ("torch", "Size", _size),
+    ("__builtin__", "set", _text_set),
+    ("builtins", "set", _text_set),
 )
 
 _STORAGES: Final = (

@@ -6,8 +6,9 @@ memo. What the opcodes do with it stands in :mod:`wdport.checkpoint.opcodes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.storages import Storages
 from wdport.limits import MAX_DEPTH, MAX_OPCODES
 
 
@@ -16,14 +17,17 @@ class Exhausted(Fault):
 
 
 class Tape:
-    """Position, stack and memo. ``frames`` holds the stacks below each open MARK, outermost first."""
+    """Position, stack and memo. ``frames`` holds the stacks below each open MARK, outermost first.
 
-    __slots__ = ("data", "frames", "frozen", "memo", "position", "spent", "stack", "storages", "tensors")
+    ``persistent`` gives what a persistent id stands for.
+    """
 
-    def __init__(self, data: bytes, position: int = 0, storages: Storages | None = None) -> None:
+    __slots__ = ("data", "frames", "frozen", "memo", "persistent", "position", "spent", "stack", "tensors")
+
+    def __init__(self, data: bytes, position: int, persistent: Callable[[object], object]) -> None:
         self.data = data
         self.position = position
-        self.storages = storages or Storages()
+        self.persistent = persistent
         self.frozen: set[int] = set()
         """Identities of containers that an object was built from: they may not change any more."""
         self.spent = 0

@@ -15,6 +15,14 @@ from wdport.limits import MAX_RANK
 
 
 @dataclass(frozen=True, slots=True)
+class StorageClass:
+    """A storage class, which stands only inside a persistent id."""
+
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
 class StorageRef:
     """A flat run of ``numel`` elements, stored under ``key``.
 

@@ -14,8 +14,7 @@ from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.modules import is_script
 from wdport.checkpoint.opcodes import run_whole
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.checkpoint.ziparchive import read_members

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from wdport.checkpoint.inert import Inert
-from wdport.checkpoint.rebuild import Constructor
-from wdport.checkpoint.symbols import StorageClass
+from wdport.checkpoint.symbols import Constructor
+from wdport.checkpoint.tensor import StorageClass
 from wdport.errors import printable
 from wdport.limits import MAX_UNREAD
 

@@ -12,8 +12,7 @@ from typing import Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, WEIGHTS_FILE, Fault
 from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
-from wdport.checkpoint.source import Source
-from wdport.checkpoint.span import Span
+from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.zipdirectory import Entry, read_directory
 
 _LOCAL: Final = Struct("<4s5H3L2H")
@@ -28,7 +27,7 @@ _CODE: Final = "code/"
 
 def read_members(source: Source) -> dict[str, Span]:
     """Every member of a PyTorch archive but source code, its name without the root folder, in the directory's order."""
-    directory = read_directory(source)
+    directory = read_directory(source.read, source.size)
     entries = directory.entries
     refuse_keras_or_numpy([entry.name for entry in entries])
     root = _common_root(entries)

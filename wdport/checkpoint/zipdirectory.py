@@ -1,4 +1,4 @@
-"""An open zip file goes in; the entries of its central directory come out, as they stand there.
+"""The bytes of a zip file go in; the entries of its central directory come out, as they stand there.
 
 Of the format (PKWARE APPNOTE 6.3.10, sections 4.3.12 to 4.3.16) only what PyTorch writes is taken: one
 disk, no comments, the end records at the very end, with or without their 64-bit forms.
@@ -6,13 +6,12 @@ disk, no comments, the end records at the very end, with or without their 64-bit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.checkpoint.source import Source
 from wdport.limits import MAX_MEMBERS
 
 MAX_DIRECTORY_BYTES: Final = 256 << 20
@@ -25,6 +24,10 @@ _CENTRAL: Final = Struct("<4s6H3L5H2L")
 _EXTRA: Final = Struct("<2H")
 _FULL16: Final = 0xFFFF
 _FULL32: Final = 0xFFFFFFFF
+
+
+Read = Callable[[int, int], bytes]
+"""Exactly so many bytes from an offset, or a :class:`Fault`; as :meth:`Source.read`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,12 @@ class Directory:
     start: int
 
 
-def read_directory(source: Source) -> Directory:
-    """Parse the end records and the central directory of ``source``."""
-    count, size, start = _end_records(source)
+def read_directory(read: Read, file_size: int) -> Directory:
+    """Parse the end records and the central directory of a file of ``file_size`` bytes."""
+    count, size, start = _end_records(read, file_size)
     if count > MAX_MEMBERS or size > MAX_DIRECTORY_BYTES:
         raise Fault(f"zip archive of {count} members: more than are read", COPY_AGAIN)
-    raw = source.read(start, size)
+    raw = read(start, size)
     entries: list[Entry] = []
     position = 0
     for _ in range(count):
@@ -65,16 +68,16 @@ def read_directory(source: Source) -> Directory:
     return Directory(entries, start)
 
 
-def _end_records(source: Source) -> tuple[int, int, int]:
+def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
     """Number of entries, size and offset of the central directory."""
-    end_at = source.size - _END.size
+    end_at = file_size - _END.size
     if end_at < 0:
         raise Fault("is cut short: no zip end record")
-    end = _END.unpack(source.read(end_at, _END.size))
+    end = _END.unpack(read(end_at, _END.size))
     if end[0] != b"PK\x05\x06" or end[7] != 0:
         raise Fault("does not end with a zip end record: cut short, or something was appended")
     fields = (end[1], end[2], end[3], end[4], end[5], end[6])
-    wide, directory_end = _end64(source, end_at)
+    wide, directory_end = _end64(read, end_at)
     if wide is None:
         wide = fields
     elif any(
@@ -89,16 +92,16 @@ def _end_records(source: Source) -> tuple[int, int, int]:
     return count, size, start
 
 
-def _end64(source: Source, end_at: int) -> tuple[tuple[int, ...] | None, int]:
+def _end64(read: Read, end_at: int) -> tuple[tuple[int, ...] | None, int]:
     """The 64-bit end record's fields, or None without one, and where the directory has to end."""
     locator_at = end_at - _LOCATOR.size
     record_at = locator_at - _END64.size
     if record_at < 0:
         return None, end_at
-    magic, disk, offset, disks = _LOCATOR.unpack(source.read(locator_at, _LOCATOR.size))
+    magic, disk, offset, disks = _LOCATOR.unpack(read(locator_at, _LOCATOR.size))
     if magic != b"PK\x06\x07":
         return None, end_at
-    record = _END64.unpack(source.read(record_at, _END64.size))
+    record = _END64.unpack(read(record_at, _END64.size))
     expected = (b"PK\x06\x06", _END64.size - 12, 0, record_at, 1)
     if (record[0], record[1], disk, offset, disks) != expected:
         raise Fault("the 64-bit end record of the zip archive is not where its locator says")

@@ -135,7 +135,7 @@ def _hashes(wanted: Wanted) -> Hashes:
 def _hash(path: str) -> str:
     """Of a regular file: another may have no end."""
     from wdport.data.files import data_file
-    from wdport.files.model_files import file_sha256
+    from wdport.files.manifests import file_sha256
 
     with data_file(path) as file:
         return file_sha256(file)

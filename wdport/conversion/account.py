@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wdport.errors import InputError
-from wdport.files.model_files import file_sha256
-from wdport.files.writable import manifest_of
+from wdport.files.manifests import file_sha256, manifest_of
 from wdport.mapping.axes import Shape
 
 _FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from wdport.checkpoint.faults import Fault, located
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
 from wdport.errors import InputError
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from wdport.checkpoint import open_checkpoint
 from wdport.errors import InputError, InternalError, MachineError
+from wdport.files.manifests import file_sha256
 from wdport.files.safetensors_file import SafetensorsWriter
 from wdport.files.target import Target
 from wdport.model import Array
@@ -139,9 +140,3 @@ def _compare(
     for name, array in read_variables(file, variables):
         if (array.shape, _digest(array)) != digests[name]:
             raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
-
-
-def file_sha256(path: str | Path) -> str:
-    """A file's SHA-256, in hexadecimal digits."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

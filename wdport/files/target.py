@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.errors import InputError, UsageError
-from wdport.files.writable import is_replaceable, manifest_of, require_apart, require_writable
+from wdport.files.manifests import manifest_of
+from wdport.files.writable import is_replaceable, require_apart, require_writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import MachineError, UsageError
+from wdport.files.manifests import manifest_of
 
 LONGEST = 200
 """Of the 255 bytes that file systems allow; temporary files and what lies beside an output have longer names."""
@@ -124,8 +125,3 @@ def with_manifests(inputs: Mapping[str, Path], names: Iterable[str]) -> dict[str
     """Inputs, and the manifests beside those of them that are converted models."""
     manifests = {f"{name}'s manifest": manifest_of(inputs[name]) for name in names if name in inputs}
     return {**inputs, **manifests}
-
-
-def manifest_of(path: Path) -> Path:
-    """``<out>.wdport.json``."""
-    return path.with_name(f"{path.name}.wdport.json")

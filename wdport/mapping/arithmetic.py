@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wdport.mapping.arrays import Array
-from wdport.mapping.axes import AxisError, Shape
-from wdport.mapping.rows import Combine
+from wdport.mapping.axes import AxisError, Combine, Shape
 
 
 def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:

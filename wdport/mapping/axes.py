@@ -22,8 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 Shape = tuple[int, ...]
+
+Combine = Literal["", "sum", "weight_norm"]
+"""How several source tensors become one before a rule moves it: not at all, or by :mod:`wdport.mapping.arithmetic`."""
 
 _NAME = r"[a-z_]+"
 _TOKEN = re.compile(rf"\s*(\.\.\.|{_NAME}(?:={_NAME}(?:,{_NAME})*)?|(?<![a-z_0-9])1(?![a-z_0-9])|[()\[\]])")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from wdport.mapping.axes import Rule
 from wdport.mapping.fields import Fields, Section, meant
-from wdport.mapping.kinds import KINDS, Inner, Kind, Part
+from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.strict_yaml import Node
@@ -18,13 +18,15 @@ AFTER = ("relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu"
 _FIELDS = ("torch", "keras", "kind", "names", "flatten", "sizes", "axes", "then", "up_to", "optional", "when")
 
 
-def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[list[Row], list[TapRow]]:
-    """The rows of a layer's tensors and its taps; ``number`` is the layer's own."""
+def parse_layer(
+    node: Node, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
+) -> tuple[list[Row], list[TapRow]]:
+    """The rows of a layer's tensors and its taps; ``number`` is the layer's own, ``kinds`` are the ones it may name."""
     fields = Fields(node, where)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
-    kind = _kind(fields)
+    kind = _kind(fields, kinds)
     names = _names(fields, kind)
-    order = _order(fields, kind)
+    order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
     fields.finish(_FIELDS)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
@@ -38,12 +40,12 @@ def parse_layer(node: Node, where: str, section: Section, number: int) -> tuple[
     return rows, taps
 
 
-def _kind(fields: Fields) -> Kind | None:
+def _kind(fields: Fields, kinds: Mapping[str, Kind]) -> Kind | None:
     if (name := fields.optional_text("kind")) is None:
         return None
-    if name not in KINDS:
-        raise fields.fault(f"unknown kind {name!r}", meant(name, KINDS) or "use one of docs/mapping.md")
-    return KINDS[name]
+    if name not in kinds:
+        raise fields.fault(f"unknown kind {name!r}", meant(name, kinds) or "use one of docs/mapping.md")
+    return kinds[name]
 
 
 def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
@@ -58,13 +60,13 @@ def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
     return known | given
 
 
-def _order(fields: Fields, kind: Kind | None) -> Rule | None:
+def _order(fields: Fields, kind: Kind | None, kinds: Mapping[str, Kind]) -> Rule | None:
     """The order of flattened features, as a rule on both flattened axes."""
     text = fields.optional_text("flatten")
     if text is None:
         return None
     if kind is None or not kind.flattens:
-        can = ", ".join(name for name, each in KINDS.items() if each.flattens)
+        can = ", ".join(name for name, each in kinds.items() if each.flattens)
         raise fields.fault(f"flatten on {kind.name if kind else 'a row without a kind'}", f"it goes with: {can}")
     rule = fields.rule(text)
     if rule.source.stacked or rule.target.stacked or rule.source.any_axes or not rule.source.names:

@@ -14,8 +14,8 @@ import numpy as np
 from wdport.errors import InternalError
 from wdport.mapping.arithmetic import combined, separated
 from wdport.mapping.arrays import Array, apply_rule
-from wdport.mapping.axes import Rule, Shape
-from wdport.mapping.rows import Combine, Table
+from wdport.mapping.axes import Combine, Rule, Shape
+from wdport.mapping.rows import Table
 
 Read = Callable[[str], Array]
 """The array of this name."""

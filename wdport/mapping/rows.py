@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from wdport.mapping.axes import Rule
+from wdport.mapping.axes import Combine, Rule
 from wdport.mapping.names import NamePattern
-
-Combine = Literal["", "sum", "weight_norm"]
-"""How several source tensors become one before the rule moves it: not at all, or by arithmetic."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from wdport.errors import MisfitError
 from wdport.mapping.fields import Fields, Section
 from wdport.mapping.include import included_file
+from wdport.mapping.kinds import KINDS
 from wdport.mapping.layers import parse_layer
 from wdport.mapping.rows import Row, Table, TapRow
 from wdport.mapping.strict_yaml import Node, load_yaml
@@ -89,7 +90,7 @@ class _Reader:
     def _rows(self, fields: Fields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():
             self.layers += 1
-            more, tapped = parse_layer(node, where, section, self.layers)
+            more, tapped = parse_layer(node, where, section, self.layers, KINDS)
             rows += more
             taps += tapped
         if fields.has("tensors"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast, get_args
 
-from wdport.mapping.axes import AxisError, Rule
+from wdport.mapping.axes import AxisError, Combine, Rule
 from wdport.mapping.catalog import RULES, find_rule
 from wdport.mapping.fields import Fields, Section, meant
 from wdport.mapping.names import NamePattern
-from wdport.mapping.rows import Combine, Row
+from wdport.mapping.rows import Row
 from wdport.mapping.strict_yaml import Node
 
 _FIELDS = ("torch", "keras", "rule", "combine", "sizes", "check", "drop", "optional", "when")

@@ -239,9 +239,9 @@ class WaveletDiffFamily:
     def transform(self, config: Config) -> Any | None:
         if config.wavelet is None or config.seq_len is None:
             return None
-        from wdport.wavelets.transform import WaveletTransform
+        from wdport.families.waveletdiff.series import transform_of
 
-        return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)
+        return transform_of(config)
 
 
 def _decoder(config: Config) -> Callable[[Array], Array] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Decoding, Diffused, Named, NotDecoded
@@ -54,9 +54,9 @@ def _decode(config: Config, coefficients: object) -> object:
 
 
 def _transform(config: Config) -> WaveletTransform:
-    from wdport.families.waveletdiff.family import FAMILY
+    from wdport.families.waveletdiff.series import transform_of  # brings in jax
 
-    return cast("WaveletTransform", FAMILY.transform(config))
+    return transform_of(config)
 
 
 def _numbers(config: Config) -> int:

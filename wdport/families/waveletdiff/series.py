@@ -18,11 +18,15 @@ def to_series(config: Config, coefficients: Tensor) -> Tensor:
 
     At full precision. Raises :class:`UsageError` where the wavelet is unknown.
     """
-    if config.wavelet is None or config.seq_len is None:
-        fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
-        raise UsageError("to_series", "the model does not know its wavelet", fix)
-    mode, level = config.boundary_mode or "symmetric", config.groups - 1
-    series = WaveletTransform(config.seq_len, config.wavelet, mode, level).reconstruct(coefficients)
+    series = transform_of(config).reconstruct(coefficients)
     if config.norm_mean is None or config.norm_std is None:
         return series
     return series * jnp.array(config.norm_std, series.dtype) + jnp.array(config.norm_mean, series.dtype)
+
+
+def transform_of(config: Config) -> WaveletTransform:
+    """The transform that made the coefficients; raises :class:`UsageError` where the wavelet is unknown."""
+    if config.wavelet is None or config.seq_len is None:
+        fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
+        raise UsageError("to_series", "the model does not know its wavelet", fix)
+    return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)

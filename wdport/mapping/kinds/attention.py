@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wdport.mapping.axes import Rule
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part, layouts, rules
+from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part
 
 _PARTS = ("query", "key", "value")
 _PROJECTION = rules("attention_weight", "linear")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, Part, layouts, rules
+from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _SPATIAL = {1: "l", 2: "h w", 3: "d h w"}
 _NAMES = {"weight": "weight", "bias": "bias"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, Part, layouts, rules
+from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _SPATIAL = ("l", "h w", "d h w")
 # Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from wdport.mapping.axes import Rule, parse_rule
-from wdport.mapping.catalog import find_rule
-from wdport.mapping.rows import Combine
+from wdport.mapping.axes import Combine, Rule
 
 How = Literal[
     "equal",
@@ -126,13 +124,3 @@ class Kind:
     def flattens(self) -> bool:
         """Whether a row of this kind may state ``flatten``."""
         return bool(self.flatten) or any(part.flatten for part in self.parts)
-
-
-def rules(*texts: str) -> tuple[Rule, ...]:
-    """Rules by name or text."""
-    return tuple(rule for text in texts if (rule := find_rule(text)) is not None)
-
-
-def layouts(*texts: str) -> tuple[Rule, ...]:
-    """Layouts by text; one without an arrow is the same on both sides."""
-    return tuple(parse_rule(t, t) for t in (text if "->" in text else f"{text} -> {text}" for text in texts))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, Part, layouts, rules
+from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _NAMES = {"weight": "weight", "bias": "bias"}
 _EPSILON = Compared("eps", "epsilon", "equal")

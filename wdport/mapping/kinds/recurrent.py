@@ -7,7 +7,8 @@ calls n h). ``keras.layers.GRU`` needs ``reset_after=True``, its default, which 
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, Part, layouts, rules
+from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _GATES = {
     "rnn": ("h", "h"),

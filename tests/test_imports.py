@@ -1,0 +1,77 @@
+"""How deep the package is to read: its longest chain of imports, its circles, and its largest room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "wdport"
+
+LONGEST = 16
+"""Modules in the longest chain of imports; it may only become smaller."""
+
+LARGEST = 1 / 4
+"""Share of the package's lines that one room may have."""
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, list[str]]:
+    """What each module imports, within functions and for its types as well; without the public API, which names every
+    room and which none imports."""
+    graph = grimp.build_graph("wdport", cache_dir=None)
+    assert graph.find_modules_that_directly_import("wdport") == set()
+    return {name: sorted(graph.find_modules_directly_imported_by(name)) for name in sorted(graph.modules - {"wdport"})}
+
+
+def circle(imports: dict[str, list[str]]) -> list[str]:
+    """Modules of which each imports the next, and the last the first; empty where there is no circle."""
+    left = {name: set(imported) for name, imported in imports.items()}
+    while leaves := {name for name, imported in left.items() if not imported}:
+        left = {name: imported - leaves for name, imported in left.items() if imported}
+    path = [next(iter(left))] if left else []
+    while path and path[-1] not in path[:-1]:
+        path.append(min(left[path[-1]]))
+    return path[path.index(path[-1]) : -1] if path else []
+
+
+def longest_chain(imports: dict[str, list[str]]) -> list[str]:
+    """Modules of which each imports the next; there must be no circle."""
+
+    @cache
+    def below(name: str) -> list[str]:
+        return [name, *max(map(below, imports[name]), key=len, default=[])]
+
+    return max(map(below, imports), key=len)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0]
+
+
+def test_no_modules_import_each_other(imports: dict[str, list[str]]) -> None:
+    assert not circle(imports), " -> ".join(circle(imports))
+
+
+def test_no_chain_of_imports_is_longer_than_known(imports: dict[str, list[str]]) -> None:
+    assert not circle(imports), "a circle has no longest chain"
+    chain = longest_chain(imports)
+    assert len(chain) <= LONGEST, " -> ".join(chain)
+
+
+def test_no_room_has_more_than_a_quarter_of_the_lines() -> None:
+    lines: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        lines[room_of(path)] += len(path.read_text(encoding="utf-8").splitlines())
+    share = {room: count / lines.total() for room, count in lines.items()}
+    assert {room: round(each, 3) for room, each in share.items() if each > LARGEST} == {}
+
+
+def test_chains_and_circles_are_found() -> None:
+    tree = {"a": ["b", "c"], "b": ["d"], "c": [], "d": ["c"]}
+    assert (longest_chain(tree), circle(tree)) == (["a", "b", "d", "c"], [])
+    assert sorted(circle(tree | {"c": ["b"]})) == ["b", "c", "d"]
+    assert circle(tree | {"c": ["c"]}) == ["c"]

@@ -1,0 +1,41 @@
+"""A fault or a system error goes in; a :class:`~wdport.errors.WdportError` with the path comes out."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.errors import InputError, MachineError
+
+_NOT_A_PATH: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
+
+
+def from_os(error: OSError, path: PathLike[str]) -> InputError | MachineError:
+    """The error that stands for ``error``: the caller's path is wrong (3) or the machine refuses (5)."""
+    if error.errno == errno.ENOENT:
+        return InputError(path, "no such file", "check the path")
+    if error.errno in _NOT_A_PATH:
+        return InputError(path, f"cannot be opened ({error.strerror})", "check the path")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return MachineError(path, "permission denied", "give this user read permission (chmod u+r)")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return MachineError(path, "too many open files", "raise the limit (ulimit -n)")
+    return MachineError(path, f"reading failed ({error.strerror})", "check the disk and try again")
+
+
+@contextmanager
+def located(path: PathLike[str], part: str = "") -> Iterator[None]:
+    """Turn faults and system errors of the block into errors that name ``path`` (and ``part``)."""
+    try:
+        yield
+    except Fault as fault:
+        raise InputError((path, fault.part or part), fault.what, fault.fix) from None
+    except OSError as error:
+        raise from_os(error, path) from error
+    except MemoryError as error:
+        text = str(error) or "not enough memory"
+        raise MachineError((path, part), text, "free memory or use a larger machine") from error
