@@ -18,6 +18,7 @@ from wdport.diffusion.scan import Network
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.through import through_denoised
 from wdport.diffusion.updates import NOISE, STATE
+from wdport.mapping.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def _again(plan: Plan, schedule: NoiseSchedule, **changes: Any) -> Plan:
     return make_plan(made["sampler"], schedule, made["steps"], eta=made["eta"], target=made["target"])
 
 
-def _with_noise(plan: Plan, deviation: np.ndarray[Any, Any]) -> Plan:
+def _with_noise(plan: Plan, deviation: Array) -> Plan:
     coefficients = plan.coefficients.copy()
     coefficients[:, STATE, NOISE] = deviation
     return replace(plan, coefficients=coefficients)
