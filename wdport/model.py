@@ -30,7 +30,8 @@ KerasTensor = Any
 """What Keras layers take and give: arrays of the backend, or symbols of them while a model is built."""
 
 Configuration = Any
-"""A family's own configuration: to all others a value that they get from the family and hand back to it."""
+"""A family's own configuration, a dataclass with ``to_dict()``. What its fields mean, the family alone knows: others
+get it from there and hand it back."""
 
 Document = Mapping[str, object]
 """Names with values of any form, as JSON or YAML has them: what is read of it is checked first."""

@@ -39,7 +39,7 @@ class CustomConfig:
 
 
 class CustomFamily:
-    """See :class:`wdport.model.Family`; one object for each table and what the user said beside it."""
+    """See :class:`wdport.families.roles.Family`; one object for each table and what the user said beside it."""
 
     name = "custom"
     bounds: Mapping[str, Bound] = MappingProxyType({})

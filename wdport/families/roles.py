@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from wdport.families.mutants import Mutant
 
 Tree = Any
-"""Arrays in any nesting, such as a network's weights."""
+"""Arrays in any nesting: a model's weights, what it makes of the times. They are arguments of the compiled programs,
+so new values need no new program."""
 
 
 class Convertible(Protocol):
