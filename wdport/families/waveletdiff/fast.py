@@ -26,11 +26,12 @@ from wdport.families.waveletdiff.padding import pad_weights
 from wdport.families.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
 
 Get = Callable[[str], Tensor]
+Dense = tuple[Kernel, Tensor]
+"""A kernel and its bias."""
+
 ScaleShift = tuple[Tensor, Tensor]
 Norms = list[ScaleShift]
 """Of a block's two norms."""
-
-Dense = tuple[Kernel, Tensor]
 
 Gate = tuple[ScaleShift, Tensor]
 """A group's norm in the cross-level block, and the time's part of its gate."""

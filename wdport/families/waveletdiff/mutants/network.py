@@ -20,6 +20,7 @@ Parts = Callable[[list[KerasTensor]], list[KerasTensor]]
 """A change of one array for each level."""
 
 Time = Callable[[KerasTensor], KerasTensor]
+"""A change of the time (B,)."""
 
 CLIP = 30.0
 """Tokens of the examples stay below it for inputs of unit size; fifty-fold ones go beyond."""
