@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
@@ -24,7 +23,7 @@ from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
 
 from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 
 
 def require_backend(dtype: str) -> None:
@@ -48,7 +47,7 @@ def layer_dtype(policy: keras.DTypePolicy) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def set_variable(variable: Any, array: Array) -> None:
+def set_variable(variable: KerasVariable, array: Array) -> None:
     """Give a Keras variable an array's values, in the variable's own dtype.
 
     The array must not change afterwards: on a CPU the variable may keep the very memory that it is given.
@@ -57,15 +56,15 @@ def set_variable(variable: Any, array: Array) -> None:
     variable.assign(jax.device_put(np.asarray(array, dtype=variable.dtype)))
 
 
-def layers_by_path(model: Any) -> dict[str, Any]:
+def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
     """Every layer below ``model`` by path: the attributes that lead to it, joined by ``/``, as ``blocks/1/attention``.
 
     Layers of a functional or sequential model go by their names (see :func:`fresh_names`). A layer that several
     attributes lead to has the first's path.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, KerasLayer] = {}
 
-    def visit(layer: Any, path: str) -> None:
+    def visit(layer: KerasLayer, path: str) -> None:
         for name, child in children(layer).items():
             full = f"{path}/{name}".lstrip("/")
             if id(child) not in seen:
@@ -78,12 +77,12 @@ def layers_by_path(model: Any) -> dict[str, Any]:
     return found
 
 
-def children(layer: Any) -> dict[str, Any]:
+def children(layer: KerasLayer) -> dict[str, KerasLayer]:
     """The layers that a layer is made of, by the names that :func:`layers_by_path` gives them."""
     own = [child for child in layer._flatten_layers(include_self=False, recursive=False)
            if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
     named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
-    found: dict[str, Any] = {}
+    found: dict[str, KerasLayer] = {}
     for child in own:
         name = named.get(id(child)) or child.name
         while name in found:
@@ -92,9 +91,9 @@ def children(layer: Any) -> dict[str, Any]:
     return found
 
 
-def variables_by_path(model: Any) -> dict[str, Any]:
+def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
     """Every variable of a model by path, in the order of its layers; seeds of random generators are none."""
-    found: dict[str, Any] = {}
+    found: dict[str, KerasVariable] = {}
     seen: set[int] = set()
     for path, layer in {"": model, **layers_by_path(model)}.items():
         named = _attributes(layer)
@@ -108,7 +107,7 @@ def variables_by_path(model: Any) -> dict[str, Any]:
     return found
 
 
-def call_names(layer: Any) -> tuple[str, ...]:
+def call_names(layer: KerasLayer) -> tuple[str, ...]:
     """The names of the arguments that a layer takes by position."""
     try:
         parameters = inspect.signature(layer.call).parameters.items()
@@ -117,11 +116,11 @@ def call_names(layer: Any) -> tuple[str, ...]:
     return tuple(name for name, each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
 
 
-def _attributes(layer: Any) -> dict[int, str]:
+def _attributes(layer: KerasLayer) -> dict[int, str]:
     """By identity, the public attribute, or the place in one that is a list or a dictionary, of all that it holds."""
     found: dict[int, str] = {}
 
-    def visit(value: Any, name: str, depth: int) -> None:
+    def visit(value: object, name: str, depth: int) -> None:
         if isinstance(value, (keras.layers.Layer, keras.Variable)):
             found.setdefault(id(value), name)
         elif isinstance(value, (list, tuple)) and depth < 3:
@@ -145,7 +144,7 @@ def unfilled() -> Iterator[None]:
     """
     own = keras.Variable._initialize_with_initializer
 
-    def initialize(variable: Any, initializer: Any) -> None:
+    def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
         if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
             initializer = _zeros
         own(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
@@ -193,9 +192,9 @@ def exact_float64() -> Iterator[None]:
 
 
 def _explicit_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
-    is_causal: bool = False, **_: Any,
-) -> Any:  # fmt: skip
+    query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None = None, mask: jax.Array | None = None,
+    *, scale: float | None = None, is_causal: bool = False, **_: object,
+) -> jax.Array:  # fmt: skip
     """``jax.nn.dot_product_attention`` of (B, T, N, H) in the dtype of its inputs throughout."""
     groups = query.shape[2] // key.shape[2]
     key, value = (jnp.repeat(each, groups, axis=2) if groups > 1 else each for each in (key, value))

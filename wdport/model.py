@@ -9,15 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wdport.mapping.arrays import Array as Array
 from wdport.mapping.axes import Shape
 from wdport.recorder import Input
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    import jax
+    import torch
+
+KerasModel = Any
+KerasLayer = Any
+KerasVariable = Any
+"""Keras's objects, which have no types."""
+
+KerasTensor = Any
+"""What Keras layers take and give: arrays of the backend, or symbols of them while a model is built."""
+
+Configuration = Any
+"""A family's own configuration, a dataclass with ``to_dict()``. What its fields mean, the family alone knows: others
+get it from there and hand it back."""
+
+Document = Mapping[str, object]
+"""Names with values of any form, as JSON or YAML has them: what is read of it is checked first."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +59,8 @@ class Source:
     shapes: Mapping[str, Shape]
     dtypes: Mapping[str, str]
     read: Callable[[str], Array]
-    saved: Any = None
-    document: Callable[[], Mapping[str, Any]] = dict
+    saved: object = None
+    document: Callable[[], Document] = dict
 
 
 @dataclass(frozen=True)
@@ -55,13 +72,13 @@ class Resolved:
     what the file says of itself and was not used.
     """
 
-    config: Any
+    config: Configuration
     origins: Mapping[str, str]
     alternatives: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
-    def assumed(self) -> dict[str, Any]:
+    def assumed(self) -> dict[str, object]:
         """The values that nothing told."""
         return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
 
@@ -82,8 +99,8 @@ class Objective:
     make_batch: Callable[[int, int], Batch]
     inputs: Callable[[Batch], tuple[Array, ...]]
     target: Callable[[Batch], Array]
-    loss: Callable[[Any, Batch], Any]
-    reference_loss: Callable[[Any, Batch], Any]
+    loss: Callable[[jax.Array, Batch], jax.Array]
+    reference_loss: Callable[[torch.nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -171,8 +188,8 @@ class Decoding:
     """
 
     shape: tuple[int, ...]
-    encode: Callable[[Any], Any]
-    decode: Callable[[Any], Any]
+    encode: Callable[[Array | jax.Array], jax.Array]
+    decode: Callable[[Array | jax.Array], jax.Array]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     units: str

@@ -30,17 +30,37 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple, Union, overload
 from unittest.mock import patch
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from typing import TypeGuard
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
     from torch import Tensor
-    from torch.nn import Module
+    from torch import dtype as Dtype
+    from torch.nn import Module, MultiheadAttention, RNNBase
 
     Array = NDArray[Any]
+    Nested = Union[Array, Sequence["Nested"]]
+    """An array, or lists and tuples of them."""
+
+    Factory = Callable[..., Any]
+    """A function of the user's."""
+
+    Given = Tuple[Tuple[object, ...], Mapping[str, object]]
+    """What a module is called with, by position and by name."""
+
+    Compute = Callable[[Tuple[object, ...], Mapping[str, object]], object]
+    Handle = Callable[[str, str, Module, Compute, Given], object]
+
+    Fresh = Dict[Tuple[Module, str], Tensor]
+    """Buffers as the code computed them, before a state_dict was loaded, by their module and name."""
+
+    Index = Dict[str, Any]
+    """What the file says of itself, as JSON."""
 
 SCHEMA = 3
 BIAS_SEED = 7
@@ -65,7 +85,7 @@ class Call:
     """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost watched call
     around it ("" is the network), and the names of its inputs where they are the parameters of a function."""
 
-    inputs: tuple[Any, ...]
+    inputs: tuple[Nested, ...]
     outputs: tuple[Array, ...]
     caller: str = ""
     names: tuple[str, ...] = ()
@@ -94,7 +114,15 @@ def inside(call: str, part: str) -> str:
     return f"{name}.{part}{mark}{count}"
 
 
-def cast(value: Any, dtype: Any) -> Any:
+@overload
+def cast(value: Call, dtype: DTypeLike) -> Call: ...
+@overload
+def cast(value: Array, dtype: DTypeLike) -> Array: ...
+@overload
+def cast(value: tuple[Array, ...], dtype: DTypeLike) -> tuple[Array, ...]: ...
+@overload
+def cast(value: tuple[Nested, ...], dtype: DTypeLike) -> tuple[Nested, ...]: ...
+def cast(value: Any, dtype: DTypeLike) -> Any:
     """Floating arrays in lists, tuples and calls to ``dtype``."""
     if isinstance(value, Call):
         return Call(cast(value.inputs, dtype), cast(value.outputs, dtype), value.caller, value.names)
@@ -104,7 +132,7 @@ def cast(value: Any, dtype: Any) -> Any:
     return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """The arrays of a nested list or tuple, in order."""
     return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
 
@@ -142,7 +170,7 @@ CASES = (
     Case(seed=3, batch=4, scale=1.0, random_biases=True),
 )
 
-MakeInputs = Callable[[int, int, float], Sequence[Any]]
+MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 
 
 _INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
@@ -206,7 +234,7 @@ class Input:
         sizes[first] = shape[first]
         return values * self._energies(shape[first]).reshape(sizes)
 
-    def _steps(self, rng: Any, batch: int, shape: tuple[int, ...]) -> Array:
+    def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends and the middle in one batch, and others."""
         last = int(self.numbers[0])
         if shape != (batch,):
@@ -332,7 +360,7 @@ class Single:
     """One case in float32 and beside it in float64, from the same rounded inputs: the outputs, and outputs and calls
     with every tap answered for by the float64 calls, rounded; each pair is float32, then float64."""
 
-    inputs: tuple[Any, ...]
+    inputs: tuple[Array, ...]
     outputs: tuple[Outputs, Outputs]
     isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]]
 
@@ -344,7 +372,7 @@ class Observation:
     ``names`` are what the outputs are called, "" where nothing names them.
     """
 
-    inputs: tuple[Any, ...]
+    inputs: tuple[Array, ...]
     outputs: Outputs
     calls: Calls
     single: Single | None = None
@@ -354,7 +382,7 @@ class Observation:
 def observe(
     modules: Mapping[str, Module],
     case: Case,
-    inputs: tuple[Any, ...],
+    inputs: tuple[Array, ...],
     names: Collection[str] | None = None,
     taps: Collection[str] | None = None,
     note: Note = _silent,
@@ -406,7 +434,7 @@ class Conditioning:
     outputs: Outputs
 
 
-def conditioning(module: Module, case: Case, inputs: Sequence[Any], dtype: str) -> Conditioning:
+def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str) -> Conditioning:
     """Run a float64 module with random relative errors of ``dtype``'s rounding in all that passes between its
     submodules."""
     given, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
@@ -430,25 +458,27 @@ def conditioning(module: Module, case: Case, inputs: Sequence[Any], dtype: str) 
     return found
 
 
-def _moved(value: Any, rng: Any, unit: float) -> Any:
+def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_moved(item, rng, unit) for item in value)
     array = np.asarray(value)
     return array * (1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)) if array.dtype.kind == "f" else array
 
 
-def _further(so_far: tuple[float, float], moved: Any, still: Any) -> tuple[float, float]:
+def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:
     pairs = [(a, b) for a, b in zip(leaves(list(moved)), leaves(list(still))) if b.dtype.kind == "f"]
     differences = [np.abs(a - b) for a, b in pairs]
     square = float(sum(float(np.sum(each * each)) for each in differences))
     return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
 
 
-def _disturbed(module: Module, inputs: Sequence[Any], rng: Any, unit: float) -> tuple[Outputs, dict[str, Call]]:
+def _disturbed(
+    module: Module, inputs: Sequence[Nested], rng: np.random.Generator, unit: float
+) -> tuple[Outputs, dict[str, Call]]:
     """A run in which what every submodule makes is moved by one rounding."""
     calls: dict[str, Call] = {}
 
-    def disturb(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+    def disturb(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
         output = compute(*given)
         moved = [_tensor(_moved(_array(tensor), rng, unit)) for tensor in _tensors(output)]
         calls.update(_apart(name, part, given, {}, _silent)[0])
@@ -473,7 +503,7 @@ class Sweep:
     truth: Array
 
 
-def scalar_fed(inputs: Sequence[Any], calls: Calls) -> dict[str, int]:
+def scalar_fed(inputs: Sequence[Array], calls: Calls) -> dict[str, int]:
     """Modules that are fed one of the network's inputs of shape (B,) and nothing else, and which of them it is."""
     found = {}
     for name, call in calls.items():
@@ -508,7 +538,7 @@ def module_names(module: Module) -> list[str]:
 
 def record(
     module: Module,
-    inputs: Sequence[Any],
+    inputs: Sequence[Nested],
     names: Collection[str] | None = None,
     note: Note = _silent,
     output_names: list[str] | None = None,
@@ -519,7 +549,7 @@ def record(
     """
     calls: dict[str, Call] = {}
 
-    def keep(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+    def keep(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
         inputs, told = _inputs(part, *given)
         output = compute(*given)
         path = layer_of(name)
@@ -542,7 +572,7 @@ def record(
     return outputs, calls
 
 
-def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Outputs, dict[str, Call]]:
+def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[Outputs, dict[str, Call]]:
     """Run ``module`` with the calls of ``answers`` answered for.
 
     Each of them computes from its answer's inputs and hands on its answer's outputs. What comes back: the
@@ -550,7 +580,7 @@ def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Outp
     """
     calls: dict[str, Call] = {}
 
-    def answer(name: str, caller: str, part: Module, compute: Callable[..., Any], given: tuple[Any, Any]) -> Any:
+    def answer(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
         (inputs, told), own = _inputs(part, *given), answers.get(name)
         if own is not None:
             given = _fed(part, given, own)
@@ -573,7 +603,7 @@ def isolate(module: Module, inputs: Sequence[Any], answers: Calls) -> tuple[Outp
     return outputs, calls
 
 
-def run(module: Module, inputs: Sequence[Any], names: list[str] | None = None) -> Outputs:
+def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None) -> Outputs:
     """The outputs of ``module`` for arrays (or lists of arrays), without gradients; ``names`` gets what a dictionary
     or the like calls them."""
     import torch
@@ -600,7 +630,7 @@ def highest_precision() -> Iterator[str]:
 
 
 @contextmanager
-def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterator[Collection[str]]:
+def _watched(parts: Mapping[str, Module], handle: Handle) -> Iterator[Collection[str]]:
     """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is the
     call's, ``caller`` the innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names
     of modules that are called too often; only the first calls are handled.
@@ -612,9 +642,9 @@ def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterato
     wanted = {id(part): name for name, part in parts.items()}
     count = dict.fromkeys(wanted.values(), 0)
     within = [""]
-    call = nn.Module.__call__
+    call: Callable[..., object] = nn.Module.__call__
 
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(self: Module, *args: object, **kwargs: object) -> object:
         name = wanted.get(id(self))
         if name is None or count[name] > MOST_CALLS:
             return call(self, *args, **kwargs)
@@ -634,7 +664,9 @@ def _watched(parts: Mapping[str, Module], handle: Callable[..., Any]) -> Iterato
         too_often += [name for name, calls in count.items() if calls > MOST_CALLS]
 
 
-def _inputs(part: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+def _inputs(
+    part: Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> tuple[tuple[Nested, ...], tuple[str, ...]]:
     """Copies of the tensors among a module's arguments, in the order of its signature, nested ones in lists; and the
     parameters' names."""
     order = _parameters(part)
@@ -643,19 +675,19 @@ def _inputs(part: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> t
     return tuple(_nested(value) for _, value in held), tuple(name for name, _ in held)
 
 
-def _outputs(part: Module, output: Any) -> tuple[Array, ...]:
+def _outputs(part: Module, output: object) -> tuple[Array, ...]:
     """Copies of the tensors that a module gives; of attention the attended output, not the weights."""
     return tuple(_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
 
 
-def _fed(part: Module, given: tuple[Any, Any], answer: Call) -> tuple[Any, Any]:
+def _fed(part: Module, given: Given, answer: Call) -> Given:
     """The arguments with the answer's inputs for their tensors."""
     values = iter([_tensor(leaf) for leaf in leaves(list(answer.inputs))])
     args = tuple(_filled(value, values) for value in given[0])
     return args, {name: _filled(value, values) for name, value in _ordered(part, given[1]).items()}
 
 
-def _replaced(part: Module, output: Any, tensors: Sequence[Any]) -> Any:
+def _replaced(part: Module, output: object, tensors: Sequence[Tensor]) -> object:
     """The output with these tensors for its own."""
     if _is_attention(part) and isinstance(output, tuple):
         return (tensors[0], *output[1:])
@@ -671,12 +703,12 @@ def _parameters(part: Module) -> list[str]:
     return [name for name, each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
 
 
-def _ordered(part: Module, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _ordered(part: Module, kwargs: Mapping[str, object]) -> dict[str, object]:
     order = _parameters(part) if kwargs else []
     return dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     """The tensors of nested lists, tuples and dictionaries, in order."""
     import torch
 
@@ -685,22 +717,23 @@ def _tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _filled(value: Any, tensors: Iterator[Any]) -> Any:
+def _filled(value: object, tensors: Iterator[Tensor]) -> object:
     """``value`` with the next of ``tensors`` for each of its own."""
     import torch
 
     if isinstance(value, dict):
         return type(value)((key, _filled(item, tensors)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        items = [_filled(item, tensors) for item in value]
+        items: list[Any] = [_filled(item, tensors) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return next(tensors) if isinstance(value, torch.Tensor) else value
 
 
-def _nested(value: Any) -> Any:
+def _nested(value: object) -> Nested:
     if isinstance(value, (list, tuple)):
         return [_nested(item) for item in value if _tensors(item)]
-    return [_array(tensor) for tensor in _tensors(value)] if isinstance(value, dict) else _array(value)
+    made = [_array(tensor) for tensor in _tensors(value)]
+    return made if isinstance(value, dict) else made[0]
 
 
 def _array(tensor: Tensor) -> Array:
@@ -721,26 +754,28 @@ def _tensor(value: Any) -> Any:
 # --- The insides of modules ------------------------------------------------------------------------------------------
 
 
-def _is_attention(part: Module) -> bool:
+def _is_attention(part: Module) -> TypeGuard[MultiheadAttention]:
     from torch import nn
 
     return isinstance(part, nn.MultiheadAttention)
 
 
-def _steps_of(part: Module) -> tuple[str, ...]:
-    """What is recorded inside a module that is one call to torch: :data:`ATTENTION`, or ``layer_<n>`` of an RNN."""
+def _is_deep(part: Module) -> TypeGuard[RNNBase]:
     from torch import nn
 
+    return isinstance(part, nn.RNNBase) and part.num_layers > 1
+
+
+def _steps_of(part: Module) -> tuple[str, ...]:
+    """What is recorded inside a module that is one call to torch: :data:`ATTENTION`, or ``layer_<n>`` of an RNN."""
     if _is_attention(part):
         return ATTENTION
-    if isinstance(part, nn.RNNBase) and part.num_layers > 1:
+    if _is_deep(part):
         return tuple(f"layer_{layer}" for layer in range(part.num_layers))
     return ()
 
 
-def _apart(
-    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
-) -> tuple[dict[str, Call], list[Any]]:
+def _apart(name: str, part: Module, given: Given, answers: Calls, note: Note) -> tuple[dict[str, Call], list[Tensor]]:
     """The calls inside a module, put together from its parameters and inputs, and the tensors that it makes of them;
     nothing where there are none, or, with a note, where it does more than can be put together.
 
@@ -749,12 +784,12 @@ def _apart(
     if _is_attention(part):
         calls, made = _attention(name, part, given, answers, note)
         return calls, [] if made is None else [made]
-    return _recurrent(name, part, given, answers, note) if _steps_of(part) else ({}, [])
+    return _recurrent(name, part, given, answers, note) if _is_deep(part) else ({}, [])
 
 
 def _recurrent(
-    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
-) -> tuple[dict[str, Call], list[Any]]:
+    name: str, part: RNNBase, given: Given, answers: Calls, note: Note
+) -> tuple[dict[str, Call], list[Tensor]]:
     """The layers of ``torch.nn.LSTM``, ``GRU`` or ``RNN``, each from its sequence to its sequence and last states."""
     import torch
 
@@ -788,7 +823,7 @@ def _recurrent(
 
 
 def _attention(
-    name: str, part: Any, given: tuple[Any, Any], answers: Calls, note: Note
+    name: str, part: MultiheadAttention, given: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
     """The four calls inside ``torch.nn.MultiheadAttention``, put together from its parameters and inputs, and its
     output, in the module's own layout; nothing and ``None``, with a note, where it does more than plain attention.
@@ -809,7 +844,7 @@ def _attention(
         calls[call] = Call((_array(tokens),), (_array(made),), name)
         return made if answer is None else _tensor(answer.outputs[0])
 
-    weights = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
+    weights: tuple[Tensor, ...] = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
     weights = weights if part.in_proj_weight is None else part.in_proj_weight.chunk(3)
     biases = (None,) * 3 if part.in_proj_bias is None else part.in_proj_bias.chunk(3)
     width = part.embed_dim // part.num_heads
@@ -822,7 +857,7 @@ def _attention(
     return calls, made if part.batch_first else made.transpose(0, 1)
 
 
-def _plain_arguments(name: str, part: Any, given: tuple[Any, Any], note: Note) -> list[Tensor] | None:
+def _plain_arguments(name: str, part: MultiheadAttention, given: Given, note: Note) -> list[Tensor] | None:
     """Query, key and value as (B, L, E), or ``None`` if there is a mask or the like."""
     told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
     tokens = [told.get(step) for step in ATTENTION[:3]]
@@ -838,7 +873,7 @@ def _plain_arguments(name: str, part: Any, given: tuple[Any, Any], note: Note) -
     return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
 
 
-def _check_apart(name: str, made: Sequence[Tensor], output: Any) -> None:
+def _check_apart(name: str, made: Sequence[Tensor], output: object) -> None:
     """Refuse where what was put together is not what the module computes itself."""
     import torch
 
@@ -867,15 +902,18 @@ def lifted() -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     narrow = (torch.float32, torch.float16, torch.bfloat16)
-    wide: dict[Any, Any] = {**dict.fromkeys(narrow, torch.float64), torch.complex64: torch.complex128}
+    wide: dict[object, object] = {**dict.fromkeys(narrow, torch.float64), torch.complex64: torch.complex128}
     for kind in ("Float", "Half", "BFloat16"):
         wide[getattr(torch, f"{kind}Tensor")], wide[f"torch.{kind}Tensor"] = torch.DoubleTensor, "torch.DoubleTensor"
 
-    def lift(value: Any) -> Any:
+    def lift(value: object) -> object:
         return wide.get(value, value) if isinstance(value, (torch.dtype, type, str)) else value
 
     class Lift(TorchFunctionMode):
-        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
+            kwargs: Mapping[str, object] | None = None,
+        ) -> object:  # fmt: skip
             name, kwargs = getattr(function, "__name__", ""), kwargs or {}
             if name in ("float", "half", "bfloat16"):
                 return args[0].double()
@@ -890,7 +928,7 @@ def lifted() -> Iterator[None]:
 
 
 @contextmanager
-def _default_dtype(dtype: Any) -> Iterator[None]:
+def _default_dtype(dtype: Dtype) -> Iterator[None]:
     import torch
 
     before = torch.get_default_dtype()
@@ -930,16 +968,12 @@ class Subject:
         return not any(part.training for module in self.modules.values() for part in module.modules())
 
 
-Fresh = Dict[Tuple[Any, str], Any]
-"""Buffers as the code computed them, before a state_dict was loaded, by their module and name."""
-
-
 def build(
     target: str,
     checkpoint: str,
     key: str | None = None,
     tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     spare: Collection[str] = (),
 ) -> Subject:
     """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64.
@@ -972,7 +1006,7 @@ def build(
     return Subject({"float64": wide, "float32": narrow}, make_inputs, told, notes)
 
 
-def _find_factory(target: str) -> Callable[..., Any]:
+def _find_factory(target: str) -> Factory:
     _parted(target, "MODULE:FACTORY")
     try:
         importlib.import_module("torch")
@@ -981,7 +1015,7 @@ def _find_factory(target: str) -> Callable[..., Any]:
     return find_function(target)
 
 
-def find_function(target: str) -> Callable[..., Any]:
+def find_function(target: str) -> Factory:
     """The function that ``module:name`` names, in the current folder or the environment; raises :class:`Refusal`."""
     name, attributes = _parted(target, "MODULE:FUNCTION")
     if os.getcwd() not in sys.path:
@@ -1006,7 +1040,7 @@ def _parted(target: str, form: str) -> tuple[str, str]:
     return name, attributes
 
 
-def _takes_path(factory: Callable[..., Any], target: str) -> bool:
+def _takes_path(factory: Factory, target: str) -> bool:
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
@@ -1019,7 +1053,7 @@ def _takes_path(factory: Callable[..., Any], target: str) -> bool:
 
 
 def _make(
-    factory: Callable[..., Any], target: str, checkpoint: str, state: _Checkpoint | None
+    factory: Factory, target: str, checkpoint: str, state: _Checkpoint | None
 ) -> tuple[Module, MakeInputs | None]:
     """Call the factory and load the state_dict if it does not do so itself."""
     from torch import nn
@@ -1049,9 +1083,9 @@ class _Checkpoint:
 
         self.path = path
         self._spare: set[int] = set()
-        self.own: dict[str, Any] = {}
+        self.own: dict[str, Tensor] = {}
         if tensors is not None:
-            self._state: dict[str, Any] = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+            self._state: dict[str, Tensor] = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
             self._spare = {id(tensor) for name, tensor in self._state.items() if name in spare}
             return
         fix = "save a plain state_dict, or give a factory that takes the path and loads the file itself"
@@ -1090,13 +1124,13 @@ class _Checkpoint:
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
 
 
-def _is_state(value: Any) -> bool:
+def _is_state(value: object) -> TypeGuard[dict[str, Tensor]]:
     import torch
 
     return isinstance(value, dict) and bool(value) and all(isinstance(each, torch.Tensor) for each in value.values())
 
 
-def _stripped(state: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+def _stripped(state: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
     """The tensors by the module's own names, without what wrappers put before all of them."""
     own = dict(state)
     while not set(own) & set(wanted):
@@ -1114,9 +1148,9 @@ def _before_loading(fresh: Fresh) -> Iterator[None]:
     """Keeps every module's buffers as they are when a state_dict is first loaded into it."""
     from torch import nn
 
-    load = nn.Module.load_state_dict
+    load: Callable[..., object] = nn.Module.load_state_dict
 
-    def loading(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def loading(self: Module, *args: object, **kwargs: object) -> object:
         for part in self.modules():
             for name, buffer in part.named_buffers(recurse=False):
                 fresh.setdefault((part, name), buffer.detach().clone())
@@ -1126,7 +1160,9 @@ def _before_loading(fresh: Fresh) -> Iterator[None]:
         yield
 
 
-def _settle(target: str, narrow: Any, wide: Any, single: Fresh, double: Fresh, notes: list[str]) -> Collection[str]:
+def _settle(
+    target: str, narrow: Module, wide: Module, single: Fresh, double: Fresh, notes: list[str]
+) -> Collection[str]:
     """Give the float64 module the float32 one's parameters, and its own freshly computed tables where the checkpoint's
     are these but for rounding. Returns the tables that 16 bits had ruined, which both then have afresh."""
     import torch
@@ -1140,7 +1176,7 @@ def _settle(target: str, narrow: Any, wide: Any, single: Fresh, double: Fresh, n
     parts = dict(narrow.named_modules())
     for path, part in wide.named_modules():
         for name, buffer in list(part.named_buffers(recurse=False)):
-            stored, where = parts[path]._buffers[name], f"{path}.{name}".lstrip(".")
+            stored, where = parts[path].get_buffer(name), f"{path}.{name}".lstrip(".")
             exact, rounded = double.get((part, name)), single.get((parts[path], name))
             if not buffer.is_floating_point():
                 part._buffers[name] = stored.clone()
@@ -1205,7 +1241,7 @@ class _Writer:
         self._known: dict[bytes, str] = {}
         self._count = 0
 
-    def put(self, array: Any) -> str:
+    def put(self, array: ArrayLike) -> str:
         """Where ``array`` is in the file, which it is written to unless it is there already."""
         array = np.asarray(array)
         reference = self._known.get(_key(array))
@@ -1220,7 +1256,7 @@ class _Writer:
                 self._known.setdefault(_key(narrow.astype(np.float64)), f"{reference}:d")
         return reference
 
-    def close(self, index: Any) -> None:
+    def close(self, index: Mapping[str, object]) -> None:
         """Write the index and give the file its name."""
         self._add("index", np.frombuffer(json.dumps(index, allow_nan=False).encode(), np.uint8))
         self._archive.close()
@@ -1244,18 +1280,18 @@ def _key(array: Array) -> bytes:
 
 
 def _described(
-    seen: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Any], str]
-) -> dict[str, Any]:
+    seen: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Array], str]
+) -> dict[str, object]:
     """One case as JSON, its arrays put into the file."""
 
-    def refer(value: Any) -> Any:
+    def refer(value: Any) -> object:
         return [refer(item) for item in value] if isinstance(value, (list, tuple)) else put(value)
 
-    def listed(calls: Calls) -> dict[str, Any]:
+    def listed(calls: Calls) -> dict[str, object]:
         return {name: [refer(call.inputs), refer(call.outputs), call.caller, list(call.names)]
                 for name, call in calls.items()}  # fmt: skip
 
-    made: dict[str, Any] = {**asdict(case), "inputs": refer(seen.inputs), "outputs": refer(seen.outputs)}
+    made: dict[str, object] = {**asdict(case), "inputs": refer(seen.inputs), "outputs": refer(seen.outputs)}
     made["names"] = list(seen.names)
     made["calls"], made["single"] = listed(seen.calls), None
     made["conditioning"] = {
@@ -1280,9 +1316,9 @@ def record_file(
     inputs: Sequence[Input] = (),
     keep: Sequence[str] = (),
     tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     only: Callable[[str], bool] | None = None,
-) -> dict[str, Any]:
+) -> Index:
     """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
 
     ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
@@ -1322,7 +1358,7 @@ def record_file(
 
 def _record_cases(
     subject: Subject, drawn: Sequence[Input], names: list[str], target: str, writer: _Writer, say: Note
-) -> dict[str, Any]:
+) -> Index:
     """The battery: what the index says of it."""
     make_inputs = subject.make_inputs or (make_inputs_of(drawn) if drawn else None)
     every = {} if subject.make_inputs else {at: each.every for at, each in enumerate(drawn) if each.every is not None}
@@ -1374,7 +1410,7 @@ def checked_inputs(
         if value.ndim <= batch or value.shape[batch] != case.batch or value.dtype.kind not in "fiub":
             what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
             raise Refusal(4, target, what, "put the batch on axis 0 of every array")
-    return cast(tuple(made), np.float64)  # type: ignore[no-any-return]
+    return cast(tuple(made), np.float64)
 
 
 def _environment() -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from wdport.diffusion.scan import Network
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.through import through_denoised
 from wdport.diffusion.updates import NOISE, STATE
+from wdport.mapping.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,15 @@ class SamplerFault:
     wrap: Callable[[Network, Plan, NoiseSchedule], Network] | None = None
 
 
-def _again(plan: Plan, schedule: NoiseSchedule, **changes: Any) -> Plan:
+def _again(
+    plan: Plan, schedule: NoiseSchedule, sampler: str = "", steps: Array | None = None, target: str = ""
+) -> Plan:
     """The plan made anew with other arguments."""
-    made: dict[str, Any] = {"sampler": plan.sampler, "steps": plan.steps, "eta": plan.eta, "target": plan.target}
-    made |= changes
-    return make_plan(made["sampler"], schedule, made["steps"], eta=made["eta"], target=made["target"])
+    kept = plan.steps if steps is None else steps
+    return make_plan(sampler or plan.sampler, schedule, kept, eta=plan.eta, target=target or plan.target)
 
 
-def _with_noise(plan: Plan, deviation: np.ndarray[Any, Any]) -> Plan:
+def _with_noise(plan: Plan, deviation: Array) -> Plan:
     coefficients = plan.coefficients.copy()
     coefficients[:, STATE, NOISE] = deviation
     return replace(plan, coefficients=coefficients)

@@ -7,14 +7,12 @@ public code's formulas say, step by step. Computes in the dtype of x_T.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.diffusion.schedules import NoiseSchedule
+from wdport.mapping.arrays import Array
 
-Array = NDArray[Any]
 Network = Callable[[Array, Array], Array]
 """(state (B, C, F), time (B,) = step / 1000) to the prediction (B, C, F)."""
 

@@ -16,6 +16,8 @@ import numpy as np
 from wdport.diffusion.plans import Plan
 
 Tensor = Any
+"""An array of NumPy or JAX outside the scan, and a traced one inside."""
+
 Network = Callable[[Tensor, Tensor], Tensor]
 """(state (B, C, F), time (B,)) to the prediction (B, C, F)."""
 

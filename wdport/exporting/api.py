@@ -14,8 +14,8 @@ from wdport.diffusion.plans import Plan
 from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
-from wdport.model import NotDecoded
-from wdport.sampling.network import KerasModel, Network
+from wdport.model import KerasModel, NotDecoded
+from wdport.sampling.network import Network
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import plan_of
 from wdport.version import VERSION

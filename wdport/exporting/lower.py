@@ -19,7 +19,8 @@ from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import Plan
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, plan_rows, run_rows
 from wdport.diffusion.schedules import Array
-from wdport.sampling.network import Network, Tree, spec
+from wdport.families.roles import Tree
+from wdport.sampling.network import Network, spec
 from wdport.sampling.sampler import segment_length
 
 Function = tuple[Callable[..., Tree], Sequence["Spec"]]

@@ -7,16 +7,16 @@ file: those are only quoted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 from wdport import recorder
 from wdport.errors import MisfitError, WdportError, error_of
+from wdport.model import Document, KerasModel
 from wdport.recorder import Input
 
 
-def find_function(target: str) -> Callable[..., Any]:
+def find_function(target: str) -> Callable[..., object]:
     """The function that ``module:name`` names, in the current folder or the environment; raises
     :class:`UsageError` if there is none, and :class:`MisfitError` if its module cannot be imported."""
     try:
@@ -25,7 +25,7 @@ def find_function(target: str) -> Callable[..., Any]:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
 
 
-def build_keras(target: str, arguments: Mapping[str, Any], dtype: str, inputs: Sequence[Input]) -> Any:
+def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[Input]) -> KerasModel:
     """The Keras model of ``module:function`` with ``dtype`` as its policy, built, its random weights zero.
 
     ``inputs`` are what it takes, for a model that is not built before its first call. Raises :class:`WdportError`.
@@ -66,7 +66,7 @@ def _policy(dtype: str) -> Iterator[None]:
             keras.config.set_dtype_policy(before)
 
 
-def _require_plain(target: str, model: Any) -> None:
+def _require_plain(target: str, model: KerasModel) -> None:
     from wdport.keras_runtime import layers_by_path
 
     for path, layer in layers_by_path(model).items():
@@ -75,7 +75,7 @@ def _require_plain(target: str, model: Any) -> None:
             raise MisfitError(target, what, "write it as a layer of its own, or with keras.ops")
 
 
-def _require_policy(target: str, model: Any) -> None:
+def _require_policy(target: str, model: KerasModel) -> None:
     """A layer with a dtype of its own, or a model that was made before, cannot be lifted to float64."""
     from wdport.keras_runtime import variables_by_path
 
@@ -85,7 +85,7 @@ def _require_policy(target: str, model: Any) -> None:
             raise MisfitError(target, what, "build a new model at every call, and give no layer a dtype of its own")
 
 
-def _require_built(target: str, model: Any, inputs: Sequence[Input]) -> None:
+def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> None:
     """Call a model that has no variables yet on symbolic inputs."""
     import keras
 

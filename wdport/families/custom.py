@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
@@ -18,8 +18,11 @@ from wdport.errors import MisfitError, UsageError
 from wdport.families.code import build_keras
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import Array, Constant, Resolved, Signature, Source
+from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signature, Source
 from wdport.recorder import Input, parse_input
+
+if TYPE_CHECKING:
+    from wdport.families.mutants import Mutant
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,15 @@ class CustomConfig:
 
     keras: str
     inputs: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Document = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON values."""
         return {"keras": self.keras, "inputs": list(self.inputs), "arguments": dict(self.arguments)}
 
 
 class CustomFamily:
-    """See :class:`wdport.model.Family`; one object for each table and what the user said beside it."""
+    """See :class:`wdport.families.roles.Family`; one object for each table and what the user said beside it."""
 
     name = "custom"
     bounds: Mapping[str, Bound] = MappingProxyType({})
@@ -48,17 +51,17 @@ class CustomFamily:
         self.model, self.reference = model or table.keras, reference or table.torch
         self.inputs = tuple(inputs or table.inputs)
         self._known: tuple[tuple[int | None, ...], ...] | None = None
-        self._kept: tuple[Mapping[str, Any], Any] | None = None
+        self._kept: tuple[Document, KerasModel] | None = None
 
-    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """All of a configuration file: the table says which of it the functions take."""
         return dict(document)
 
-    def parse_setting(self, key: str, text: str) -> Any:
+    def parse_setting(self, key: str, text: str) -> NoReturn:
         """One ``--set KEY=VALUE``."""
         raise UsageError(f"--set {key}", "a model of your own has no settings", "put them into its function")
 
-    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         """The arguments of the functions, from ``config.json`` or the configuration file."""
         self._require_model()
         if "arguments" in config:  # a converted file's own account
@@ -71,7 +74,7 @@ class CustomFamily:
         origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in told.items()}
         return {**origins, "arguments": "config"}
 
-    def arguments(self, source: Source, config: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, source: Source, config: Document) -> dict[str, object]:
         """What the functions are called with, in Keras and in PyTorch; raises :class:`MisfitError`."""
         known = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in known]:
@@ -100,30 +103,33 @@ class CustomFamily:
     def constants(self, config: CustomConfig) -> dict[str, Constant]:
         return {}
 
-    def load_config(self, values: Mapping[str, Any]) -> CustomConfig:
+    def load_config(self, values: Document) -> CustomConfig:
         self._require_model()
-        return CustomConfig(self.model, tuple(values.get("inputs", ())), dict(values.get("arguments", {})))
+        inputs, arguments = values.get("inputs", ()), values.get("arguments", {})
+        if not isinstance(inputs, (list, tuple)) or not isinstance(arguments, Mapping):
+            raise ValueError("inputs are not a list, or arguments not a mapping")
+        return CustomConfig(self.model, tuple(inputs), dict(arguments))
 
-    def build(self, config: CustomConfig, dtype: str | None = None) -> Any:
+    def build(self, config: CustomConfig, dtype: str | None = None) -> KerasModel:
         """The user's model, the caller's own from now on: in float32 the one that was looked at before, if any."""
         if (dtype or "float32") == "float32":
             model, self._kept = self._keep(config), None
             return model
         return self._build(config, str(dtype))
 
-    def _keep(self, config: CustomConfig) -> Any:
+    def _keep(self, config: CustomConfig) -> KerasModel:
         """A float32 model to look at, to write and to read with; built at the first call."""
         if self._kept is None or self._kept[0] != config.arguments:
             self._kept = (dict(config.arguments), self._build(config, "float32"))
         return self._kept[1]
 
-    def _build(self, config: CustomConfig, dtype: str) -> Any:
+    def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         model = build_keras(self.model, config.arguments, dtype, self.told())
         shapes = getattr(model, "inputs", None) or ()
         self._known = tuple(tuple(each.shape) for each in shapes)
         return model
 
-    def unfilled(self) -> AbstractContextManager[Any]:
+    def unfilled(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
@@ -172,13 +178,17 @@ class CustomFamily:
             tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
         )
 
+    def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
+        """Nothing here knows the PyTorch model: it is recorded as the user's own function builds it."""
+        raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give --reference")
+
     def gates(self, config: CustomConfig) -> tuple[Gate, ...]:
         return ()
 
-    def mutants(self, config: CustomConfig) -> tuple[Any, ...]:
+    def mutants(self, config: CustomConfig) -> tuple[Mutant, ...]:
         return ()
 
-    def port_tables(self, model: Any) -> dict[str, Array]:
+    def port_tables(self, model: KerasModel) -> dict[str, Array]:
         return {}
 
     def _require_model(self) -> None:

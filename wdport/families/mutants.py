@@ -6,18 +6,17 @@ layer computes is that layer's probable cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor, KerasVariable
 
-Change = Callable[[Any, Any], AbstractContextManager[Any]]
+Change = Callable[[KerasLayer, KerasModel], AbstractContextManager[object]]
 """(layer, model) to a context inside which the layer has the bug."""
 
 
@@ -40,7 +39,7 @@ class Mutant:
     quick: bool = False
     facts: str = ""
 
-    def places(self, layers: Mapping[str, Any]) -> list[str]:
+    def places(self, layers: Mapping[str, KerasLayer]) -> list[str]:
         """The paths of ``layers`` where it can be."""
         if "" in self.sites:
             return [""]
@@ -48,7 +47,7 @@ class Mutant:
 
 
 @contextmanager
-def attributes(target: Any, **values: Any) -> Any:
+def attributes(target: object, **values: object) -> Iterator[None]:
     """``target`` with other attributes, past Keras's own bookkeeping of layers and variables."""
     before = {name: target.__dict__[name] for name in values if name in target.__dict__}
     target.__dict__.update(values)
@@ -60,27 +59,27 @@ def attributes(target: Any, **values: Any) -> Any:
         target.__dict__.update(before)
 
 
-def setting(**values: Any) -> Change:
+def setting(**values: object) -> Change:
     """The layer with other attributes."""
     return lambda layer, _: attributes(layer, **values)
 
 
-def array_of(variable: Any) -> Array:
+def array_of(variable: KerasVariable) -> Array:
     """A variable's value in numpy."""
     return np.asarray(variable.value)
 
 
-def calling(function: Callable[..., Any]) -> Change:
+def calling(function: Callable[..., KerasTensor]) -> Change:
     """The layer computes ``function(layer, *inputs)`` instead."""
 
-    def change(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         return patch.object(layer, "call", lambda *inputs, **kwargs: function(layer, *inputs, **kwargs))
 
     return change
 
 
 @contextmanager
-def holding(*pairs: tuple[Any, Any]) -> Any:
+def holding(*pairs: tuple[KerasVariable, Array]) -> Iterator[None]:
     """Variables with other values: (variable, array) pairs."""
     with ExitStack() as stack:
         for variable, value in pairs:

@@ -9,13 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.faults import Group
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Diffused, Objective, Resolved, Signature, Source
+from wdport.model import (
+    Array,
+    Configuration,
+    Constant,
+    Diffused,
+    Document,
+    KerasModel,
+    Objective,
+    Resolved,
+    Signature,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from jax import Array as Tensor
+    from torch.nn import Module
+
+    from wdport.families.mutants import Mutant
+
+Tree = Any
+"""Arrays in any nesting: a model's weights, what it makes of the times. They are arguments of the compiled programs,
+so new values need no new program."""
 
 
 class Convertible(Protocol):
@@ -23,34 +44,34 @@ class Convertible(Protocol):
 
     name: str
 
-    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """The family's fields from a training configuration file (already parsed YAML)."""
         ...
 
-    def parse_setting(self, key: str, text: str) -> Any:
+    def parse_setting(self, key: str, text: str) -> object:
         """One ``--set KEY=VALUE``; raises ``UsageError``."""
         ...
 
-    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
 
         ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
         """
         ...
 
-    def features(self, config: Any) -> frozenset[str]:
+    def features(self, config: Configuration) -> frozenset[str]:
         """Names that tables use under ``when:``."""
         ...
 
-    def variables(self, config: Any) -> dict[str, Shape]:
+    def variables(self, config: Configuration) -> dict[str, Shape]:
         """Path and shape of every variable of the port, in creation order."""
         ...
 
-    def constants(self, config: Any) -> dict[str, Constant]:
+    def constants(self, config: Configuration) -> dict[str, Constant]:
         """Every table of the model, by the name that mapping tables use under ``check:``."""
         ...
 
-    def load_config(self, values: Mapping[str, Any]) -> Any:
+    def load_config(self, values: Document) -> Configuration:
         """A configuration from its JSON form; raises ``ValueError``."""
         ...
 
@@ -68,31 +89,31 @@ class Family(Convertible, Protocol):
         """By field of the configuration, the gates whose outcome rests on it, where the network's does not."""
         ...
 
-    def signature(self, config: Any) -> Signature:
+    def signature(self, config: Configuration) -> Signature:
         """What the network takes and gives."""
         ...
 
-    def build(self, config: Any, dtype: str | None = None) -> Any:
+    def build(self, config: Configuration, dtype: str | None = None) -> KerasModel:
         """The Keras model, its weights zero, waiting to be filled."""
         ...
 
-    def unfilled(self) -> AbstractContextManager[Any]:
+    def unfilled(self) -> AbstractContextManager[None]:
         """Models that are made inside have no initial values, for they are about to be filled."""
         ...
 
-    def build_reference(self, config: Any, tensors: Mapping[str, Array], dtype: str) -> Any:
+    def build_reference(self, config: Configuration, tensors: Mapping[str, Array], dtype: str) -> Module:
         """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
         ...
 
-    def port_tables(self, model: Any) -> dict[str, Array]:
+    def port_tables(self, model: KerasModel) -> dict[str, Array]:
         """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
         ...
 
-    def mutants(self, config: Any) -> Sequence[Any]:
+    def mutants(self, config: Configuration) -> Sequence[Mutant]:
         """Known bugs of ports of this family: :class:`wdport.families.mutants.Mutant`."""
         ...
 
-    def gates(self, config: Any) -> Sequence[Gate]:
+    def gates(self, config: Configuration) -> Sequence[Gate]:
         """Its own gates, about what it has beside the network."""
         ...
 
@@ -101,7 +122,7 @@ class Family(Convertible, Protocol):
 class Documented(Protocol):
     """A family whose models are classes of wdport: their files are written and read without Keras."""
 
-    def keras_document(self, config: Any) -> dict[str, Any]:
+    def keras_document(self, config: Configuration) -> dict[str, object]:
         """What Keras writes as ``config.json`` for the model in float32."""
         ...
 
@@ -110,11 +131,11 @@ class Documented(Protocol):
 class KeptByKeras(Protocol):
     """A family whose files are written and read by Keras's own code."""
 
-    def save(self, config: Any, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
+    def save(self, config: Configuration, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         """Write the model with these values of its variables; the values by path."""
         ...
 
-    def read(self, config: Any, path: Path) -> dict[str, Array]:
+    def read(self, config: Configuration, path: Path) -> dict[str, Array]:
         """Every variable by path, as Keras reads the file into a new model."""
         ...
 
@@ -122,11 +143,11 @@ class KeptByKeras(Protocol):
 class Denoiser(Protocol):
     """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
 
-    def arrange(self, variables: Mapping[str, Any], by_outputs: bool = True) -> Any:
+    def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Tree:
         """The model's variables by path as the functions below want them, lying one way or the other."""
         ...
 
-    def lay_out(self, weights: Any, by_outputs: bool) -> Any:
+    def lay_out(self, weights: Tree, by_outputs: bool) -> Tree:
         """Arranged weights, lying so."""
         ...
 
@@ -134,11 +155,11 @@ class Denoiser(Protocol):
         """How weights are best laid out for ``batch`` samples, or for any number of them."""
         ...
 
-    def conditions(self, weights: Any, times: Any) -> Any:
+    def conditions(self, weights: Tree, times: Tensor) -> Tree:
         """All that depends on the times (S,) alone, arrays with S in front."""
         ...
 
-    def predict(self, weights: Any, state: Any, condition: Any) -> Any:
+    def predict(self, weights: Tree, state: Tensor, condition: Tree) -> Tensor:
         """The prediction for a state (B, *shape) and one step's condition."""
         ...
 
@@ -149,24 +170,24 @@ class Sampled(Protocol):
 
     name: str
 
-    def diffused(self, config: Any) -> Diffused:
+    def diffused(self, config: Configuration) -> Diffused:
         """What sampling has to know of a configuration."""
         ...
 
-    def denoiser(self, config: Any, dtype: str, pad_widths: int = 1) -> Denoiser:
+    def denoiser(self, config: Configuration, dtype: str, pad_widths: int = 1) -> Denoiser:
         """The network for sampling, computing in ``dtype``; no Keras."""
         ...
 
-    def to_series(self, config: Any, states: Any, /) -> Any | None:
+    def to_series(self, config: Configuration, states: Array | Tensor, /) -> Tensor | None:
         """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
         ...
 
-    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+    def time_tables(self, conditions: Tree) -> Iterator[tuple[str, Array]]:
         """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
         what that network makes of S times."""
         ...
 
-    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
         """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
         ...
 
@@ -175,7 +196,7 @@ class Sampled(Protocol):
 class Trained(Protocol):
     """The role of a family that knows what its training minimises."""
 
-    def objective(self, config: Any, model: Any) -> Objective:
+    def objective(self, config: Configuration, model: KerasModel) -> Objective:
         """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
         ...
 
@@ -188,11 +209,11 @@ class Faulty(Family, Protocol):
         """Faults of what it has beside the network, judged by these bounds, at the family's own gates."""
         ...
 
-    def rewrites(self, config: Any) -> Sequence[Any]:
+    def rewrites(self, config: Configuration) -> Sequence[Mutant]:
         """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
         ...
 
-    def edited(self) -> Mapping[str, Any]:
+    def edited(self) -> Mapping[str, Configuration]:
         """The configurations that source edits are tried on, by the variant that an edit names."""
         ...
 
@@ -200,22 +221,22 @@ class Faulty(Family, Protocol):
         """The file of source edits."""
         ...
 
-    def given(self, config: Any) -> dict[str, str]:
+    def given(self, config: Configuration) -> dict[str, str]:
         """What shapes do not tell of a configuration, as for ``--set``."""
         ...
 
-    def statistics(self, config: Any) -> tuple[Sequence[float], Sequence[float]] | None:
+    def statistics(self, config: Configuration) -> tuple[Sequence[float], Sequence[float]] | None:
         """Mean and deviation of the data, by feature, where they are known."""
         ...
 
-    def smallest(self) -> Any:
+    def smallest(self) -> Configuration:
         """The configuration that runs soonest and still has the parts that quick mutants are in."""
         ...
 
-    def examples(self) -> dict[str, Any]:
+    def examples(self) -> dict[str, Configuration]:
         """Small configurations that between them have every part of the family, by a few words each."""
         ...
 
-    def random_tensors(self, config: Any, seed: int) -> dict[str, Array]:
+    def random_tensors(self, config: Configuration, seed: int) -> dict[str, Array]:
         """A checkpoint's tensors, float32, with every weight and bias random."""
         ...

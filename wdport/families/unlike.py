@@ -6,14 +6,12 @@ hand, so their layers' settings are compared; nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wdport import recorder
 from wdport.mapping.rows import Table
+from wdport.model import Document, KerasLayer, KerasModel
 
 
-def first_unlike(model: Any, reference: str | None, arguments: Mapping[str, Any], table: Table) -> str:
+def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:
     """What sets the first such layer of ``model`` apart from its module, in words; "" where nothing does, or where the
     PyTorch model of the function ``reference`` cannot be had."""
     from wdport.compare.settings import differences
@@ -39,7 +37,7 @@ def first_unlike(model: Any, reference: str | None, arguments: Mapping[str, Any]
     return ""
 
 
-def _given(layer: Any) -> tuple[int, ...]:
+def _given(layer: KerasLayer) -> tuple[int, ...]:
     """The shape that a layer of a functional model is given; nothing if that cannot be told."""
     try:
         shape = layer.input.shape

@@ -80,9 +80,9 @@ def _refuse_surprises(text: str, where: str | Path) -> None:
             raise MisfitError((where, line), f"a tag ({tag})", "remove it")
 
 
-def _line(item: Any) -> int:
-    """1-based line where a node or event starts."""
-    return int(item.start_mark.line) + 1
+def _line(item: yaml.Node | yaml.Event) -> int:
+    """1-based line where a node or event starts; 0 for one that was not read from text."""
+    return 0 if item.start_mark is None else int(item.start_mark.line) + 1
 
 
 def _convert(node: yaml.Node, where: str | Path) -> Node:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from wdport.data.arrays import understood
 from wdport.data.files import data_file
 from wdport.diffusion.schedules import Array
+from wdport.model import KerasModel
 from wdport.sampling.job import plan_job
-from wdport.sampling.network import KerasModel
 from wdport.sampling.programs import programs_of
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples

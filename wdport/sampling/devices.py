@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
-from wdport.sampling.network import Tree
+from wdport.families.roles import Tree
 
 AXIS = "samples"
 

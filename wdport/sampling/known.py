@@ -29,8 +29,9 @@ from wdport.data.text import read_text
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.through import through_denoised
 from wdport.errors import UsageError
+from wdport.families.roles import Tree
 from wdport.model import Decoding, NotDecoded
-from wdport.sampling.network import Network, Tree
+from wdport.sampling.network import Network
 
 RESAMPLE = 5
 """How often every step is taken where nobody says."""

@@ -21,15 +21,8 @@ from wdport.diffusion.schedules import NoiseSchedule
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
-from wdport.families.roles import Denoiser, Sampled
-from wdport.model import Array, Diffused
-
-Tree = Any
-"""Arrays in any nesting: a model's weights, what it makes of the times. They are arguments of the compiled programs,
-so new values need no new program."""
-
-KerasModel = Any
-"""A model of ours as a Keras object, which has no types."""
+from wdport.families.roles import Denoiser, Sampled, Tree
+from wdport.model import Array, Diffused, KerasModel
 
 SCHEDULE = "noise_schedule"
 

@@ -11,7 +11,9 @@ from jax import Array as Tensor
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, run_rows
 from wdport.diffusion.schedules import Array
-from wdport.sampling.network import KerasModel, Network, Tree, fast_network, spec
+from wdport.families.roles import Tree
+from wdport.model import KerasModel
+from wdport.sampling.network import Network, fast_network, spec
 
 
 class Programs:

@@ -22,9 +22,10 @@ from wdport.diffusion.scan import Rows, plan_rows
 from wdport.diffusion.schedules import STEPS, Array
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
+from wdport.families.roles import Tree
 from wdport.sampling.devices import Spread
 from wdport.sampling.memory import auto_batch
-from wdport.sampling.network import Network, Tree
+from wdport.sampling.network import Network
 from wdport.sampling.programs import Programs
 from wdport.sampling.samples import Samples
 

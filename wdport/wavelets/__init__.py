@@ -4,7 +4,7 @@ Imported on first use: the lengths are needed where neither jax nor keras may be
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wdport.wavelets.energy import dropped_share, level_energies, off_range, parseval_ratio
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(import_module(f"wdport.wavelets.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'wdport.wavelets' has no attribute {name!r}")

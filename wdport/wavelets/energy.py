@@ -10,18 +10,17 @@ Everything here is per series and feature: (..., C, F) with the axis C taken awa
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
 from numpy.typing import NDArray
 
+from wdport.mapping.arrays import Array
 from wdport.wavelets.transform import WaveletTransform, apply_matrix
 
-Tensor = Any
 
-
-def level_energies(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+def level_energies(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """Energy of the series that each level makes alone: (levels + 1, ...) for coefficients (..., C, F).
 
     Levels are not orthogonal unless the mode is periodization, so these do not add up to the whole.
@@ -34,7 +33,7 @@ def level_energies(transform: WaveletTransform, c: Any, axis: int = -2) -> Tenso
     return jnp.stack([_energy(transform.reconstruct(each, at), at) for each in only])
 
 
-def dropped_share(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+def dropped_share(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """Share of a coefficient vector's energy in null(R), which synthesis drops silently; 0 for W x only if
     W's range is orthogonal to null(R), as with periodization and an orthogonal wavelet."""
     c = jnp.asarray(c)
@@ -44,7 +43,7 @@ def dropped_share(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor
     return _ratio(_energy(c - kept, at), _energy(c, at))
 
 
-def off_range(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+def off_range(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """||W R c - c|| / ||c||: how far a coefficient vector is from that of the series that it makes."""
     c = jnp.asarray(c)
     at = axis % c.ndim
@@ -52,7 +51,7 @@ def off_range(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
     return jnp.sqrt(_ratio(_energy(again - c, at), _energy(c, at)))
 
 
-def parseval_ratio(transform: WaveletTransform, c: Any, axis: int = -2) -> Tensor:
+def parseval_ratio(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """||c||^2 / ||R c||^2, coefficient energy over signal energy: 1 where the transform is orthogonal."""
     c = jnp.asarray(c)
     at = axis % c.ndim
@@ -60,10 +59,10 @@ def parseval_ratio(transform: WaveletTransform, c: Any, axis: int = -2) -> Tenso
 
 
 @lru_cache(maxsize=64)
-def _row_space(transform: WaveletTransform) -> NDArray[Any]:
+def _row_space(transform: WaveletTransform) -> NDArray[np.float64]:
     """The projection (C, C) onto the rows of R, float64."""
     synthesis = transform.synthesis_matrix
-    projection: NDArray[Any] = np.linalg.pinv(synthesis) @ synthesis
+    projection: NDArray[np.float64] = np.linalg.pinv(synthesis) @ synthesis
     return projection
 
 

@@ -17,15 +17,12 @@ x[0], ..., x[N-1], position p anywhere:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import UsageError
+from wdport.mapping.arrays import Array
 from wdport.wavelets.lengths import BOUNDARY_MODES
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +62,7 @@ def require_mode(mode: str) -> None:
 Terms = list[tuple[Array, Array]]
 
 
-def _one(index: Array, weight: Any = 1.0) -> Terms:
+def _one(index: Array, weight: Array | float = 1.0) -> Terms:
     return [(index, np.broadcast_to(np.asarray(weight, dtype=np.float64), index.shape))]
 
 

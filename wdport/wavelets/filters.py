@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import UsageError
+from wdport.mapping.arrays import Array
 from wdport.wavelets.lengths import filter_length
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,21 +6,19 @@ bfloat16 the round trip alone loses 4e-2 of the signal.
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
+from wdport.model import Array
+from wdport.model import KerasTensor as Tensor
 from wdport.wavelets.plan import make_plan
-
-Tensor = Any
 
 
 class _MatrixLayer(keras.layers.Layer):
     """One matrix (out, in) times the last axis but one: (..., in, F) to (..., out, F)."""
 
     def __init__(
-        self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None, **kwargs: Any
+        self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None, **kwargs: object
     ) -> None:
         policy = keras.dtype_policies.get(kwargs.pop("dtype", None) or keras.config.dtype_policy())
         wide = "float64" if policy.variable_dtype == "float64" else "float32"
@@ -28,7 +26,7 @@ class _MatrixLayer(keras.layers.Layer):
         self.plan = make_plan(length, wavelet, mode, level)
         self.arguments = {"length": length, "wavelet": wavelet, "mode": mode, "level": len(self.plan.stages)}
 
-    def _set_matrix(self, matrix: Any) -> None:
+    def _set_matrix(self, matrix: Array) -> None:
         self.matrix = matrix.astype(self.compute_dtype)
         self.built = True
 
@@ -47,7 +45,7 @@ class _MatrixLayer(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return (*input_shape[:-2], self.matrix.shape[0], input_shape[-1])
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self.arguments}
 
 
@@ -59,7 +57,7 @@ class WaveletDecomposition(_MatrixLayer):
     """
 
     def __init__(self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None,
-                 **kwargs: Any) -> None:  # fmt: skip
+                 **kwargs: object) -> None:  # fmt: skip
         super().__init__(length, wavelet, mode, level, **kwargs)
         self._set_matrix(self.plan.analysis())
 
@@ -72,7 +70,7 @@ class WaveletReconstruction(_MatrixLayer):
     """Coefficients (..., C, F) to series (..., N, F); the inverse of :class:`WaveletDecomposition`."""
 
     def __init__(self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None,
-                 **kwargs: Any) -> None:  # fmt: skip
+                 **kwargs: object) -> None:  # fmt: skip
         super().__init__(length, wavelet, mode, level, **kwargs)
         self._set_matrix(self.plan.synthesis())
 

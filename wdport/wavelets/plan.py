@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.errors import UsageError
+from wdport.mapping.arrays import Array
 from wdport.wavelets.extension import require_mode
 from wdport.wavelets.filters import filter_bank
 from wdport.wavelets.lengths import auto_level
 from wdport.wavelets.stage import Stage, make_stage
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +85,6 @@ def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformP
     return TransformPlan(length, tuple(stages))
 
 
-def _whole(name: str, value: Any, least: int) -> None:
+def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(name, f"{value!r} is no whole number of at least {least}", "correct it")

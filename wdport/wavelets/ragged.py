@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
+from jax import Array as Tensor
+from numpy.typing import ArrayLike
 
 from wdport.errors import UsageError
+from wdport.mapping.arrays import Array
 from wdport.wavelets.plan import TransformPlan, make_plan
 from wdport.wavelets.transform import WaveletTransform
-
-Array = NDArray[Any]
-Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,23 @@ class RaggedWaveletTransform:
         """The transform of the longest series, whose layout the coefficients have."""
         return WaveletTransform(max(self.lengths), self.wavelet, self.mode, self.level)
 
-    def decompose(self, x: Any, lengths: Any) -> Tensor:
+    def decompose(self, x: Array | Tensor, lengths: ArrayLike) -> Tensor:
         """Series (B, N, F), each good up to its own of ``lengths`` (B,), to coefficients (B, C, F)."""
         which, inside = self._which(lengths), jnp.arange(self.longest.length) < jnp.asarray(lengths)[:, None]
-        return _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
+        made: Tensor = _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
+        return made
 
-    def reconstruct(self, c: Any, lengths: Any) -> Tensor:
+    def reconstruct(self, c: Array | Tensor, lengths: ArrayLike) -> Tensor:
         """Coefficients (B, C, F) to series (B, N, F), zero beyond each one's length."""
         c = self._checked("c", c, lengths, self.longest.coefficients)
-        return _apply(self, 1, c, self._which(lengths), self.mask(lengths))
+        made: Tensor = _apply(self, 1, c, self._which(lengths), self.mask(lengths))
+        return made
 
-    def mask(self, lengths: Any) -> Tensor:
+    def mask(self, lengths: ArrayLike) -> Tensor:
         """(B, C) bool: the coefficients that a series of each of ``lengths`` has."""
         return jnp.asarray(_stack(self)[2])[self._which(lengths)]
 
-    def _which(self, lengths: Any) -> Tensor:
+    def _which(self, lengths: ArrayLike) -> Tensor:
         """The place of each length in ``self.lengths``; concrete lengths that are not there are refused."""
         if not isinstance(lengths, jax.core.Tracer):
             unknown = sorted(set(np.asarray(lengths).tolist()) - set(self.lengths))
@@ -78,7 +78,7 @@ class RaggedWaveletTransform:
         place = jnp.searchsorted(jnp.asarray(np.asarray(self.lengths)[order]), jnp.asarray(lengths))
         return jnp.asarray(order)[place]
 
-    def _checked(self, name: str, x: Any, lengths: Any, size: int) -> Tensor:
+    def _checked(self, name: str, x: Array | Tensor, lengths: ArrayLike, size: int) -> Tensor:
         x, count = jnp.asarray(x), jnp.asarray(lengths).shape
         if x.ndim != 3 or x.shape[1] != size or count != x.shape[:1]:
             what = f"has shape {tuple(x.shape)} for lengths of shape {tuple(count)}"

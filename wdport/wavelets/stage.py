@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wdport.mapping.arrays import Array
 from wdport.wavelets.extension import Extension, extend
 from wdport.wavelets.filters import FilterBank, filter_bank
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,16 +5,14 @@ The signal's axis is the last but one, (..., N, F). XLA fuses a stage into one l
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array as Tensor
 
+from wdport.mapping.arrays import Array
 from wdport.wavelets.plan import TransformPlan
 from wdport.wavelets.stage import Stage
-
-Tensor = Any
 
 
 def decompose(plan: TransformPlan, x: Tensor) -> Tensor:
@@ -50,14 +48,14 @@ def _outside(stage: Stage, x: Tensor, part: slice) -> Tensor:
     return sum(terms[1:], terms[0])
 
 
-def _filtered(extended: Tensor, taps: Any, count: int) -> Tensor:
+def _filtered(extended: Tensor, taps: Array, count: int) -> Tensor:
     """sum_j taps[Lf - 1 - j] * extended[2o + j] for o = 0 ... count - 1."""
     axis = extended.ndim - 2
     weights = taps[::-1].astype(extended.dtype)
-    total: Any = 0.0
+    total: Tensor | float = 0.0
     for j, weight in enumerate(weights):
         total = total + weight * jax.lax.slice_in_dim(extended, j, j + 2 * count - 1, 2, axis)
-    return total
+    return jnp.asarray(total)
 
 
 def _restored(stage: Stage, approximation: Tensor, detail: Tensor) -> Tensor:
@@ -66,7 +64,7 @@ def _restored(stage: Stage, approximation: Tensor, detail: Tensor) -> Tensor:
     for phase in stage.phases():
         first = phase.shift - len(phase.low) + 1
         sources = [_reached(stage, group, first, half - 1 + phase.shift) for group in (approximation, detail)]
-        total: Any = 0.0
+        total: Tensor | float = 0.0
         for source, taps in zip(sources, (phase.low, phase.high), strict=True):
             for t, weight in enumerate(taps.astype(source.dtype)):
                 start = phase.shift - t - first

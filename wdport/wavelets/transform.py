@@ -7,26 +7,30 @@ matrix R (N, C); short signals go through these, long ones through the filters t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from numpy.typing import NDArray
+from jax import Array as Tensor
+from numpy.typing import DTypeLike
 
 from wdport.errors import UsageError
+from wdport.mapping.arrays import Array
 from wdport.wavelets import taps
 from wdport.wavelets.lengths import filter_length
 from wdport.wavelets.plan import TransformPlan, make_plan
 
-Array = NDArray[Any]
-Tensor = Any
-
 MATRIX_LENGTH_PER_TAP = 16
 """Signals of up to this many samples per filter tap go through the matrices, longer ones through the filters:
 where the two cross on a CPU, measured by `bench/wavelets.py` (64 samples for db2, 256 for db8)."""
+
+Way = Callable[["WaveletTransform", int, Tensor], Tensor]
+"""Transform, axis and input to the result."""
+
+T = TypeVar("T", Array, Tensor)
 
 METHODS = ("auto", "matrix", "taps")
 
@@ -101,7 +105,7 @@ class WaveletTransform:
         short = self.length <= MATRIX_LENGTH_PER_TAP * filter_length(self.wavelet)
         return self.method == "matrix" or (self.method == "auto" and short)
 
-    def decompose(self, x: Any, axis: int = -2) -> Tensor:
+    def decompose(self, x: Array | Tensor, axis: int = -2) -> Tensor:
         """Series (..., N, F) to coefficients (..., C, F), the signal's axis being ``axis``.
 
         Computes in float64 for float64 input (under JAX x64), otherwise in float32 at full precision,
@@ -110,18 +114,18 @@ class WaveletTransform:
         """
         return _run(self, "x", "samples", self.length, x, axis, _decompose)
 
-    def reconstruct(self, c: Any, axis: int = -2) -> Tensor:
+    def reconstruct(self, c: Array | Tensor, axis: int = -2) -> Tensor:
         """Coefficients (..., C, F) to series (..., N, F), dtypes as in :meth:`decompose`."""
         return _run(self, "c", "coefficients", self.coefficients, c, axis, _reconstruct)
 
-    def split(self, c: Any, axis: int = -2) -> list[Tensor]:
+    def split(self, c: T, axis: int = -2) -> list[T]:
         """The groups of coefficients (..., C, F), [cA_L, cD_L, ..., cD_1]."""
         axis = _axis("c", c, axis)
         _require(self, "c", "coefficients", self.coefficients, c, axis)
-        before = (slice(None),) * axis
+        before: tuple[slice, ...] = (slice(None),) * axis
         return [c[(*before, part)] for part in self.level_slices]
 
-    def join(self, groups: Sequence[Any], axis: int = -2) -> Tensor:
+    def join(self, groups: Sequence[Array | Tensor], axis: int = -2) -> Tensor:
         """The inverse of :meth:`split`."""
         if len(groups) != len(self.level_lengths):
             what = f"are {len(groups)}, the transform has {len(self.level_lengths)}"
@@ -141,7 +145,9 @@ def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[
     return made
 
 
-def _run(transform: WaveletTransform, name: str, what: str, size: int, x: Any, axis: int, function: Any) -> Tensor:
+def _run(
+    transform: WaveletTransform, name: str, what: str, size: int, x: Array | Tensor, axis: int, function: Way
+) -> Tensor:
     """Check the input, bring its axis into place and its dtype to float32 or float64, and run."""
     x = jnp.asarray(x)
     axis = _axis(name, x, axis)
@@ -151,14 +157,14 @@ def _run(transform: WaveletTransform, name: str, what: str, size: int, x: Any, a
     return function(transform, axis, x.astype(jnp.promote_types(x.dtype, jnp.float32)))
 
 
-def _axis(name: str, x: Any, axis: int) -> int:
+def _axis(name: str, x: Array | Tensor, axis: int) -> int:
     if not -x.ndim <= axis < x.ndim:
         fix = "say which axis is the signal's with axis="
         raise UsageError(name, f"of shape {tuple(x.shape)} has no axis {axis}", fix)
     return axis % int(x.ndim)
 
 
-def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Any, axis: int) -> None:
+def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Array | Tensor, axis: int) -> None:
     if x.shape[axis] != size:
         fix = f"give {size} {what} or make the transform for another length"
         raise UsageError(name, f"has {x.shape[axis]} {what} along axis {axis}, not {size}", fix)
@@ -167,24 +173,30 @@ def _require(transform: WaveletTransform, name: str, what: str, size: int, x: An
 
 
 def _decompose(transform: WaveletTransform, axis: int, x: Tensor) -> Tensor:
+    made: Tensor
     if transform.by_matrix:
-        return apply_matrix(_cast(transform, 0, x.dtype), x, axis)
-    return _by_taps(transform.plan, taps.decompose, axis, x)
+        made = apply_matrix(_cast(transform, 0, x.dtype), x, axis)
+    else:
+        made = _by_taps(transform.plan, taps.decompose, axis, x)
+    return made
 
 
 def _reconstruct(transform: WaveletTransform, axis: int, c: Tensor) -> Tensor:
+    made: Tensor
     if transform.by_matrix:
-        return apply_matrix(_cast(transform, 1, c.dtype), c, axis)
-    return _by_taps(transform.plan, taps.reconstruct, axis, c)
+        made = apply_matrix(_cast(transform, 1, c.dtype), c, axis)
+    else:
+        made = _by_taps(transform.plan, taps.reconstruct, axis, c)
+    return made
 
 
 @lru_cache(maxsize=256)
-def _cast(transform: WaveletTransform, which: int, dtype: Any) -> Array:
+def _cast(transform: WaveletTransform, which: int, dtype: DTypeLike) -> Array:
     return (transform.analysis_matrix, transform.synthesis_matrix)[which].astype(dtype)
 
 
 @partial(jax.jit, static_argnums=2)
-def apply_matrix(matrix: Any, x: Tensor, axis: int) -> Tensor:
+def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
     """A matrix (out, in) times one axis, at full precision.
 
     One product over everything else, which XLA:CPU runs as one large gemm. The matrix is an argument, so
@@ -195,7 +207,7 @@ def apply_matrix(matrix: Any, x: Tensor, axis: int) -> Tensor:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _by_taps(plan: TransformPlan, function: Any, axis: int, x: Tensor) -> Tensor:
+def _by_taps(plan: TransformPlan, function: Callable[[TransformPlan, Tensor], Tensor], axis: int, x: Tensor) -> Tensor:
     """Run a function of (..., N, F) along any axis."""
     if axis == x.ndim - 2:
         return function(plan, x)

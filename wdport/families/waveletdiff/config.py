@@ -111,7 +111,7 @@ class Config:
         ends = [sum(self.level_lengths[: i + 1]) for i in range(self.groups)]
         return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 

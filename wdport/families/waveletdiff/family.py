@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,18 @@ from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Diffused, Objective, PartWords, Port, Resolved, Signature, Source
+from wdport.model import Array, Constant, Diffused, Document, Objective, PartWords, Port, Resolved, Signature, Source
 from wdport.recorder import parse_input
+
+if TYPE_CHECKING:
+    from jax import Array as Tensor
+    from torch.nn import Module
+
+    from wdport.families.mutants import Mutant
+    from wdport.families.roles import Documented, Faulty, Sampled, Trained
+    from wdport.families.waveletdiff.fast import Conditions, Denoiser
+    from wdport.families.waveletdiff.port import WaveletDiff
+    from wdport.wavelets.transform import WaveletTransform
 
 _TRAINING = ("C", "D", "E")
 """The gates that go beyond the network's forward pass, to its loss and its sampling."""
@@ -50,13 +60,13 @@ class WaveletDiffFamily:
 
         return BOUNDS
 
-    def read_settings(self, document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         return read_settings(document, where)
 
-    def parse_setting(self, key: str, text: str) -> Any:
+    def parse_setting(self, key: str, text: str) -> object:
         return parse_setting(key, text)
 
-    def resolve(self, source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         return resolve(source, config, flags)
 
     def features(self, config: Config) -> frozenset[str]:
@@ -88,10 +98,10 @@ class WaveletDiffFamily:
                 found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
         return found
 
-    def load_config(self, values: Mapping[str, Any]) -> Config:
+    def load_config(self, values: Document) -> Config:
         return Config.from_dict(values)
 
-    def keras_document(self, config: Config) -> dict[str, Any]:
+    def keras_document(self, config: Config) -> dict[str, object]:
         return {
             "module": "wdport.families.waveletdiff.port",
             "class_name": "WaveletDiff",
@@ -100,7 +110,7 @@ class WaveletDiffFamily:
             "compile_config": {},
         }
 
-    def build(self, config: Config, dtype: str | None = None) -> Any:
+    def build(self, config: Config, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  before our modules that need it: its arrival imports the port
 
         from wdport.families.waveletdiff.initial import blank
@@ -109,7 +119,7 @@ class WaveletDiffFamily:
         with blank():
             return WaveletDiff(config, dtype=dtype)
 
-    def unfilled(self) -> AbstractContextManager[Any]:
+    def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  as in build
 
         from wdport.families.waveletdiff.initial import blank
@@ -121,17 +131,17 @@ class WaveletDiffFamily:
 
         return diffused(config)
 
-    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Any:
+    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Denoiser:
         from wdport.families.waveletdiff.fast import Denoiser
 
         return Denoiser(config, dtype, pad_widths)
 
-    def to_series(self, config: Config, coefficients: Any) -> Any | None:
+    def to_series(self, config: Config, coefficients: Array | Tensor) -> Tensor | None:
         from wdport.families.waveletdiff.series import to_series
 
         return to_series(config, coefficients) if config.wavelet and config.seq_len else None
 
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Any:
+    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
         import torch
 
         from wdport.families.waveletdiff.reference import build_reference
@@ -153,22 +163,22 @@ class WaveletDiffFamily:
         output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
         return Signature(tuple(map(parse_input, inputs)), (output,))
 
-    def time_tables(self, conditions: Any) -> Iterator[tuple[str, Any]]:
+    def time_tables(self, conditions: Conditions) -> Iterator[tuple[str, Array]]:
         from wdport.families.waveletdiff.times import time_tables
 
         return time_tables(conditions)
 
-    def time_layers(self, model: Any, times: Any) -> Iterator[tuple[str, Any]]:
+    def time_layers(self, model: WaveletDiff, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
         from wdport.families.waveletdiff.times import time_layers
 
         return time_layers(model, times)
 
-    def objective(self, config: Config, model: Any) -> Objective:
+    def objective(self, config: Config, model: WaveletDiff) -> Objective:
         from wdport.families.waveletdiff.objective import objective
 
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
-    def mutants(self, config: Config) -> tuple[Any, ...]:
+    def mutants(self, config: Config) -> tuple[Mutant, ...]:
         from wdport.families.waveletdiff.mutants import mutants
 
         return mutants(config)
@@ -183,7 +193,7 @@ class WaveletDiffFamily:
             (first, *others, *modes), held)  # fmt: skip
         yield Group("F", "the wavelet transform", kills)
 
-    def rewrites(self, config: Config) -> tuple[Any, ...]:
+    def rewrites(self, config: Config) -> tuple[Mutant, ...]:
         from wdport.families.waveletdiff.rewrites import rewrites
 
         return rewrites(config)
@@ -221,7 +231,7 @@ class WaveletDiffFamily:
 
         return random_tensors(config, seed)
 
-    def port_tables(self, model: Any) -> dict[str, Array]:
+    def port_tables(self, model: WaveletDiff) -> dict[str, Array]:
         found = {"time_frequencies": model.time_embedding.frequencies}
         if model.scale_embedding is not None:
             found["scale_frequencies"] = model.scale_embedding.frequencies
@@ -236,7 +246,7 @@ class WaveletDiffFamily:
                 found[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
         return found
 
-    def transform(self, config: Config) -> Any | None:
+    def transform(self, config: Config) -> WaveletTransform | None:
         if config.wavelet is None or config.seq_len is None:
             return None
         from wdport.families.waveletdiff.series import transform_of
@@ -262,3 +272,6 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 
 
 FAMILY = WaveletDiffFamily()
+
+if TYPE_CHECKING:  # what mypy holds the family to
+    _ROLES: tuple[Faulty, Documented, Sampled, Trained] = (FAMILY, FAMILY, FAMILY, FAMILY)

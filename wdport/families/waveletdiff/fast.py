@@ -14,19 +14,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
+from jax import Array as Tensor
 
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.kernels import lay_kernels, many_rows, product
+from wdport.families.waveletdiff.kernels import Kernel, Weights, lay_kernels, many_rows, product
 from wdport.families.waveletdiff.padding import pad_weights
 from wdport.families.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
 
-Tensor = Any
-Weights = dict[str, Any]
 Get = Callable[[str], Tensor]
+Dense = tuple[Kernel, Tensor]
+"""A kernel and its bias."""
+
+ScaleShift = tuple[Tensor, Tensor]
+Norms = list[ScaleShift]
+"""Of a block's two norms."""
+
+Gate = tuple[ScaleShift, Tensor]
+"""A group's norm in the cross-level block, and the time's part of its gate."""
+
+
+class Conditions(TypedDict):
+    """All that depends on time, each array with S in front: norms by level and block, and gates by level."""
+
+    norms: list[list[Norms]]
+    gates: list[Gate]
+
+
 LAYER_NORM_EPSILON, RMS_NORM_EPSILON = 1e-5, 1e-8
 SQRT_HALF = 0.5**0.5
 
@@ -70,7 +87,7 @@ class Denoiser:
         """How weights are best laid out for ``batch`` samples, or for any number of them."""
         return many_rows(self.config, batch)
 
-    def conditions(self, weights: Weights, times: Tensor) -> Any:
+    def conditions(self, weights: Weights, times: Tensor) -> Conditions:
         """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
         (w1, b1), (w2, b2) = weights["time"]
         wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
@@ -79,8 +96,9 @@ class Denoiser:
         waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
         embedded = product(jax.nn.silu(product(waves, w1) + b1), w2) + b2
 
-        def scale_shift(ada: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-            return tuple(jnp.split((product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1))
+        def scale_shift(ada: Dense) -> ScaleShift:
+            scale, shift = jnp.split((product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1)
+            return scale, shift
 
         norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
                  for level in weights["levels"]]  # fmt: skip
@@ -90,7 +108,7 @@ class Denoiser:
         ]
         return {"norms": norms, "gates": gates}
 
-    def predict(self, weights: Weights, state: Tensor, condition: Any) -> Tensor:
+    def predict(self, weights: Weights, state: Tensor, condition: Conditions) -> Tensor:
         """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
         config, heads, tokens = self.config, self.config.num_heads, []
         state = state.astype(self.dtype)
@@ -113,7 +131,7 @@ def _query_apart(part: Weights) -> Weights:
     return {**rest, "query": (kernel[:, :each], bias[:each]), "key_value": (kernel[:, each:], bias[each:])}
 
 
-def _dense(x: Tensor, part: tuple[Tensor, Tensor]) -> Tensor:
+def _dense(x: Tensor, part: Dense) -> Tensor:
     return product(x, part[0]) + part[1]
 
 
@@ -177,7 +195,7 @@ def _wide(x: Tensor) -> Tensor:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...], width: int) -> Tensor:
+def _adapted(x: Tensor, scale_shift: ScaleShift, width: int) -> Tensor:
     """scale * LN(x) + shift over the first ``width`` entries of the last axis; beyond them all three are zero."""
     scale, shift = scale_shift
     centred = _wide(x) - jnp.sum(_wide(x), axis=-1, keepdims=True) / width
@@ -188,14 +206,14 @@ def _adapted(x: Tensor, scale_shift: tuple[Tensor, ...], width: int) -> Tensor:
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def _block(block: Weights, h: Tensor, norms: Any, width: int, heads: int) -> Tensor:
+def _block(block: Weights, h: Tensor, norms: Norms, width: int, heads: int) -> Tensor:
     """A transformer block; a function of its own to jax, so that blocks of one shape are traced and lowered once."""
     first, second = norms
     h = h + _attention(block, _adapted(h, first, width), width, heads)
     return h + _mlp(block["mlp"], _adapted(h, second, width))
 
 
-def _mlp(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+def _mlp(parts: list[Dense], x: Tensor) -> Tensor:
     return _dense(_gelu(_dense(x, parts[0])), parts[1])
 
 
@@ -231,7 +249,7 @@ def _rms(x: Tensor, head: int) -> Tensor:
     return (_wide(x) * jax.lax.rsqrt(square + RMS_NORM_EPSILON)).astype(x.dtype)
 
 
-def _cross_level(weights: Weights, tokens: list[Tensor], gates: Any, config: Config) -> list[Tensor]:
+def _cross_level(weights: Weights, tokens: list[Tensor], gates: list[Gate], config: Config) -> list[Tensor]:
     """Every group's tokens with what its pooled vector reads from the other groups'."""
     pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
     pooled = pooled + weights["embeddings"]

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import jax
 import keras
 import numpy as np
 from keras import layers
 
-_BLANK: ContextVar[dict[Any, Any] | None] = ContextVar("blank", default=None)
+from wdport.model import Array
+
+_BLANK: ContextVar[dict[tuple[tuple[int, ...], str | None], jax.Array] | None] = ContextVar("blank", default=None)
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def blank() -> Iterator[None]:
         _BLANK.reset(token)
 
 
-def _zeros(shape: tuple[int, ...], dtype: str | None) -> Any:
+def _zeros(shape: tuple[int, ...], dtype: str | None) -> Array | jax.Array:
     made = _BLANK.get()
     if made is None:
         return np.zeros(shape, np.float32)
@@ -48,7 +49,7 @@ def _generator() -> np.random.Generator:
 class Zeros(keras.initializers.Initializer):
     """Zeros, without the program that Keras's own initializer compiles for every shape."""
 
-    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array | jax.Array:
         return _zeros(tuple(shape), dtype)
 
 
@@ -58,7 +59,7 @@ class XavierUniform(keras.initializers.Initializer):
     def __init__(self, fans: int) -> None:
         self.limit = (6.0 / fans) ** 0.5
 
-    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array | jax.Array:
         if _BLANK.get() is not None:
             return _zeros(tuple(shape), dtype)
         return (_generator().random(shape, np.float32) * 2.0 - 1.0) * np.float32(self.limit)
@@ -67,7 +68,7 @@ class XavierUniform(keras.initializers.Initializer):
 class UnitRows(keras.initializers.Initializer):
     """Rows drawn from N(0, 0.1^2) and scaled to length 1."""
 
-    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array | jax.Array:
         rows = _generator().normal(0.0, 0.1, shape)
         return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
 

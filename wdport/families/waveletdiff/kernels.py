@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+from jax import Array as Tensor
 
 from wdport.families.waveletdiff.config import Config
 
-Tensor = Any
 Weights = dict[str, Any]
+"""A denoiser's arranged weights by name: arrays, or lists, tuples and dictionaries of them."""
 
 MANY_ROWS = 256
 """Of a product, on average over the groups. On an AMD EPYC (AVX-512, two cores) single products by (out, in) took 1.0
@@ -47,7 +48,7 @@ def many_rows(config: Config, batch: int | None) -> bool:
 def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
     """Every matrix (in, out) among arranged weights, or kernel, as a kernel that lies so."""
 
-    def laid(path: Any, leaf: Any) -> Any:
+    def laid(path: tuple[object, ...], leaf: Tensor | Kernel) -> Tensor | Kernel:
         if isinstance(leaf, Kernel):
             return leaf.laid(by_outputs)
         table = leaf.ndim != 2 or getattr(path[-1], "key", None) in TABLES

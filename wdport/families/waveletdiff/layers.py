@@ -11,8 +11,6 @@ Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T 
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import keras
 import numpy as np
@@ -21,8 +19,7 @@ from keras import layers, ops
 from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
-
-Tensor = Any
+from wdport.model import KerasTensor as Tensor
 
 
 def wide(x: Tensor) -> Tensor:
@@ -33,7 +30,7 @@ def wide(x: Tensor) -> Tensor:
 class Standardize(layers.Layer):
     """(..., D) to zero mean and unit biased variance over the last axis; no parameters."""
 
-    def __init__(self, epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-5, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -45,7 +42,7 @@ class Standardize(layers.Layer):
 class RMSNorm(layers.Layer):
     """(..., K) divided by its root mean square over the last axis, times a learned ``scale`` (K,)."""
 
-    def __init__(self, epsilon: float = 1e-8, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-8, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -64,7 +61,7 @@ class AdaptiveNorm(layers.Layer):
     The scale is the first half and is used as it is, without the usual "1 +".
     """
 
-    def __init__(self, width: int, time_width: int, **kwargs: Any) -> None:
+    def __init__(self, width: int, time_width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.norm = Standardize(name="norm")
         self.ada_lin = linear(time_width, 2 * width, name="ada_lin")
@@ -85,7 +82,7 @@ class Mlp(layers.Layer):
     """
 
     def __init__(
-        self, widths: tuple[int, int, int], activation: str, dropout: float | None = None, **kwargs: Any
+        self, widths: tuple[int, int, int], activation: str, dropout: float | None = None, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
         self.hidden = linear(*widths[:2], name="hidden")
@@ -119,7 +116,9 @@ class Attention(layers.Layer):
     up to half a unit in the last place, 512 at logits of 1e10, and the exponential of that is infinite.
     """
 
-    def __init__(self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: object
+    ) -> None:
         super().__init__(**kwargs)
         self.width, self.head_width = width, width // num_heads
         self.scale = self.head_width**-0.5
@@ -175,7 +174,7 @@ class SinusoidEmbedding(layers.Layer):
     Keras's compute in float32 inside a float64 model.
     """
 
-    def __init__(self, width: int, gain: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, width: int, gain: float = 1.0, **kwargs: object) -> None:
         super().__init__(autocast=False, **kwargs)
         self.width, self.gain = width, gain
         self.frequencies = time_frequencies(width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
@@ -194,7 +193,7 @@ class SinusoidEmbedding(layers.Layer):
 class Position(layers.Layer):
     """Tokens (B, L, D) plus the fixed sinusoid table (L, D)."""
 
-    def __init__(self, length: int, width: int, **kwargs: Any) -> None:
+    def __init__(self, length: int, width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.table = position_table(length, width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
 

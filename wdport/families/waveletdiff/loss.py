@@ -7,15 +7,13 @@ a_0 = 2 for the approximation and a_i = 1 for details; a level's loss is a mean 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.diffusion.schedules import STEPS
-
-Array = NDArray[Any]
+from wdport.model import Array
 
 
 def draw_steps(uniform: Array) -> Array:
@@ -35,7 +33,9 @@ def level_weights(level_lengths: Sequence[int]) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def diffusion_loss(prediction: Any, target: Any, level_lengths: Sequence[int], energy_weight: float = 0.0) -> Any:
+def diffusion_loss(
+    prediction: jax.Array, target: Array | jax.Array, level_lengths: Sequence[int], energy_weight: float = 0.0
+) -> jax.Array:
     """The loss of a prediction (B, C, F), a scalar in its dtype.
 
     ``energy_weight`` times the mean over batch, levels and features of |sum target^2 - sum prediction^2| is added;

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, Batch, Objective
+
+if TYPE_CHECKING:
+    import jax
+    import torch
 
 
 def objective(config: Config, alpha_bar: Array) -> Objective:
@@ -30,10 +34,10 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
     def target(batch: Batch) -> Array:
         return batch["noise" if config.prediction_target == "noise" else "clean"]
 
-    def loss(prediction: Any, batch: Batch) -> Any:
+    def loss(prediction: jax.Array, batch: Batch) -> jax.Array:
         return diffusion_loss(prediction, target(batch), lengths)
 
-    def reference_loss(network: Any, batch: Batch) -> Any:
+    def reference_loss(network: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         from wdport.families.waveletdiff.reference_training import training_loss
 
         return training_loss(network, batch, alpha_bar, lengths, config.prediction_target)

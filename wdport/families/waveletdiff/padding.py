@@ -8,14 +8,12 @@ alone (`fast.py`). Sizes: as there.
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
 
 import jax.numpy as jnp
+from jax import Array as Tensor
 
 from wdport.families.waveletdiff.config import Config
-
-Tensor = Any
-Weights = dict[str, Any]
+from wdport.families.waveletdiff.kernels import Weights
 
 
 def pad_weights(weights: Weights, config: Config, multiple: int) -> Weights:

@@ -22,20 +22,21 @@ from wdport.families.waveletdiff.layers import (
     Mlp,
     Position,
     SinusoidEmbedding,
-    Tensor,
 )
 from wdport.families.waveletdiff.series import to_series
 from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.model import KerasLayer
+from wdport.model import KerasTensor as Tensor
 
 
 class NoiseSchedule(layers.Layer):
     """The checkpoint's own beta, alpha and alpha_bar, (1001,) each; at least float32 under any policy."""
 
-    def __init__(self, schedule: str, **kwargs: Any) -> None:
+    def __init__(self, schedule: str, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.schedule = schedule
 
-    def build(self, _: Any = None) -> None:
+    def build(self, _: object = None) -> None:
         dtype = "float64" if self.variable_dtype == "float64" else "float32"
         start = noise_schedule("exponential" if self.schedule == "custom" else self.schedule)
         for name, values in start._asdict().items():
@@ -48,7 +49,7 @@ class NoiseSchedule(layers.Layer):
 class Block(layers.Layer):
     """Pre-norm transformer block: tokens (B, L, D), time embedding (B, T) -> (B, L, D)."""
 
-    def __init__(self, config: Config, width: int, **kwargs: Any) -> None:
+    def __init__(self, config: Config, width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         time, dropout = config.time_embed_dim, config.dropout
         self.norm1 = AdaptiveNorm(width, time, name="norm1")
@@ -76,7 +77,7 @@ class Level(layers.Layer):
     ``output_proj`` takes tokens back to (B, L, F); the model calls it after the cross-level block.
     """
 
-    def __init__(self, config: Config, index: int, **kwargs: Any) -> None:
+    def __init__(self, config: Config, index: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.config, self.index = config, index
         self.width, self.depth = config.widths[index], config.depths[index]
@@ -116,7 +117,7 @@ class Aggregator(Mlp):
 class Gate(layers.Layer):
     """[tokens ; time] (B, L, D + T) -> a gate in (0, 1) per token and channel, (B, L, D)."""
 
-    def __init__(self, width: int, time_width: int, **kwargs: Any) -> None:
+    def __init__(self, width: int, time_width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.linear = linear(width + time_width, width, name="linear")
         self.sigmoid = layers.Activation("sigmoid", name="sigmoid")
@@ -136,7 +137,7 @@ class CrossLevel(layers.Layer):
     result is expanded, normalised, gated and added to every token of its group.
     """
 
-    def __init__(self, config: Config, **kwargs: Any) -> None:
+    def __init__(self, config: Config, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.config = config
         cross, time = config.cross_width, config.time_embed_dim
@@ -168,7 +169,7 @@ class CrossLevel(layers.Layer):
             self._part("gate", i).build((*tokens[:-1], width + time_width))
         self.built = True
 
-    def _part(self, name: str, level: int) -> Any:
+    def _part(self, name: str, level: int) -> KerasLayer:
         return getattr(self, f"{name}_{level}")
 
     def call(self, tokens: list[Tensor], time: Tensor, training: bool | None = None) -> list[Tensor]:
@@ -203,7 +204,7 @@ class WaveletDiff(keras.Model):
     the checkpoint has a scale embedding. Output: (B, C, F) in the compute dtype.
     """
 
-    def __init__(self, config: Config | dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
         kwargs = {"name": "waveletdiff", **kwargs, "autocast": False}
         super().__init__(**kwargs)
         require_backend(self.variable_dtype)
@@ -271,5 +272,5 @@ class WaveletDiff(keras.Model):
         # generic `layers` would come before `level_0`; without it the file has our structural paths.
         return [name for name in super().__dir__() if name != "layers"]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
+
+from wdport.model import Document
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
     ("model", "embed_dim"): ("embed_dim", int),
@@ -66,7 +68,7 @@ ALSO_CALLED: Final = {
 _CLOSE: Final = 0.8
 
 
-def unknown_names(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def unknown_names(document: Document) -> list[tuple[str, str]]:
     """Dotted name and remedy of everything in ``document`` that the public form does not have."""
     found = []
     for section, inside in document.items():
@@ -89,7 +91,7 @@ def near(name: str, known: Iterable[str]) -> str | None:
     return plain[close[0]] if close else None
 
 
-def _remedy(name: str, value: Any) -> str:
+def _remedy(name: str, value: object) -> str:
     """For a name at the top that is no section."""
     if isinstance(value, Mapping):
         section = near(name, IGNORED)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.model import Array
 
 
 class PositionalEncoding(nn.Module):
@@ -213,7 +212,7 @@ class WaveletDiff(nn.Module):
         )
 
 
-def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> WaveletDiff:
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: torch.dtype) -> WaveletDiff:
     """The network in evaluation mode with these weights, every one of them used.
 
     In float32 the weights are the arrays of ``tensors`` themselves and the tables the file's own; in
@@ -228,7 +227,7 @@ def build_reference(config: Config, tensors: Mapping[str, NDArray[Any]], dtype: 
     return model
 
 
-def random_tensors(config: Config, seed: int) -> dict[str, NDArray[Any]]:
+def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict of this network with every parameter random, biases and norms included, float32."""
     generator = torch.Generator().manual_seed(seed)
     module = WaveletDiff(config)
@@ -246,7 +245,7 @@ def _undrawn() -> Iterator[None]:
     Not the meta device: drawing there imports half of torch's compiler, 2.4 s.
     """
 
-    def keep(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
+    def keep(tensor: Tensor, *_: object, **__: object) -> Tensor:
         return tensor
 
     names = ("kaiming_uniform_", "xavier_uniform_", "xavier_normal_", "uniform_", "zeros_", "constant_")
@@ -256,7 +255,7 @@ def _undrawn() -> Iterator[None]:
         yield
 
 
-def _tables(config: Config) -> dict[str, NDArray[Any]]:
+def _tables(config: Config) -> dict[str, Array]:
     """Every buffer of the network in float64; a custom noise schedule stays the file's."""
     tables = {"time_embedding.emb": time_frequencies(config.time_embed_dim)}
     if config.scale_embedding:

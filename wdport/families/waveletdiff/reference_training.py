@@ -5,15 +5,15 @@ It shares nothing with `wdport/training`. Source: arXiv 2510.11839.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from numpy.typing import NDArray
+
+from wdport.model import Array, Batch
 
 
 def training_loss(
-    network: Any, batch: Mapping[str, NDArray[Any]], alpha_bar: NDArray[Any], level_lengths: Sequence[int], target: str
+    network: torch.nn.Module, batch: Batch, alpha_bar: Array, level_lengths: Sequence[int], target: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss and prediction of a network in the dtype of ``batch``.
 

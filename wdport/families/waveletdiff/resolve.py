@@ -18,7 +18,7 @@ from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
-from wdport.model import Resolved, Source
+from wdport.model import Document, Resolved, Source
 from wdport.wavelets.identify import candidates
 from wdport.wavelets.lengths import auto_wavelet, group_lengths
 
@@ -35,7 +35,7 @@ SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
 """How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
 exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
 
-Values = Mapping[str, tuple[Any, str]]
+Values = Mapping[str, tuple[object, str]]
 """Fields, each with its value and where that came from."""
 
 _NUMBER = "(0|[1-9][0-9]{0,5})"
@@ -43,7 +43,7 @@ _LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
 _BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
 
 
-def resolve(source: Source, config: Mapping[str, Any], flags: Mapping[str, Any]) -> Resolved:
+def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
     told = _told(source)
     given = {**{name: (value, "config") for name, value in config.items()},
@@ -69,7 +69,7 @@ def _told(source: Source) -> Values:
     return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
 
 
-def _refuse_contradictions(source: Source, saved: Saved, config: Mapping[str, Any], settled: Collection[str]) -> None:
+def _refuse_contradictions(source: Source, saved: Saved, config: Document, settled: Collection[str]) -> None:
     """Between the file's own words and a configuration file, but for what its tensors or a flag settle."""
     faults = [
         f"{name} is {config[name]} in the config but {value} in its {NAME}"

@@ -5,8 +5,8 @@ Each is what a sane programmer would write instead of what `port.py` has; it rep
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import jax
@@ -17,8 +17,7 @@ from keras import ops
 from wdport.families.mutants import Change, Mutant, attributes, calling, setting
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.mutants.places import ATTENTION, GELU, NETWORK, NORM
-
-Tensor = Any
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def rewrites(config: Config) -> tuple[Mutant, ...]:
@@ -73,36 +72,36 @@ def _cross_level() -> list[Mutant]:
     ]  # fmt: skip
 
 
-def _projected(layer: Any, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _projected(layer: KerasLayer, query: KerasTensor, key: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
     q, k = layer.query(query), layer.key(key)
     return (q, k) if layer.query_norm is None else (layer.query_norm(q), layer.key_norm(k))
 
 
-def _logits(layer: Any, query: Tensor, key: Tensor) -> Tensor:
+def _logits(layer: KerasLayer, query: KerasTensor, key: KerasTensor) -> KerasTensor:
     q, k = _projected(layer, query, key)
     return ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k)
 
 
-def _attend(layer: Any, weights: Tensor, value: Tensor) -> Tensor:
+def _attend(layer: KerasLayer, weights: KerasTensor, value: KerasTensor) -> KerasTensor:
     return layer.out(ops.einsum("bhqs,bshk->bqhk", layer.dropout(weights), layer.value(value)))
 
 
-def _scaled_logits(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _scaled_logits(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     q, k = _projected(layer, query, key)
     return _attend(layer, ops.softmax(ops.einsum("bqhk,bshk->bhqs", q, k) * layer.scale, axis=-1), value)
 
 
-def _written_out(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _written_out(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     logits = _logits(layer, query, key)
     exponentials = ops.exp(logits - ops.max(logits, axis=-1, keepdims=True))
     return _attend(layer, exponentials / ops.sum(exponentials, axis=-1, keepdims=True), value)
 
 
-def _by_logarithm(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _by_logarithm(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     return _attend(layer, ops.exp(ops.log_softmax(_logits(layer, query, key), axis=-1)), value)
 
 
-def _heads_apart(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _heads_apart(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     (q, k), v = _projected(layer, query, key), layer.value(value)
     heads = []
     for head in range(q.shape[2]):
@@ -112,11 +111,11 @@ def _heads_apart(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tenso
 
 
 @contextmanager
-def _one_product(layer: Any, _: Any) -> Any:
+def _one_product(layer: KerasLayer, _: KerasModel) -> Iterator[None]:
     """Each of the three layers computes all of them, and gives its own part."""
     parts = [layer.query, layer.key, layer.value]
 
-    def call(at: int, x: Tensor) -> Tensor:
+    def call(at: int, x: KerasTensor) -> KerasTensor:
         kernel = ops.concatenate([ops.convert_to_tensor(part.kernel) for part in parts], axis=1)
         made = ops.einsum("btd,dhk->bthk", x, kernel)
         heads = made.shape[2] // 3
@@ -129,8 +128,8 @@ def _one_product(layer: Any, _: Any) -> Any:
 
 
 @contextmanager
-def _merged_output(layer: Any, _: Any) -> Any:
-    def call(x: Tensor, **_: Any) -> Tensor:
+def _merged_output(layer: KerasLayer, _: KerasModel) -> Iterator[None]:
+    def call(x: KerasTensor, **_: object) -> KerasTensor:
         kernel = ops.convert_to_tensor(layer.out.kernel)
         rows = ops.reshape(x, (x.shape[0], x.shape[1], -1))
         return ops.matmul(rows, ops.reshape(kernel, (-1, kernel.shape[-1]))) + layer.out.bias
@@ -139,37 +138,37 @@ def _merged_output(layer: Any, _: Any) -> Any:
         yield
 
 
-def _root(layer: Any, x: Tensor) -> Tensor:
+def _root(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + layer.epsilon) * ops.convert_to_tensor(layer.scale)
 
 
-def _by_division(layer: Any, x: Tensor) -> Tensor:
+def _by_division(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     return centred / jnp.sqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + layer.epsilon)
 
 
-def _erf_gelu(x: Tensor) -> Tensor:
+def _erf_gelu(x: KerasTensor) -> KerasTensor:
     return 0.5 * x * (1.0 + jax.lax.erf(x / 2.0**0.5))
 
 
-def _tanh_sigmoid(x: Tensor) -> Tensor:
+def _tanh_sigmoid(x: KerasTensor) -> KerasTensor:
     return 0.5 * (1.0 + jnp.tanh(0.5 * x))
 
 
-def _dense_by_einsum(layer: Any, x: Tensor, **_: Any) -> Tensor:
+def _dense_by_einsum(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
     return ops.einsum("...i,io->...o", x, layer.kernel) + layer.bias
 
 
-def _dense_by_rows(layer: Any, x: Tensor, **_: Any) -> Tensor:
+def _dense_by_rows(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
     rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), layer.kernel) + layer.bias
     return ops.reshape(rows, (*x.shape[:-1], layer.units))
 
 
-def _backwards(_: Any, model: Any) -> AbstractContextManager[Any]:
-    def call(given: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
+def _backwards(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    def call(given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
         embedded, config = model.time_embedding(given[1]), model.config
         levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
-        tokens: list[Tensor] = [None] * config.groups
+        tokens: list[KerasTensor] = [None] * config.groups
         for i in reversed(range(config.groups)):
             tokens[i] = levels[i](given[0][:, config.level_slices[i]], embedded)
         if model.cross_level is not None:
@@ -180,14 +179,14 @@ def _backwards(_: Any, model: Any) -> AbstractContextManager[Any]:
     return patch.object(model, "call", call)
 
 
-def _powers(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _powers(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     half = layer.width // 2
     made = 10_000.0 ** -(np.arange(half) / (half - 1))
     return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))
 
 
-def _pooled_product(layer: Any, _: Any) -> AbstractContextManager[Any]:
-    def pool(level: int, tokens: Tensor) -> Tensor:
+def _pooled_product(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    def pool(level: int, tokens: KerasTensor) -> KerasTensor:
         summary = ops.einsum("blo,bld->bd", layer._part("aggregator", level)(tokens), tokens)
         return layer._part("projection", level)(summary) + layer.level_position_embeddings[level]
 
@@ -195,10 +194,10 @@ def _pooled_product(layer: Any, _: Any) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _apart(layer: Any, _: Any) -> Any:
+def _apart(layer: KerasLayer, _: KerasModel) -> Iterator[None]:
     linear = layer.linear
 
-    def call(x: Tensor, **_: Any) -> Tensor:
+    def call(x: KerasTensor, **_: object) -> KerasTensor:
         width, kernel = linear.units, ops.convert_to_tensor(linear.kernel)
         return x[..., :width] @ kernel[:width] + x[..., width:] @ kernel[width:] + linear.bias
 

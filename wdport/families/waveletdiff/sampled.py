@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wdport.families.waveletdiff.config import Config
-from wdport.model import Decoding, Diffused, Named, NotDecoded
+from wdport.model import Array, Decoding, Diffused, Named, NotDecoded
 
 if TYPE_CHECKING:
+    from jax import Array as Tensor
+
     from wdport.wavelets.transform import WaveletTransform
 
 COEFFICIENTS = Named("coefficients", "coefficient", "coefficient")
@@ -45,11 +47,11 @@ def _decoding(config: Config) -> Decoding | NotDecoded:
     return Decoding(shape, encode, decode, mean, std, units)
 
 
-def _encode(config: Config, series: object) -> object:
+def _encode(config: Config, series: Array | Tensor) -> Tensor:
     return _transform(config).decompose(series)
 
 
-def _decode(config: Config, coefficients: object) -> object:
+def _decode(config: Config, coefficients: Array | Tensor) -> Tensor:
     return _transform(config).reconstruct(coefficients)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from wdport.errors import MisfitError, printable
 from wdport.families.waveletdiff.public_form import READ, near
@@ -32,6 +32,9 @@ _DEEPEST: Final = 6
 _MOST: Final = 5000
 """Values that are looked at: each name is compared with all that are known."""
 
+Names = tuple[str, ...]
+"""The names that lead to a value."""
+
 
 @dataclass
 class Saved:
@@ -41,15 +44,15 @@ class Saved:
     them nearly is.
     """
 
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
 
 
-def read_saved(values: Any) -> Saved:
+def read_saved(values: object) -> Saved:
     """The settings among hyper-parameters, which may be anything."""
-    saved, wavelet = Saved(), dict[str, Any]()
+    saved, wavelet = Saved(), dict[str, object]()
     if not isinstance(values, Mapping):
         if values is not None:
             saved.notes.append(f"{NAME} is a {type(values).__name__} and not read")
@@ -69,7 +72,7 @@ def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
     return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
 
 
-def _leaves(values: Mapping[Any, Any], path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(values: Mapping[object, object], path: Names, seen: set[int]) -> Iterator[tuple[Names, object]]:
     """Every value with its names; a group that stands in several places, or in itself, once."""
     seen.add(id(values))
     for name, value in values.items():
@@ -80,7 +83,7 @@ def _leaves(values: Mapping[Any, Any], path: tuple[str, ...], seen: set[int]) ->
             yield from _leaves(value, here, seen)
 
 
-def _take(saved: Saved, wavelet: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _take(saved: Saved, wavelet: dict[str, object], path: Names, value: object) -> None:
     """One value into ``saved.fields`` or ``wavelet``, or its name to what is nearly known."""
     section, key = ("", *path)[-2:]
     flat = all(part.casefold() in _AROUND for part in path[:-1])
@@ -97,7 +100,7 @@ def _take(saved: Saved, wavelet: dict[str, Any], path: tuple[str, ...], value: A
             saved.unknown[f"{NAME}.{'.'.join(path)}"] = FLAT[meant][0]
 
 
-def _keep(saved: Saved, path: tuple[str, ...], told: tuple[str, type], value: Any) -> None:
+def _keep(saved: Saved, path: Names, told: tuple[str, type], value: object) -> None:
     name, kind = told
     what = f"{NAME}.{'.'.join(path)} is {printable(repr(value), 60)}"
     if not is_of(kind, value):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
+from jax import Array as Tensor
 
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
+from wdport.model import Array
 from wdport.wavelets.transform import WaveletTransform
 
-Tensor = Any
 
-
-def to_series(config: Config, coefficients: Tensor) -> Tensor:
+def to_series(config: Config, coefficients: Array | Tensor) -> Tensor:
     """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.
 
     At full precision. Raises :class:`UsageError` where the wavelet is unknown.

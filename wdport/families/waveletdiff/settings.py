@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from wdport.errors import MisfitError, UsageError
 from wdport.families.waveletdiff.public_form import READ, near, unknown_names
+from wdport.model import Document
 from wdport.wavelets.lengths import auto_level, auto_wavelet
 
-_FLAGS: dict[str, Callable[[str], Any]] = {
+_FLAGS: dict[str, Callable[[str], object]] = {
     "num_heads": int,
     "prediction_target": str,
     "noise_schedule": str,
@@ -21,13 +21,13 @@ _FLAGS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def read_settings(document: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+def read_settings(document: Document, where: str | Path) -> dict[str, object]:
     """The fields that a configuration file gives; raises :class:`MisfitError` for unknown names and wrong types."""
     if unknown := unknown_names(document if isinstance(document, Mapping) else {}):
         listed = [f"{name}: no such setting; {remedy}" for name, remedy in unknown]
         more = f", and {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
         raise MisfitError((where, unknown[0][0]), f"no such setting{more}", unknown[0][1], listed)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for (section, key), (name, kind) in READ.items():
         value = _section(document, section, where).get(key)
         if value is None:
@@ -43,15 +43,16 @@ def read_settings(document: Mapping[str, Any], where: str | Path) -> dict[str, A
     return found
 
 
-def is_of(kind: type, value: Any) -> bool:
+def is_of(kind: type, value: object) -> bool:
     """Whether a value has the type of a setting; a whole number is a float, and a truth value is no number."""
     accepted = (int, float) if kind is float else kind
     return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
 
 
-def read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str | Path) -> None:
+def read_wavelet(section: Document, found: dict[str, object], where: str | Path) -> None:
     """Wavelet name and group count, resolving ``auto`` by the length as the public code does."""
-    name, levels, seq_len = section.get("type"), section.get("levels"), found.get("seq_len")
+    name, levels, told = section.get("type"), section.get("levels"), found.get("seq_len")
+    seq_len = told if isinstance(told, int) else None
     if name is not None and not isinstance(name, str):
         raise MisfitError((where, "wavelet.type"), f"{name!r} is no name", "give auto or a wavelet of PyWavelets")
     if name == "auto":
@@ -69,14 +70,14 @@ def read_wavelet(section: Mapping[str, Any], found: dict[str, Any], where: str |
         found["levels"] = levels
 
 
-def _section(document: Mapping[str, Any], name: str, where: str | Path) -> Mapping[str, Any]:
+def _section(document: Document, name: str, where: str | Path) -> Document:
     section = document.get(name) if isinstance(document, Mapping) else None
     if section is not None and not isinstance(section, Mapping):
         raise MisfitError((where, name), "not a group of settings", "indent its settings below it")
     return section or {}
 
 
-def parse_setting(key: str, text: str) -> Any:
+def parse_setting(key: str, text: str) -> object:
     """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
     if key not in _FLAGS:
         meant = near(key.rpartition(".")[2], _FLAGS)

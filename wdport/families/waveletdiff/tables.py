@@ -6,8 +6,6 @@ frequencies divide by one less. Both bases are 10,000 (Vaswani et al., arXiv 170
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +15,7 @@ STEPS_PER_TIME = 1000.0
 _BASE = 10_000.0
 
 
-def position_table(length: int, width: int) -> NDArray[Any]:
+def position_table(length: int, width: int) -> NDArray[np.float64]:
     """(length, width): [p, 2k] = sin(p w_k), [p, 2k+1] = cos(p w_k), w_k = 10000^(-2k/width)."""
     frequency = np.exp(-np.arange(0, width, 2) * np.log(_BASE) / width)
     angle = np.arange(length)[:, None] * frequency
@@ -27,7 +25,7 @@ def position_table(length: int, width: int) -> NDArray[Any]:
     return table
 
 
-def time_frequencies(width: int) -> NDArray[Any]:
+def time_frequencies(width: int) -> NDArray[np.float64]:
     """(width/2,): 10000^(-k / (width/2 - 1)), in radians per diffusion step."""
     half = width // 2
     return np.exp(-np.arange(half) * np.log(_BASE) / (half - 1))

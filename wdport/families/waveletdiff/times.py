@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.model import Array, KerasLayer, KerasModel
 
-Tensor = Any
+if TYPE_CHECKING:
+    from jax import Array as Tensor
+
+    from wdport.families.waveletdiff.fast import Conditions
+
 CHANNELS = 32
 """Of a layer's that are looked at, about."""
 
 
-def time_tables(conditions: Any) -> Iterator[tuple[str, Array]]:
+def time_tables(conditions: Conditions) -> Iterator[tuple[str, Array]]:
     """By Keras layer path, the table (S, n) that sampling uses for it, some of its channels; ``conditions`` are a
     :class:`Denoiser`'s."""
     for level, blocks in enumerate(conditions["norms"]):
@@ -31,12 +35,12 @@ def _some(array: Array) -> Array:
     return array[..., :: max(1, array.shape[-1] // CHANNELS)]
 
 
-def time_layers(model: Any, times: Tensor) -> Iterator[tuple[str, Array]]:
+def time_layers(model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
     """The same in the same order, by the model's time embedding of ``times`` (S,) and its layers' weights; a gate's
     without the tokens' half. In numpy: hundreds of products of some shapes each, which JAX would compile."""
     embedded = np.asarray(model.time_embedding(times))
 
-    def made(layer: Any) -> Array:
+    def made(layer: KerasLayer) -> Array:
         kernel, bias = np.asarray(layer.kernel.value), np.asarray(layer.bias.value)
         result: Array = embedded @ _some(kernel[len(kernel) - embedded.shape[1] :]) + _some(bias)
         return result

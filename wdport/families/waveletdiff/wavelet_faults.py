@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, log10
-from typing import Any
 
 import numpy as np
+from jax import Array as Tensor
 
 from wdport.families.faults import Kill
 from wdport.model import Array
@@ -44,12 +44,12 @@ class WaveletFault:
 class _Broken(WaveletTransform):
     """A transform that claims to be right and goes through these matrices."""
 
-    matrices: Any = field(default=None, compare=False)
+    matrices: Matrices = field(kw_only=True, compare=False)
 
-    def decompose(self, x: Any, axis: int = -2) -> Any:
+    def decompose(self, x: Array | Tensor, axis: int = -2) -> Tensor:
         return apply_matrix(self.matrices[0], x, axis % x.ndim)
 
-    def reconstruct(self, c: Any, axis: int = -2) -> Any:
+    def reconstruct(self, c: Array | Tensor, axis: int = -2) -> Tensor:
         return apply_matrix(self.matrices[1], c, axis % c.ndim)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from keras import ops
 
 from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.mutants.places import ATTENTION, IN_BLOCKS, below
-
-Tensor = Any
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def attention_mutants(config: Config) -> list[Mutant]:
@@ -40,11 +39,11 @@ def attention_mutants(config: Config) -> list[Mutant]:
     return found
 
 
-def _bare(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _bare(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return attributes(layer, query_norm=None, key_norm=None)
 
 
-def _scaled(scale: Any) -> Change:
+def _scaled(scale: Callable[[KerasLayer], float]) -> Change:
     return lambda layer, _: attributes(layer, scale=scale(layer))
 
 
@@ -52,14 +51,14 @@ def _bias(factor: float) -> Change:
     return lambda layer, _: holding((layer.bias, array_of(layer.bias) * factor))
 
 
-def _transposed(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     kernel = array_of(layer.kernel)
     width = kernel.shape[0] if kernel.ndim == 2 or layer.name != "out" else kernel.shape[-1]
     return holding((layer.kernel, kernel.reshape(width, width).T.reshape(kernel.shape)))
 
 
 def _swapped(first: str, second: str) -> Change:
-    def change(layer: Any, _: Any) -> AbstractContextManager[Any]:
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         a, b = getattr(layer, first), getattr(layer, second)
         return holding((a.kernel, array_of(b.kernel)), (a.bias, array_of(b.bias)),
                        (b.kernel, array_of(a.kernel)), (b.bias, array_of(a.bias)))  # fmt: skip
@@ -67,14 +66,14 @@ def _swapped(first: str, second: str) -> Change:
     return change
 
 
-def _interleaved_heads(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _interleaved_heads(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     kernel, bias = array_of(layer.kernel), array_of(layer.bias)
     width, heads, head = kernel.shape
     turned = kernel.reshape(width, head, heads).transpose(0, 2, 1)
     return holding((layer.kernel, turned), (layer.bias, bias.reshape(head, heads).T))
 
 
-def weights_of(layer: Any, query: Tensor, key: Tensor, axis: int = -1) -> Tensor:
+def weights_of(layer: KerasLayer, query: KerasTensor, key: KerasTensor, axis: int = -1) -> KerasTensor:
     """The attention weights (B, H, Lq, Lk), with the softmax over ``axis``."""
     q, k = layer.query(query), layer.key(key)
     if layer.query_norm is not None:
@@ -82,12 +81,12 @@ def weights_of(layer: Any, query: Tensor, key: Tensor, axis: int = -1) -> Tensor
     return ops.softmax(ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k), axis=axis)
 
 
-def _softmax_over_queries(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _softmax_over_queries(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     weights = layer.dropout(weights_of(layer, query, key, -2))
     return layer.out(ops.einsum("bhqs,bshk->bqhk", weights, layer.value(value)))
 
 
-def _merged_wrongly(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _merged_wrongly(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     weights = layer.dropout(weights_of(layer, query, key))
     heads = ops.einsum("bhqs,bshk->bhqk", weights, layer.value(value))
     batch, count, length, width = heads.shape

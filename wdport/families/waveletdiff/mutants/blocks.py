@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from keras import ops
 
 from wdport.families.mutants import Change, Mutant, array_of, calling, holding, setting
 from wdport.families.waveletdiff.mutants.places import ADAPTIVE, BLOCK, DENSE, GELU, NORM
-
-Tensor = Any
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def norm_mutants() -> list[Mutant]:
@@ -41,56 +40,56 @@ def mlp_mutants() -> list[Mutant]:
     ]
 
 
-def _activation(function: Any) -> Change:
+def _activation(function: Callable[[KerasTensor], KerasTensor]) -> Change:
     return setting(activation=function)
 
 
-def _without_bias(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return holding((layer.bias, array_of(layer.bias) * 0.0))
 
 
-def _unbiased(layer: Any, x: Tensor) -> Tensor:
+def _unbiased(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     mean, variance = ops.moments(x, axes=[-1], keepdims=True)
     return (x - mean) * ops.rsqrt(variance * (x.shape[-1] / (x.shape[-1] - 1)) + layer.epsilon)
 
 
-def _single(layer: Any, x: Tensor) -> Tensor:
+def _single(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     """What Keras's own LayerNormalization does inside a float64 model."""
     narrow = ops.cast(x, "float32")
     mean, variance = ops.moments(narrow, axes=[-1], keepdims=True)
     return ops.cast((narrow - mean) * ops.rsqrt(variance + layer.epsilon), x.dtype)
 
 
-def _halves(layer: Any, time: Tensor) -> Any:
+def _halves(layer: KerasLayer, time: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
     return ops.split(layer.ada_lin(time)[:, None, :], 2, axis=-1)
 
 
-def _halves_swapped(layer: Any, tokens: Tensor, time: Tensor) -> Tensor:
+def _halves_swapped(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
     shift, scale = _halves(layer, time)
     return scale * layer.norm(tokens) + shift
 
 
-def _halves_interleaved(layer: Any, tokens: Tensor, time: Tensor) -> Tensor:
+def _halves_interleaved(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
     both = layer.ada_lin(time)[:, None, :]
     return both[..., 0::2] * layer.norm(tokens) + both[..., 1::2]
 
 
-def _one_plus(layer: Any, tokens: Tensor, time: Tensor) -> Tensor:
+def _one_plus(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
     scale, shift = _halves(layer, time)
     return (1.0 + scale) * layer.norm(tokens) + shift
 
 
-def _silu_first(layer: Any, tokens: Tensor, time: Tensor) -> Tensor:
+def _silu_first(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
     scale, shift = _halves(layer, ops.silu(time))
     return scale * layer.norm(tokens) + shift
 
 
-def _norm1_in_norm2(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _norm1_in_norm2(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     one, two = layer.norm1.ada_lin, layer.norm2.ada_lin
     return holding((two.kernel, array_of(one.kernel)), (two.bias, array_of(one.bias)))
 
 
-def _normed_residual(layer: Any, tokens: Tensor, time: Tensor) -> Tensor:
+def _normed_residual(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
     a = layer.norm1(tokens, time)
     tokens = tokens + layer.dropout(layer.attention(a, a, a))
     m = layer.norm2(tokens, time)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from keras import ops
 
 from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
-
-Tensor = Any
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def cross_level_mutants() -> list[Mutant]:
@@ -32,41 +31,41 @@ def cross_level_mutants() -> list[Mutant]:
     ]
 
 
-def _transposed(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return holding((layer.kernel, array_of(layer.kernel).T))
 
 
-def _pooling(function: Any) -> Change:
+def _pooling(function: Callable[[KerasLayer, int, KerasTensor], KerasTensor]) -> Change:
     @contextmanager
-    def change(layer: Any, _: Any) -> Any:
+    def change(layer: KerasLayer, _: KerasModel) -> Iterator[None]:
         with patch.object(layer, "_pool", lambda *inputs: function(layer, *inputs)):
             yield
 
     return change
 
 
-def _mean_pool(layer: Any, level: int, tokens: Tensor) -> Tensor:
+def _mean_pool(layer: KerasLayer, level: int, tokens: KerasTensor) -> KerasTensor:
     return layer._part("projection", level)(ops.mean(tokens, axis=1)) + layer.level_position_embeddings[level]
 
 
-def _permuted_embeddings(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _permuted_embeddings(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     rows = array_of(layer.level_position_embeddings)
     return holding((layer.level_position_embeddings, np.roll(rows, 1, axis=0)))
 
 
-def _with_itself(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _with_itself(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return attributes(layer, others=[tuple(range(len(layer.others)))] * len(layer.others))
 
 
-def _shared_attention(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _shared_attention(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     part = layer._part
     return patch.object(layer, "_part", lambda name, level: part(name, 0 if name == "attention" else level))
 
 
-def _one_minus(layer: Any, x: Tensor) -> Tensor:
+def _one_minus(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     return 1.0 - layer.sigmoid(layer.linear(x))
 
 
-def _gate_reversed(layer: Any, x: Tensor) -> Tensor:
+def _gate_reversed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     width = layer.linear.units
     return layer.sigmoid(layer.linear(ops.concatenate([x[..., width:], x[..., :width]], axis=-1)))

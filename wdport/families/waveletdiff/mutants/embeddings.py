@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from wdport.families.mutants import Change, Mutant, attributes, calling
 from wdport.families.waveletdiff.layers import STEPS_PER_TIME
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
-Tensor = Any
+Waves = Callable[[KerasTensor], KerasTensor]
+"""An angle (B, T / 2) to the embedding (B, T)."""
 
 
 def time_mutants() -> list[Mutant]:
@@ -30,7 +32,7 @@ def time_mutants() -> list[Mutant]:
 def position_mutants() -> list[Mutant]:
     """Those of the position tables."""
 
-    def table(function: Any) -> Change:
+    def table(function: Callable[[Array], Array]) -> Change:
         return lambda layer, _: attributes(layer, table=function(layer.table))
 
     site = ("level_?/position",)
@@ -44,23 +46,25 @@ def position_mutants() -> list[Mutant]:
     ]  # fmt: skip
 
 
-def _sines(angle: Tensor) -> Tensor:
+def _sines(angle: KerasTensor) -> KerasTensor:
     return jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
 
 
-def _cosines(angle: Tensor) -> Tensor:
+def _cosines(angle: KerasTensor) -> KerasTensor:
     return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
 
-def _alternating(angle: Tensor) -> Tensor:
+def _alternating(angle: KerasTensor) -> KerasTensor:
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(angle.shape[0], -1)
 
 
-def _embedded(layer: Any, step: Tensor, waves: Any = _sines) -> Tensor:
+def _embedded(
+    layer: KerasLayer, step: KerasTensor, waves: Callable[[KerasTensor], KerasTensor] = _sines
+) -> KerasTensor:
     return layer.mlp(waves(step[:, None] * layer.frequencies))
 
 
-def _frequencies(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _frequencies(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     half = layer.width // 2
     made = np.exp(-np.arange(half) * np.log(10000.0) / half)
     return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import pairwise
-from typing import Any
 
 import jax.numpy as jnp
 import keras
@@ -14,8 +14,14 @@ from keras import ops
 from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.mutants.places import NETWORK
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
-Tensor = Any
+Parts = Callable[[list[KerasTensor]], list[KerasTensor]]
+"""A change of one array for each level."""
+
+Time = Callable[[KerasTensor], KerasTensor]
+"""A change of the time (B,)."""
+
 CLIP = 30.0
 """Tokens of the examples stay below it for inputs of unit size; fifty-fold ones go beyond."""
 
@@ -52,15 +58,15 @@ def state_mutants() -> list[Mutant]:
     ]
 
 
-def _early(parts: list[Tensor]) -> list[Tensor]:
+def _early(parts: list[KerasTensor]) -> list[KerasTensor]:
     """Every level but the first begins with the last coefficient of the one before."""
     return [parts[0], *(ops.concatenate([a[:, -1:], b[:, :-1]], axis=1) for a, b in pairwise(parts))]
 
 
-def _network(inputs: Any = list, outputs: Any = list, time: Any = lambda t: t) -> Change:
+def _network(inputs: Parts = list, outputs: Parts = list, time: Time = lambda t: t) -> Change:
     """The network with its levels' inputs, its outputs or its time changed."""
 
-    def call(model: Any, given: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
+    def call(model: KerasModel, given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
         config = model.config
         embedded = model.time_embedding(time(given[1]))
         levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
@@ -74,11 +80,11 @@ def _network(inputs: Any = list, outputs: Any = list, time: Any = lambda t: t) -
     return lambda _, model: calling(call)(model, model)
 
 
-def _shallow(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _shallow(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return attributes(layer, depth=layer.depth - 2)
 
 
-def _repeated_block(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _repeated_block(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     pairs = zip(layer.block_1.weights, layer.block_0.weights, strict=True)
     return holding(*((into, array_of(source)) for into, source in pairs))
 
@@ -86,13 +92,13 @@ def _repeated_block(layer: Any, _: Any) -> AbstractContextManager[Any]:
 def _rounded(dtype: str) -> Change:
     kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
 
-    def change(_: Any, model: Any) -> AbstractContextManager[Any]:
+    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
         arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
         return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
 
     return change
 
 
-def _mask(x: Tensor) -> Any:
+def _mask(x: KerasTensor) -> KerasTensor:
     keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
     return ops.cast(keep, keras.backend.standardize_dtype(x.dtype))

@@ -7,7 +7,6 @@ in float32 show against their formulas (gate A'), the rest in float32 against th
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,7 @@ from keras import ops
 from wdport.families.mutants import Change, Mutant, attributes, calling
 from wdport.families.waveletdiff.mutants.attention import weights_of
 from wdport.families.waveletdiff.mutants.places import ATTENTION, DENSE
-
-Tensor = Any
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def numerics_mutants() -> list[Mutant]:
@@ -34,24 +32,24 @@ def numerics_mutants() -> list[Mutant]:
 def _in_float32(change: Change) -> Change:
     """``change`` in a float32 model, nothing in a float64 one."""
 
-    def chosen(layer: Any, model: Any) -> AbstractContextManager[Any]:
+    def chosen(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
         return change(layer, model) if layer.compute_dtype == "float32" else nullcontext()
 
     return chosen
 
 
-def _tf32(layer: Any, x: Tensor, **_: Any) -> Tensor:
+def _tf32(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
     """Operands with ten bits after the point, as matrix units take them unless told otherwise."""
     x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
     return ops.matmul(x, kernel) + layer.bias
 
 
-def _rough_softmax(layer: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _rough_softmax(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
     weights = ops.cast(ops.cast(weights_of(layer, query, key), "bfloat16"), "float32")
     return layer.out(ops.einsum("bhqs,bshk->bqhk", layer.dropout(weights), layer.value(value)))
 
 
-def _float32_table(layer: Any, _: Any) -> AbstractContextManager[Any]:
+def _float32_table(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     length, width = layer.table.shape
     frequency = np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-np.log(10_000.0) / width))
     angle = np.arange(length, dtype=np.float32)[:, None] * frequency
