@@ -19,6 +19,11 @@ from wdport.recorder import Input
 
 Array = NDArray[Any]
 
+KerasModel = Any
+KerasLayer = Any
+KerasVariable = Any
+"""Keras comes without types; these say which of its objects is meant."""
+
 
 @dataclass(frozen=True)
 class Constant:
