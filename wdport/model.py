@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from wdport.mapping.axes import Shape
 from wdport.recorder import Input
 
-Array = NDArray[Any]
-
 KerasModel = Any
 KerasLayer = Any
 KerasVariable = Any
-"""Keras comes without types; these say which of its objects is meant."""
+"""Keras's objects, which have no types."""
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
