@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wdport.mapping.arrays import Array as Array
 from wdport.mapping.axes import Shape
 from wdport.recorder import Input
 
 if TYPE_CHECKING:
     import jax
     import torch
+
+Array = NDArray[Any]
 
 KerasModel = Any
 KerasLayer = Any

@@ -12,7 +12,7 @@ from wdport.conversion.apply import converted_arrays
 from wdport.conversion.prepare import PathText, Settings, prepare
 from wdport.conversion.river import Conversion, convert
 from wdport.errors import MisfitError
-from wdport.families.registry import own_model
+from wdport.families.choice import own_model
 from wdport.families.roles import Family
 from wdport.model import KerasModel
 

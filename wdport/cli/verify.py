@@ -83,7 +83,7 @@ def command(
     from wdport.checkpoint import open_checkpoint
     from wdport.conversion.load import open_converted
     from wdport.conversion.prepare import Settings, prepare
-    from wdport.families.registry import own_model
+    from wdport.families.choice import own_model
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
     own = own_model(mapping, model, reference, inputs)

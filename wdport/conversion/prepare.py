@@ -19,7 +19,8 @@ from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_config
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
-from wdport.families.registry import family_of, find_family
+from wdport.families.choice import family_of
+from wdport.families.registry import find_family
 from wdport.families.roles import Family
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan

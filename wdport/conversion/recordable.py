@@ -10,7 +10,7 @@ from pathlib import Path
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.prepare import PathText, source_of
 from wdport.errors import UsageError
-from wdport.families.registry import own_model
+from wdport.families.choice import own_model
 from wdport.mapping.names import NamePattern
 from wdport.model import Array
 from wdport.recorder import Input

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib import import_module
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from wdport.compare.bounds import BOUNDS, Bound
-from wdport.errors import MisfitError, UsageError
+from wdport.errors import MisfitError
 from wdport.families.roles import Family
-from wdport.mapping.rows import Table
-from wdport.mapping.table import load_table
-
-if TYPE_CHECKING:
-    from wdport.families.custom import CustomFamily
 
 _MODULES = {"waveletdiff": "wdport.families.waveletdiff.family"}
 
@@ -29,33 +22,6 @@ def find_family(name: str, where: str | Path) -> Family:
     if name not in _MODULES:
         raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(_MODULES)}")
     return cast(Family, import_module(_MODULES[name]).FAMILY)
-
-
-def family_of(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> Family:
-    """The family of a table; what the user says of a model of their own goes with a table of that family alone."""
-    if table.family == "custom":
-        return _own_family(table, model, reference, inputs)
-    for flag, given in (("--model", model), ("--input", inputs)):
-        if given:
-            raise UsageError(flag, f"the {table.family} family has its own", "leave it out")
-    return find_family(table.family, table.path)
-
-
-def own_model(
-    mapping: str | PathLike[str] | None, model: str | None, reference: str | None, inputs: Sequence[str]
-) -> CustomFamily | None:
-    """The user's own model (:class:`wdport.families.custom.CustomFamily`), if
-    ``mapping`` is the table of one; ``None`` otherwise. Raises :class:`WdportError`."""
-    table = load_table(Path(mapping)) if mapping else None
-    if table is None or table.family != "custom":
-        return None
-    return _own_family(table, model, reference, inputs)
-
-
-def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> CustomFamily:
-    from wdport.families.custom import CustomFamily
-
-    return CustomFamily(table, model, reference, inputs)
 
 
 def known_bounds() -> dict[str, Bound]:

@@ -16,7 +16,8 @@ import numpy as np
 from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
-from wdport.families.registry import find_family, own_model
+from wdport.families.choice import own_model
+from wdport.families.registry import find_family
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path

@@ -30,7 +30,7 @@ from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
-from wdport.families.registry import own_model
+from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.diagnose import Evidence, causes
