@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-FAST_COMPILE: dict[str, Any] = {
+Option = str | bool | int | float
+
+FAST_COMPILE: Mapping[str, Option] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
@@ -32,18 +33,18 @@ VARIABLE = "WDPORT_COMPILE_CACHE"
 """Names another folder, or "off"."""
 
 
-def fast_compile() -> dict[str, Any]:
+def fast_compile() -> dict[str, Option]:
     """Those of :data:`FAST_COMPILE` that are known here."""
     return known_options(FAST_COMPILE)
 
 
-def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
     """The options that this jaxlib knows; each is tried once in a process, on a program of nothing."""
     return {name: value for name, value in options.items() if _is_known(name, value)}
 
 
 @cache
-def _is_known(name: str, value: Any) -> bool:
+def _is_known(name: str, value: Option) -> bool:
     import jax
 
     try:

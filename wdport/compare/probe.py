@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeGuard
 from unittest.mock import patch
 
 import jax
@@ -21,18 +21,30 @@ from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.errors import IncompleteError
 from wdport.keras_runtime import call_names, exact_float64, layers_by_path
-from wdport.model import Array
+from wdport.model import Array, KerasLayer, KerasModel
 
-Handle = Callable[..., Any]
+Tensor = Array | jax.Array
+"""NumPy's, or JAX's, traced or not."""
+
+Compute = Callable[[Sequence[Tensor]], object]
+"""A layer's own answer to other tensors in the places of its arguments' own."""
+
+Plain = tuple[dict[str, Array], list[Array]]
+"""An answer as an argument of a compiled program: inputs by their place, outputs."""
+
+Handle = Callable[[str, Compute, "Arguments"], object]
+"""What answers a call in the layer's place: the call, its computation and its arguments in, any nesting out."""
+
+Found = dict[str, tuple[list[object], list[jax.Array]]]
+"""By call, what the layer was given, nested, and the arrays that it made."""
 
 Answers = Mapping[str, Expected]
 """By call of the port."""
 
 
 @contextmanager
-def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str, str]]:
-    """Calls of these layers go to ``handle(call, compute, arguments)``; ``compute(values)`` is the layer's own answer
-    to other tensors in the places of the arguments' own.
+def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[dict[str, str]]:
+    """Calls of these layers go to ``handle(call, compute, arguments)``.
 
     Works eager and while a function is traced by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the
     innermost of the calls around it; "" is the model. Raises :class:`IncompleteError` where a layer is called within a
@@ -44,7 +56,7 @@ def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str,
     inside, looped = [""], list[str]()
     own, around = keras.layers.Layer.__call__, _traced_by()
 
-    def intercept(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def intercept(self: KerasLayer, *args: object, **kwargs: object) -> object:
         path = wanted.get(id(self))
         if path is None:
             return own(self, *args, **kwargs)
@@ -57,7 +69,7 @@ def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str,
         inside.append(call)
         arguments = Arguments(self, args, kwargs)
 
-        def compute(values: Sequence[Any]) -> Any:
+        def compute(values: Sequence[Tensor]) -> object:
             args, kwargs = arguments.with_tensors(values)
             return own(self, *args, **kwargs)
 
@@ -73,7 +85,7 @@ def intercepted(layers: Mapping[str, Any], handle: Handle) -> Iterator[dict[str,
         raise IncompleteError(looped[0], what, "let the loop be unrolled (unroll=True), or compare the layer around it")
 
 
-def _traced_by() -> Any:
+def _traced_by() -> object:
     """What JAX traces at the moment; equal where it is the same."""
     return get_opaque_trace_state(convention="nnx")  # type: ignore[no-untyped-call]
 
@@ -81,7 +93,7 @@ def _traced_by() -> Any:
 class Arguments:
     """The arguments of one call of a layer: ``tensors`` among them in order, those by name last and by name."""
 
-    def __init__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, layer: KerasLayer, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self._flat, self._tree = jax.tree.flatten((args, kwargs), is_leaf=lambda leaf: leaf is None)
         self._places = [at for at, leaf in enumerate(self._flat) if is_tensor(leaf)]
         self.tensors = [self._flat[at] for at in self._places]
@@ -92,24 +104,25 @@ class Arguments:
         self.names = tuple(name for name, _ in given)
         """The parameters that those stand for."""
 
-    def with_tensors(self, values: Sequence[Any]) -> Any:
+    def with_tensors(self, values: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Positional and named arguments with these tensors in place of their own."""
         filled = list(self._flat)
         for at, each in zip(self._places, values, strict=True):
             filled[at] = each
-        return jax.tree.unflatten(self._tree, filled)
+        args, kwargs = jax.tree.unflatten(self._tree, filled)
+        return args, kwargs
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[jax.Array]:
     """Whether this is an array, traced or not."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _holds(value: Any) -> bool:
+def _holds(value: object) -> bool:
     return any(map(is_tensor, jax.tree.leaves(value)))
 
 
-def _nest(value: Any) -> Any:
+def _nest(value: object) -> object:
     if isinstance(value, dict):
         value = [value[name] for name in sorted(value)]
     return [_nest(item) for item in value if _holds(item)] if isinstance(value, (list, tuple)) else value
@@ -121,7 +134,7 @@ class Probe:
     ``eager`` runs it step by step instead of compiled: much sooner where the model's code changes between runs.
     """
 
-    def __init__(self, model: Any, paths: Collection[str], eager: bool = False) -> None:
+    def __init__(self, model: KerasModel, paths: Collection[str], eager: bool = False) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
@@ -143,7 +156,7 @@ class Probe:
         outputs, found = self._record(*self._weights(), inputs)
         return tuple(map(np.asarray, outputs)), self._calls(found)
 
-    def shapes(self, inputs: tuple[Array, ...]) -> tuple[Any, dict[str, Call]]:
+    def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
         """The same with shapes and dtypes in place of arrays; runs nothing, if compiled."""
         if isinstance(self._record, Program):
             outputs, found = self._record.result_of(*self._weights(), inputs)
@@ -166,7 +179,7 @@ class Probe:
         inside = {each: layer for each, layer in self.layers.items() if each == name or each.startswith(f"{name}/")}
         plain = {call_name(layer_of(each), 1): _plain(answer) for each, answer in answers.items()
                  if layer_of(each) in inside and (each == path or "#" not in each)}  # fmt: skip
-        found: dict[str, Any] = {}
+        found: Found = {}
         layer = self.layers[name]
         with intercepted(inside, self._answering(plain, found)) as callers:
             run_layer(layer, call.inputs, call.names)
@@ -175,26 +188,30 @@ class Probe:
             found[path] = found.pop(name)
         return self._calls(found)
 
-    def _calls(self, found: Mapping[str, tuple[Any, Any]]) -> dict[str, Call]:
+    def _calls(self, found: Found) -> dict[str, Call]:
         return {
             call: Call(tuple(map(_arrays, given)), tuple(map(_arrays, made)), self._callers.get(call, ""),
                        self._names.get(call, ()))
             for call, (given, made) in found.items()
         }  # fmt: skip
 
-    def _weights(self) -> tuple[list[Any], list[Any]]:
+    def _weights(self) -> tuple[list[jax.Array], list[jax.Array]]:
         return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
 
-    def _outputs(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> list[Any]:
+    def _outputs(
+        self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+    ) -> list[jax.Array]:
         with exact_float64() if self._exact else nullcontext():
             output = stateless(self.model, trainable, fixed, inputs)
         self.output_names = tensor_names(output)
         return tensors(output)
 
-    def _traced_record(self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
-        found: dict[str, Any] = {}
+    def _traced_record(
+        self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+    ) -> tuple[list[jax.Array], Found]:
+        found: Found = {}
 
-        def keep(call: str, compute: Handle, given: Arguments) -> Any:
+        def keep(call: str, compute: Compute, given: Arguments) -> object:
             output = compute(given.tensors)
             self._names[call] = given.names
             found[call] = (given.nested, tensors(output))
@@ -206,25 +223,29 @@ class Probe:
         return outputs, found
 
     def _traced_isolate(
-        self, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...], answers: dict[str, Any]
-    ) -> Any:
-        found: dict[str, Any] = {}
+        self,
+        trainable: list[jax.Array],
+        fixed: list[jax.Array],
+        inputs: tuple[Tensor, ...],
+        answers: dict[str, Plain],
+    ) -> tuple[list[jax.Array], Found]:
+        found: Found = {}
         inside = {path: layer for path, layer in self.layers.items() if any(layer_of(call) == path for call in answers)}
         with intercepted(inside, self._answering(answers, found)) as callers:
             outputs = self._outputs(trainable, fixed, inputs)
         self._callers.update(callers)
         return outputs, found
 
-    def _answering(self, answers: Mapping[str, Any], found: dict[str, Any]) -> Handle:
+    def _answering(self, answers: Mapping[str, Plain], found: Found) -> Handle:
         """A handler that feeds every call its answer's inputs and hands on its answer's outputs; ``found`` gets what
         it would have been given and what it made. A call without an answer is left alone."""
 
-        def answer(call: str, compute: Handle, given: Arguments) -> Any:
+        def answer(call: str, compute: Compute, given: Arguments) -> object:
             own = answers.get(call)
             if own is None:
                 return compute(given.tensors)
             fed, made = own
-            values = list(given.tensors)
+            values: list[Tensor] = list(given.tensors)
             for at, array in fed.items():
                 if int(at) < len(values):
                     values[int(at)] = array
@@ -238,7 +259,7 @@ class Probe:
         return answer
 
 
-def run_layer(layer: Any, inputs: Sequence[Any], names: Sequence[str] = ()) -> Any:
+def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] = ()) -> object:
     """What a layer makes of inputs as they stand in a :class:`Call`, eagerly and in evaluation mode."""
     mode = {"training": False} if layer._call_has_training_arg else {}
     if len(names) == len(inputs) and all(names[1:]):
@@ -246,15 +267,18 @@ def run_layer(layer: Any, inputs: Sequence[Any], names: Sequence[str] = ()) -> A
     return layer(*inputs, **mode)
 
 
-def stateless(model: Any, trainable: list[Any], fixed: list[Any], inputs: tuple[Any, ...]) -> Any:
+def stateless(
+    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+) -> object:
     """What a model makes of ``inputs`` with these values of its variables, in evaluation mode."""
     mode = {"training": False} if model._call_has_training_arg else {}
     arguments = model_arguments(model, inputs)
+    output: object
     output, _ = model.stateless_call(trainable, fixed, *arguments, **mode)
     return output
 
 
-def model_arguments(model: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object, ...]:
     """Inputs as a model takes them: one as it is, several as one list or as arguments of their own."""
     if len(inputs) == 1:
         return tuple(inputs)
@@ -269,23 +293,23 @@ def model_arguments(model: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(inputs) if len(wanted) >= len(inputs) else (tuple(inputs),)
 
 
-def tensors(value: Any) -> list[Any]:
+def tensors(value: object) -> list[jax.Array]:
     """The arrays of an output, in order; those of a dictionary by name."""
     return [leaf for leaf in jax.tree.leaves(value) if is_tensor(leaf)]
 
 
-def tensor_names(value: Any) -> tuple[str, ...]:
+def tensor_names(value: object) -> tuple[str, ...]:
     """What a dictionary calls the arrays of :func:`tensors`; nothing for other outputs."""
-    named = isinstance(value, dict) and all(len(tensors(each)) == 1 for each in value.values())
-    return tuple(sorted(value)) if named else ()
+    if isinstance(value, dict) and all(len(tensors(each)) == 1 for each in value.values()):
+        return tuple(sorted(value))
+    return ()
 
 
-def _plain(answer: Expected) -> tuple[dict[str, Any], list[Any]]:
-    """As arguments of a compiled program."""
+def _plain(answer: Expected) -> Plain:
     return {str(at): array for at, array in answer.inputs.items()}, list(answer.outputs)
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: object) -> Any:
     if isinstance(value, list):
         return [_arrays(item) for item in value]
     return value if isinstance(value, jax.ShapeDtypeStruct) else np.asarray(value)

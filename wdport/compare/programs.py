@@ -6,35 +6,42 @@ anyway; XLA compiles without holding Python up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import jax
 
-from wdport.compile_cache import known_options
+from wdport.compile_cache import Option, known_options
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
+"""The nesting, the shapes and the dtypes of a program's arguments."""
 
 TRACING = Lock()
 """Held by whoever runs a model's Python code while other threads may trace."""
 
 
-class Program:
+class Program(Generic[*Arguments, Result]):
     """``function`` of arrays, compiled once for every combination of argument shapes and dtypes.
 
     Of the compiler's ``options`` those are left out that this jaxlib does not know.
     """
 
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any] | None = None) -> None:
+    def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
         self._jitted = jax.jit(function, compiler_options=known_options(options or {}))
-        self._lowered: dict[Any, Any] = {}
-        self._results: dict[Any, Any] = {}
-        self._compiled: dict[Any, Any] = {}
+        self._lowered: dict[Key, jax.stages.Lowered] = {}
+        self._results: dict[Key, object] = {}
+        self._compiled: dict[Key, jax.stages.Compiled] = {}
         self._settling = RLock()  # several threads may ask for one program
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self.compiled(*arguments)(*arguments)
+    def __call__(self, *arguments: *Arguments) -> Result:
+        made: Result = self.compiled(*arguments)(*arguments)
+        return made
 
-    def compiled(self, *arguments: Any) -> Any:
+    def compiled(self, *arguments: *Arguments) -> jax.stages.Compiled:
         """The program for arguments like these."""
         key = _key(arguments)
         with self._settling:
@@ -43,7 +50,7 @@ class Program:
                 self._compiled[key] = self._lowered.pop(key).compile()
             return self._compiled[key]
 
-    def trace(self, *arguments: Any) -> None:
+    def trace(self, *arguments: *Arguments) -> None:
         """Run the Python code for arguments like these, unless that was done; compiling can wait."""
         key = _key(arguments)
         with self._settling:
@@ -52,12 +59,12 @@ class Program:
                     self._lowered[key] = self._jitted.lower(*arguments)
                 self._results[key] = self._lowered[key].out_info
 
-    def result_of(self, *arguments: Any) -> Any:
+    def result_of(self, *arguments: *Arguments) -> Any:
         """Shapes and dtypes of what the function returns for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
         return self._results[_key(arguments)]
 
 
-def _key(arguments: tuple[Any, ...]) -> Any:
+def _key(arguments: tuple[object, ...]) -> Key:
     flat, tree = jax.tree.flatten(arguments)
     return tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat)

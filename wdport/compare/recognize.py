@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -216,7 +215,7 @@ def _attend(how: Attention, query: Array, key: Array, value: Array) -> Array:
     return _merge(np.einsum("bhqs,bshk->bqhk", weights, v), how)
 
 
-def _split(part: Array, how: Attention) -> Any:
+def _split(part: Array, how: Attention) -> Array:
     batch, length, width = part.shape
     if how.split == "heads innermost":
         return part.reshape(batch, length, width // how.heads, how.heads).swapaxes(2, 3)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 import jax
 import numpy as np
 
 from wdport.keras_runtime import children, set_variable
 from wdport.mapping.kinds import KINDS
+from wdport.model import KerasLayer, KerasVariable
 
 GATES = (3, 4)
 """How many blocks a GRU's and an LSTM's weights have."""
@@ -25,7 +25,7 @@ class Gates:
     """Variables whose last axis is ``count`` blocks, one a gate, and what to call these; ``own`` if they are those of
     Keras's own layers, whose gates have names."""
 
-    variables: tuple[Any, ...]
+    variables: tuple[KerasVariable, ...]
     count: int
     subject: str
     own: bool
@@ -57,7 +57,7 @@ class Gates:
         return f"{self.subject} are stored as {', '.join(stored)} where the layer has {', '.join(names)}"
 
 
-def gates_of(layers: dict[str, Any]) -> list[Gates]:
+def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
     """What may have its gates in another order: the weights of all these layers, of each, and every variable alone."""
     cells = [(path, cell) for path, layer in layers.items() for cell in _cells(layer)]
     found = {path: _variables(cell) for path, cell in cells}
@@ -76,7 +76,7 @@ def gates_of(layers: dict[str, Any]) -> list[Gates]:
     return groups
 
 
-def _cells(layer: Any) -> Iterator[Any]:
+def _cells(layer: KerasLayer) -> Iterator[KerasLayer]:
     """The layers at or below this one that have gates."""
     if "recurrent_kernel" in vars(layer) and _count(layer) in GATES:
         yield layer
@@ -84,12 +84,12 @@ def _cells(layer: Any) -> Iterator[Any]:
         yield from _cells(child)
 
 
-def _count(cell: Any) -> int:
+def _count(cell: KerasLayer) -> int:
     units, width = cell.recurrent_kernel.shape
     return int(width) // int(units)
 
 
-def _variables(cell: Any) -> list[Any]:
+def _variables(cell: KerasLayer) -> list[KerasVariable]:
     width = cell.recurrent_kernel.shape[-1]
     return [each for each in cell.weights if each.shape and each.shape[-1] == width]
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isclose
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wdport.compare.windows import differing
 from wdport.mapping.kinds import KINDS, Compared
+from wdport.model import KerasLayer
+
+if TYPE_CHECKING:
+    import torch
 
 NEAR = 1e-5
 """Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000475 in float32."""
@@ -22,7 +26,9 @@ _UNREAD = ("dropout", "p")
 """Rates of dropout: inference does not read them, so they explain nothing."""
 
 
-def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = (), made: Sequence[int] = ()) -> list[str]:
+def differences(
+    kind: str, module: torch.nn.Module, layer: KerasLayer, given: Sequence[int] = (), made: Sequence[int] = ()
+) -> list[str]:
     """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
     reference has 1e-05".
 
@@ -38,7 +44,7 @@ def differences(kind: str, module: Any, layer: Any, given: Sequence[int] = (), m
     return found
 
 
-def near_differences(kind: str, module: Any, layer: Any) -> dict[str, tuple[Any, str]]:
+def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> dict[str, tuple[float, str]]:
     """Numbers that :func:`differences` takes for the same though they are not: by the layer's attribute, the
     reference's value and a sentence."""
     found = {}
@@ -48,7 +54,7 @@ def near_differences(kind: str, module: Any, layer: Any) -> dict[str, tuple[Any,
     return found
 
 
-def _pairs(kind: str, module: Any, layer: Any) -> Iterator[tuple[Compared, Any, Any]]:
+def _pairs(kind: str, module: torch.nn.Module, layer: KerasLayer) -> Iterator[tuple[Compared, object, object]]:
     """Hyper-parameters that both sides have."""
     for each in KINDS[kind].compared if kind in KINDS else ():
         if each.torch in _UNREAD:
@@ -63,7 +69,7 @@ def _has_windows(kind: str) -> bool:
     return kind in KINDS and any(each.keras == "padding" for each in KINDS[kind].compared)
 
 
-def _told(each: Compared, theirs: Any, ours: Any) -> str:
+def _told(each: Compared, theirs: object, ours: object) -> str:
     if not each.keras:
         return f"the reference has {each.torch} {_text(theirs)}, which the port's layer has no counterpart of"
     if not each.torch:
@@ -72,31 +78,32 @@ def _told(each: Compared, theirs: Any, ours: Any) -> str:
     return f"{name} {_text(ours)} where the reference has {_text(theirs)}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if isinstance(value, (int, str, tuple, list)) or value is None else type(value).__name__
 
 
-def _equal(theirs: Any, ours: Any, _: Any) -> bool:
-    numbers = isinstance(theirs, (int, float)) and isinstance(ours, (int, float))
-    return isclose(theirs, ours, rel_tol=NEAR) if numbers else bool(theirs == ours)
+def _equal(theirs: object, ours: object, _: object) -> bool:
+    if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
+        return isclose(theirs, ours, rel_tol=NEAR)
+    return bool(theirs == ours)
 
 
-def _tuple(theirs: Any, ours: Any, _: Any) -> bool:
+def _tuple(theirs: object, ours: object, _: object) -> bool:
     first, second = _several(theirs), _several(ours)
     if len(first) != len(second):  # a (k, 1) window as one of one axis
         first, second = ([size for size in side if size != 1] for side in (first, second))
     return len(first) != len(second) or list(first) == list(second)
 
 
-def _several(value: Any) -> Sequence[int]:
+def _several(value: object) -> Sequence[object]:
     if isinstance(value, (tuple, list)):
         return value if len(set(value)) > 1 else value[:1]
     return [value]
 
 
-def _padding(theirs: Any, ours: Any, module: Any) -> bool:
+def _padding(theirs: object, ours: object, module: torch.nn.Module) -> bool:
     """``valid`` pads nothing, ``same`` with a stride of one so much on both sides that the size stays."""
     if isinstance(theirs, str) or not isinstance(ours, str):
         return bool(theirs == ours)
@@ -119,15 +126,15 @@ def _filled(values: list[int], count: int) -> list[int]:
     return values * count if len(values) == 1 else values
 
 
-def _counted(theirs: Any, _: Any, module: Any) -> bool:
+def _counted(theirs: object, _: object, module: torch.nn.Module) -> bool:
     return not theirs or not any(_all(module.padding))
 
 
-def _ceil(theirs: Any, ours: Any, _: Any) -> bool:
+def _ceil(theirs: object, ours: object, _: object) -> bool:
     return not theirs or ours != "valid"
 
 
-_CHECKS: Mapping[str, Callable[[Any, Any, Any], bool]] = {
+_CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
     "equal": _equal,
     "tuple": _tuple,
     "padding": _padding,

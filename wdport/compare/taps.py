@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
@@ -18,6 +17,7 @@ from wdport.errors import IncompleteError
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
+from wdport.model import KerasLayer
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def align(
     return taps
 
 
-def layout_of(row: TapRow, layer: Any, stated: Sequence[str] = ()) -> Layout:
+def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Layout:
     """How activations of this layer lie in the port: as its row says or its kind has it, or as ``stated`` ranks do.
 
     A layer that was told to have its channels first keeps the reference's order.
@@ -98,7 +98,7 @@ def layout_of(row: TapRow, layer: Any, stated: Sequence[str] = ()) -> Layout:
     return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded)
 
 
-def is_channels_first(layer: Any) -> bool:
+def is_channels_first(layer: KerasLayer) -> bool:
     """Whether a Keras layer's channels stand where PyTorch's do: by its own word, or by the axis that it normalises or
     does not share a slope along."""
     axis, shared = getattr(layer, "axis", None), getattr(layer, "shared_axes", None) or [1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -22,7 +22,10 @@ from wdport.compare.settings import near_differences
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.keras_runtime import exact_float64, layers_by_path
-from wdport.model import Array
+from wdport.model import Array, KerasLayer
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,14 @@ class Trial:
     port: Calls
     answers: Answers
 
-    def told(self, module: Any) -> list[str]:
+    def told(self, module: torch.nn.Module | None) -> list[str]:
         """What makes the layer agree, in words; nothing if it agrees as it is. ``module`` is the reference's, or
         ``None`` where it does not run here."""
         if self.tap.candidate not in self.answers or self._agrees(self._alone):
             return []
         return (self._numbers(module) if module is not None else []) or self._gates()
 
-    def _numbers(self, module: Any) -> list[str]:
+    def _numbers(self, module: torch.nn.Module) -> list[str]:
         """A hyper-parameter that differs by less than float32 tells."""
         layer = self.probe.layers[layer_of(self.tap.candidate)]
         for name, (value, text) in near_differences(self.tap.kind, module, layer).items():
@@ -81,7 +84,7 @@ class Trial:
 
 
 @contextmanager
-def _attribute(layer: Any, name: str, value: Any) -> Iterator[None]:
+def _attribute(layer: KerasLayer, name: str, value: float) -> Iterator[None]:
     before = getattr(layer, name)
     setattr(layer, name, value)
     try:

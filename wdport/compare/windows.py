@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+from wdport.model import KerasLayer
+
+if TYPE_CHECKING:
+    import torch
+
+Numbers = int | tuple[int, ...] | list[int]
+"""A size along every axis, or one for all."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class Axis:
         return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
-def differing(module: Any, layer: Any, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
+def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
     """How the windows of the two layers differ on an input of the port of shape ``given``: a sentence, "" if they do
     not, ``None`` where that cannot be told.
 
@@ -56,7 +64,9 @@ def differing(module: Any, layer: Any, given: Sequence[int], made: Sequence[int]
     if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
         return None
     ours = _axes(len(sizes), window, layer.strides, getattr(layer, "dilation_rate", 1))
-    theirs = _axes(len(sizes), module.kernel_size, module.stride, getattr(module, "dilation", 1))
+    theirs = _axes(
+        len(sizes), getattr(module, "kernel_size"), getattr(module, "stride"), getattr(module, "dilation", 1)
+    )
     if ours is None or theirs is None:
         return None
     wanted = [_torch(theirs[at], module, at, size) for at, size in enumerate(sizes)]
@@ -73,22 +83,22 @@ def differing(module: Any, layer: Any, given: Sequence[int], made: Sequence[int]
     return ""
 
 
-def _axes(count: int, window: Any, stride: Any, dilation: Any) -> list[Axis] | None:
+def _axes(count: int, window: Numbers, stride: Numbers, dilation: Numbers) -> list[Axis] | None:
     columns = [_several(each, count) for each in (window, stride, dilation)]
     if any(len(each) != count for each in columns):
         return None
     return [Axis(d * (k - 1) + 1, s) for k, s, d in zip(*columns, strict=True)]
 
 
-def _several(value: Any, count: int) -> list[int]:
+def _several(value: Numbers, count: int) -> list[int]:
     return [int(each) for each in value] if isinstance(value, (tuple, list)) else [int(value)] * count
 
 
-def _torch(axis: Axis, module: Any, at: int, size: int) -> Windows:
-    padding = module.padding
+def _torch(axis: Axis, module: torch.nn.Module, at: int, size: int) -> Windows:
+    padding: Numbers | str = getattr(module, "padding")
     if padding == "same":
         return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)
-    width = 0 if padding == "valid" else _several(padding, at + 1)[at]
+    width = 0 if isinstance(padding, str) else _several(padding, at + 1)[at]  # "valid"
     return axis.padded(size, width, width, bool(getattr(module, "ceil_mode", False)))
 
 

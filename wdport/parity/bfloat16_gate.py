@@ -7,19 +7,26 @@ times the reference's, which counts as no less than what rounding to bfloat16 al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from wdport.compare.bounds import UNIT_ROUNDOFF_16
-from wdport.compare.calls import Calls, Case, cast, layer_of
+from wdport.compare.calls import Calls, Case, Outputs, cast, layer_of
 from wdport.compare.errors import InPort
 from wdport.compare.findings import Gate, measure
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
+from wdport.model import Array, KerasModel
 from wdport.parity.runner import Runner
 from wdport.recorder import isolate, lifted, record
+
+if TYPE_CHECKING:
+    import torch
+
+Ran = tuple[Outputs, Calls]
+"""What a run of the reference gave, and every call within it."""
 
 POLICY = "mixed_bfloat16"
 
@@ -47,12 +54,12 @@ def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
     return _gate(ratios, len(taps) + len(runner.outputs)), ratios
 
 
-def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any, Calls], tuple[Any, Calls]], list[str]]:
+def _reference_calls(runner: Runner, inputs: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Ran, Ran], list[str]]:
     """The inputs in float32, outputs and isolated calls of the reference in bfloat16 and in float64, and what the
     outputs are called."""
     import torch
 
-    modules: Mapping[str, Any] = runner.sides.references
+    modules: Mapping[str, torch.nn.Module] = runner.sides.references
     names = [tap.reference for tap in runner.aligned]
     told: list[str] = []
     with lifted():
@@ -67,7 +74,7 @@ def _reference_calls(runner: Runner, inputs: Any) -> tuple[Any, tuple[tuple[Any,
     return single, (low, high), told
 
 
-def _model(runner: Runner) -> Any:
+def _model(runner: Runner) -> KerasModel:
     """The port under the policy, with the float32 port's weights, which it keeps in float32."""
     model = runner.family.build(runner.config, POLICY)
     for mine, theirs in zip(model.weights, runner.sides.candidates["float32"].weights, strict=True):
@@ -75,7 +82,7 @@ def _model(runner: Runner) -> Any:
     return model
 
 
-def _pair(ours: Any, theirs: Any, exact: Any) -> ErrorPair:
+def _pair(ours: Outputs, theirs: Outputs, exact: Outputs) -> ErrorPair:
     """Empty, and so not compared, where count or shapes differ."""
     pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
 from wdport.rules import apply_rule
 
+if TYPE_CHECKING:
+    import torch
+
 
 @dataclass(frozen=True)
 class GradientErrors:
@@ -37,7 +40,7 @@ class GradientErrors:
 
 
 def gradient_gate(
-    prepared: Prepared, module: Any, probe: GradientProbe, taps: Sequence[Tap], seed: int, batch: int
+    prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, taps: Sequence[Tap], seed: int, batch: int
 ) -> GradientErrors:
     """Compare the gradients of ``module`` (PyTorch, float64) and of the probed model, weights as they are."""
     from wdport.parity.torch_gradients import torch_gradients  # torch may be absent where a recording is replayed
@@ -75,7 +78,7 @@ def gradient_gate(
     return _judged(found, [name for name in ours if name not in made], sorted(made), signature.divided)
 
 
-def variable_errors(prepared: Prepared, ours: Mapping[str, Any], theirs: Mapping[str, Array]) -> dict[str, float]:
+def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: Mapping[str, Array]) -> dict[str, float]:
     """Errors by variable of gradients that the reference has by parameter."""
     errors = ScaledErrors()
     for move in prepared.plan.moves:

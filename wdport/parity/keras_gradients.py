@@ -5,19 +5,26 @@ A tap's gradient is that of a zero added to its outputs, so nothing of the model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.calls import Outputs
-from wdport.compare.probe import Arguments, intercepted, stateless, tensor_names, tensors
+from wdport.compare.probe import Arguments, Compute, Handle, Tensor, intercepted, stateless, tensor_names, tensors
 from wdport.compare.programs import TRACING, Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path
-from wdport.model import Array
+from wdport.model import Array, KerasModel
+
+Shapes = tuple[tuple[int, ...], ...]
+
+Named = dict[str, Tensor]
+"""Inputs by their place."""
+
+ByTap = dict[str, list[jax.Array]]
+"""The outputs of a tap that have gradients, or as many zeros."""
 
 
 class GradientProbe:
@@ -26,18 +33,18 @@ class GradientProbe:
     ``paths`` are the layers whose outputs' gradients are wanted besides those of inputs and variables.
     """
 
-    def __init__(self, model: Any, paths: Collection[str]) -> None:
+    def __init__(self, model: KerasModel, paths: Collection[str]) -> None:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
         self._program = Program(self._traced, FAST_COMPILE)
-        self._zeros: dict[Any, Any] = {}
-        self._shapes: dict[Any, list[tuple[int, ...]]] = {}
+        self._zeros: dict[Shapes, ByTap] = {}
+        self._shapes: dict[Shapes, list[tuple[int, ...]]] = {}
         self.output_names: tuple[str, ...] = ()
 
     def __call__(
-        self, inputs: tuple[Array, ...], cotangents: Sequence[Array], trainable: list[Any] | None = None
-    ) -> tuple[Outputs, tuple[Array | None, ...], dict[str, list[Array]], list[Any]]:
+        self, inputs: tuple[Array, ...], cotangents: Sequence[Array], trainable: list[jax.Array] | None = None
+    ) -> tuple[Outputs, tuple[Array | None, ...], dict[str, list[Array]], list[jax.Array]]:
         """Outputs, and gradients by input (``None`` by whole numbers), by tap's outputs and, in their order, by
         trainable variable, of the inner product of the outputs with ``cotangents``.
 
@@ -66,7 +73,7 @@ class GradientProbe:
         rng = np.random.default_rng([seed, 1])
         return [rng.standard_normal(shape) for shape in self._shapes[_shapes_of(inputs)]]
 
-    def _nothing(self, weights: list[Any], fixed: list[Any], inputs: tuple[Array, ...]) -> dict[str, Any]:
+    def _nothing(self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> ByTap:
         """Zeros in the shapes of the taps' outputs."""
         key = _shapes_of(inputs)
         if key not in self._zeros:
@@ -74,18 +81,22 @@ class GradientProbe:
                 outputs, shapes = jax.eval_shape(self._outputs, weights, fixed, inputs)
             self._shapes[key] = [leaf.shape for leaf in outputs]
             self._zeros[key] = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return self._zeros[key]  # type: ignore[no-any-return]
+        return self._zeros[key]
 
-    def _call(self, weights: list[Any], fixed: list[Any], inputs: Any, handle: Callable[..., Any]) -> list[Any]:
+    def _call(
+        self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...], handle: Handle
+    ) -> list[jax.Array]:
         with intercepted(self.layers, handle), exact_float64():
             output = stateless(self.model, weights, fixed, inputs)
         self.output_names = tensor_names(output)
         return tensors(output)
 
-    def _outputs(self, weights: list[Any], fixed: list[Any], inputs: Any) -> Any:
-        found: dict[str, Any] = {}
+    def _outputs(
+        self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+    ) -> tuple[list[jax.Array], ByTap]:
+        found: ByTap = {}
 
-        def keep(call: str, compute: Callable[..., Any], given: Arguments) -> Any:
+        def keep(call: str, compute: Compute, given: Arguments) -> object:
             output = compute(given.tensors)
             found[call] = [leaf for leaf in tensors(output) if _is_float(leaf)]
             return output
@@ -94,11 +105,16 @@ class GradientProbe:
         return outputs, found
 
     def _traced(
-        self, weights: list[Any], fixed: list[Any], inputs: dict[str, Any], whole: dict[str, Any], cotangents: Any,
-        nothing: Any,
-    ) -> Any:  # fmt: skip
-        def product(weights: list[Any], inputs: dict[str, Any], nothing: Any) -> Any:
-            def add(call: str, compute: Callable[..., Any], given: Arguments) -> Any:
+        self,
+        weights: list[jax.Array],
+        fixed: list[jax.Array],
+        inputs: Named,
+        whole: Named,
+        cotangents: Sequence[Tensor],
+        nothing: ByTap,
+    ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:
+        def product(weights: list[jax.Array], inputs: Named, nothing: ByTap) -> tuple[jax.Array | int, list[jax.Array]]:
+            def add(call: str, compute: Compute, given: Arguments) -> object:
                 flat, tree = jax.tree.flatten(compute(given.tensors))
                 rest = iter(nothing[call])
                 return jax.tree.unflatten(tree, [leaf + next(rest) if _is_float(leaf) else leaf for leaf in flat])
@@ -112,20 +128,20 @@ class GradientProbe:
         return outputs, gradients
 
 
-def _parted(inputs: Sequence[Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+def _parted(inputs: Sequence[Array]) -> tuple[Named, Named]:
     """Inputs that have gradients, and others, by their place."""
-    named = {str(at): array for at, array in enumerate(inputs)}
+    named: Named = {str(at): array for at, array in enumerate(inputs)}
     slopes = {at: array for at, array in named.items() if _is_float(array)}
     return slopes, {at: array for at, array in named.items() if at not in slopes}
 
 
-def _shapes_of(inputs: Sequence[Array]) -> tuple[tuple[int, ...], ...]:
+def _shapes_of(inputs: Sequence[Array]) -> Shapes:
     return tuple(value.shape for value in inputs)
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: object) -> bool:
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
 
 
-def _variables(model: Any) -> tuple[list[Any], list[Any]]:
+def _variables(model: KerasModel) -> tuple[list[jax.Array], list[jax.Array]]:
     return [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]

@@ -6,7 +6,6 @@ Writer and reader of wdport share one description of the layout, so a fault of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted
-from wdport.model import Array
+from wdport.model import Array, KerasVariable
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
@@ -30,7 +29,7 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
 
     found: dict[str, Array] = {}
 
-    def keep(variable: Any, value: Any) -> Any:
+    def keep(variable: KerasVariable, value: object) -> object:
         found[variable.path] = np.asarray(value)
         return value
 

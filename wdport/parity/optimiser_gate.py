@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -19,17 +19,20 @@ import numpy as np
 from wdport.compare.findings import Gate, measure
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.memory import trim_memory
+from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
-from wdport.model import Array, Objective
+from wdport.model import Array, KerasVariable, Objective
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.rules import apply_rule
-from wdport.training.adamw import AdamW, clip_factor
+from wdport.training.adamw import AdamW, Moments, clip_factor
 from wdport.training.rates import Rates, one_cycle
 
 if TYPE_CHECKING:
+    import torch
+
     from wdport.parity.torch_steps import TorchTraining
 
 STEPS = 5
@@ -39,10 +42,13 @@ CYCLE = 10
 CLIP = 0.5
 """Largest norm of all gradients; below what a network with random biases has, so that clipping is seen."""
 
+Step = tuple[jax.Array, Moments]
+"""A variable's next value and its next moments."""
+
 SIZES = ("gradient", "first moment", "second moment", "value")
 
 
-def clip_all(gradients: Sequence[Any]) -> list[Any]:
+def clip_all(gradients: Sequence[Tensor]) -> list[jax.Array]:
     """One factor for every gradient, that brings their common norm down to the largest."""
     return [clip_factor(gradients, CLIP)] * len(gradients)
 
@@ -50,7 +56,7 @@ def clip_all(gradients: Sequence[Any]) -> list[Any]:
 _RULE = AdamW()
 
 
-def _clipped(update: Callable[..., Any]) -> Callable[..., Any]:
+def _clipped(update: Callable[..., Step]) -> Callable[..., Step]:
     return lambda value, gradient, factor, *rest: update(value, gradient * factor, *rest)
 
 
@@ -62,9 +68,9 @@ class PortTraining:
     """
 
     objective: Objective
-    rule: Callable[[str], Any] = lambda path: _RULE
+    rule: Callable[[str], AdamW] = lambda path: _RULE
     rates: Rates = field(default_factory=lambda: one_cycle(CYCLE))
-    clip: Callable[[Sequence[Any]], list[Any]] = clip_all
+    clip: Callable[[Sequence[Tensor]], list[jax.Array]] = clip_all
 
 
 class _Programs:
@@ -74,9 +80,9 @@ class _Programs:
         self.port = port
         self.slopes = Program(jax.value_and_grad(port.objective.loss), FAST_COMPILE)
         self.clip = Program(port.clip, FAST_COMPILE)
-        self._updates: dict[Any, Program] = {}
+        self._updates: dict[AdamW, Program[*tuple[object, ...], Step]] = {}
 
-    def update(self, name: str, *arguments: Any) -> Any:
+    def update(self, name: str, *arguments: object) -> Step:
         """Value, gradient, factor, moments, step, rate and beta1 in; the next value and moments out."""
         rule = self.port.rule(name)
         if rule not in self._updates:
@@ -93,7 +99,12 @@ class OptimiserErrors:
 
 
 def optimiser_gate(
-    moves: Sequence[Move], module: Any, probe: GradientProbe, reference: Objective, port: PortTraining, batch: int
+    moves: Sequence[Move],
+    module: torch.nn.Module,
+    probe: GradientProbe,
+    reference: Objective,
+    port: PortTraining,
+    batch: int,
 ) -> OptimiserErrors:
     """Take the steps and compare; both sides' weights (float64, equal at first) move.
 
@@ -129,12 +140,12 @@ def optimiser_gate(
 
 
 def _step(
-    variables: Mapping[str, Any],
+    variables: Mapping[str, KerasVariable],
     programs: _Programs,
     training: TorchTraining,
     moves: Sequence[Move],
     at: int,
-    gradients: dict[str, Any],
+    gradients: dict[str, jax.Array],
 ) -> dict[str, ScaledErrors]:
     """One step, parameter by parameter, so that no state is held twice; the variables follow the reference.
 

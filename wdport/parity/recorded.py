@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import NoReturn, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Described:
         self.path = recording.path
         self.tensors: Mapping[str, Tensors] = recording.tensors
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> NoReturn:
         """There is nothing to read."""
         raise InternalError((self.path, name), "a recording holds no weights", "report this")
 

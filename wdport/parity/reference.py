@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wdport.compare.calls import Case
 from wdport.conversion.prepare import Prepared
@@ -33,7 +33,10 @@ from wdport.recorder import (
     sweep,
 )
 
-MakeInputs = Callable[[int, int, float], Sequence[Any]]
+if TYPE_CHECKING:
+    import torch
+
+MakeInputs = Callable[[int, int, float], Sequence[object]]
 
 
 class Reference(Protocol):
@@ -104,7 +107,7 @@ class Live:
 
     def __init__(
         self,
-        modules: Mapping[str, Any],
+        modules: Mapping[str, torch.nn.Module],
         make_inputs: MakeInputs,
         notes: Sequence[str] = (),
         told: str = "",

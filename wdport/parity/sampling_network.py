@@ -7,9 +7,8 @@ leaks from one sample to another is then seen, and the reference need not run ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +19,9 @@ from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.families.roles import Sampled
-from wdport.model import Array, Diffused
+from wdport.model import Array, Diffused, KerasModel
 from wdport.parity.verdict import Trajectory
-from wdport.sampling.network import fast_network
+from wdport.sampling.network import Tree, fast_network
 
 WHOLE = "sampling network"
 
@@ -33,7 +32,7 @@ class SamplingNetwork:
     In float32, as people sample; in float64 as well for the full battery, since that compiles another network.
     """
 
-    def __init__(self, family: Sampled, models: Mapping[str, Any], full: bool) -> None:
+    def __init__(self, family: Sampled, models: Mapping[str, KerasModel], full: bool) -> None:
         self._family, self._models = family, models
         self.dtypes = ("float64", "float32") if full else ("float32",)
         self._networks = {dtype: fast_network(models[dtype]) for dtype in self.dtypes}
@@ -42,23 +41,24 @@ class SamplingNetwork:
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
 
-    def _diagonal(self, dtype: str) -> Any:
+    def _diagonal(self, dtype: str) -> Callable[[Tree, jax.Array, jax.Array], jax.Array]:
         network = self._networks[dtype]
 
-        def run(weights: Any, state: Any, times: Any) -> Any:
+        def run(weights: Tree, state: jax.Array, times: jax.Array) -> jax.Array:
             conditions = network.conditions(weights, times)
-            every = jax.lax.map(lambda condition: network.apply(weights, state, condition), conditions)
+            every: jax.Array = jax.lax.map(lambda condition: network.apply(weights, state, condition), conditions)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
 
-    def about(self, config: Any) -> Diffused:
+    def about(self, config: object) -> Diffused:
         """What sampling has to know of a configuration."""
         return self._family.diffused(config)
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
-        return np.asarray(self._programs[dtype](self._networks[dtype].weights(len(inputs[0])), *inputs[:2]))
+        state, times = map(jnp.asarray, inputs[:2])
+        return np.asarray(self._programs[dtype](self._networks[dtype].weights(len(state)), state, times))
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Take in a float64 prediction beside the reference's."""
@@ -88,14 +88,14 @@ class SamplingNetwork:
             pair = self.numerics.setdefault(f"{WHOLE}, {name}", ErrorPair())
             pair.add(np.asarray(table), np.asarray(made), exact[name][1])
 
-    def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Any]]:
+    def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, jax.Array]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), times)
+            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
             found = list(self._family.time_tables(conditions))
         yield from found
 
-    def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Any]]:
+    def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, jax.Array]]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             found = list(self._family.time_layers(self._models[dtype], times))
         yield from found

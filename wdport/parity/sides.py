@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -22,8 +22,11 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.model import Array
+from wdport.model import Array, KerasModel
 from wdport.parity.reference import Reference, family_reference
+
+if TYPE_CHECKING:
+    import torch
 
 DTYPES = ("float64", "float32")
 
@@ -33,10 +36,10 @@ class Sides:
     """The reference, and the candidate models by dtype."""
 
     reference: Reference
-    candidates: dict[str, Any]
+    candidates: dict[str, KerasModel]
 
     @property
-    def references(self) -> Mapping[str, Any]:
+    def references(self) -> Mapping[str, torch.nn.Module]:
         """The reference's modules by dtype; none if it is a recording."""
         return getattr(self.reference, "modules", {})
 
@@ -136,7 +139,7 @@ def build_sides(prepared: Prepared, weights: Weights, reference: Reference | Non
         return Sides(own.result(), candidates)
 
 
-def correct_port(prepared: Prepared, weights: Weights) -> Any:
+def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:
     """The float64 port with what the checkpoint's tensors become by the table, whatever the converted file holds.
 
     Without the checkpoint it is what the file holds; its variables are held against the recording's in gate 0.
@@ -160,7 +163,7 @@ def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: W
     _assign(sides.candidates, weights, changed)
 
 
-def _assign(candidates: Mapping[str, Any], weights: Weights, names: set[str]) -> None:
+def _assign(candidates: Mapping[str, KerasModel], weights: Weights, names: set[str]) -> None:
     """Set these variables of both candidates; the arrays are not changed afterwards, so float32 may be shared."""
     for dtype in DTYPES:
         with jax.enable_x64(dtype == "float64"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,8 +35,8 @@ def torch_gradients(
     kept: dict[str, list[torch.Tensor]] = {}
     count: Counter[str] = Counter()
 
-    def keep(name: str) -> Any:
-        def hook(_: torch.nn.Module, __: Any, output: Any) -> None:
+    def keep(name: str) -> Callable[[torch.nn.Module, object, object], None]:
+        def hook(_: torch.nn.Module, __: object, output: object) -> None:
             count[name] += 1
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:

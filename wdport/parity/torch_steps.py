@@ -5,8 +5,6 @@ AdamW treats every parameter alone, so each has an optimiser of its own here; no
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -20,7 +18,7 @@ class TorchTraining:
         self.module, self.objective, self.clip = module, objective, clip
         self.parameters = dict(module.named_parameters())
         self._optimizers = {name: torch.optim.AdamW([p], foreach=False) for name, p in self.parameters.items()}
-        self._loss: Any = None
+        self._loss: torch.Tensor
         self._clock = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(self._clock, max_lr=1e-3, total_steps=cycle)
 
@@ -32,13 +30,14 @@ class TorchTraining:
     def forward(self, batch: Batch) -> tuple[float, Array]:
         """Loss and prediction; the gradients are not computed yet, and those before are gone."""
         self.module.zero_grad(set_to_none=True)
-        self._loss, prediction = self.objective.reference_loss(self.module, batch)
-        return self._loss.item(), prediction.detach().numpy()
+        loss, prediction = self.objective.reference_loss(self.module, batch)
+        self._loss = loss
+        return loss.item(), prediction.detach().numpy()
 
     def backward(self) -> None:
         """Compute the gradients, which stay with the parameters."""
-        self._loss.backward()
-        self._loss = None
+        torch.autograd.backward(self._loss)
+        del self._loss  # and the graph with it
         for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf, log10
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -12,16 +12,23 @@ import numpy as np
 from wdport.compare.bounds import GRADIENT
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
-from wdport.model import Objective
+from wdport.model import KerasModel, Objective
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
 from wdport.training.faults import TRAINING_FAULTS
+
+if TYPE_CHECKING:
+    import torch
 
 BATCH = 4
 
 
 def kill_training_faults(
-    moves: Sequence[Move], build_module: Callable[[], Any], model: Any, objective: Objective, bound: float = GRADIENT
+    moves: Sequence[Move],
+    build_module: Callable[[], torch.nn.Module],
+    model: KerasModel,
+    objective: Objective,
+    bound: float = GRADIENT,
 ) -> Iterator[tuple[str, float, bool]]:
     """Name, margin in decades over ``bound``, and whether gate D found fault; first of all "" for no fault at all.
 

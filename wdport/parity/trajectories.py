@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf, log10
-from typing import Any
 
 import numpy as np
 
@@ -20,13 +19,12 @@ from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
-from wdport.diffusion.plans import Plan
 from wdport.diffusion.reference_sampler import ddim_step_list
 from wdport.diffusion.schedules import STEPS, NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Port, Reference, Run, reference_states
+from wdport.model import Array, KerasModel
+from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Outcome, Port, Reference, Run, reference_states
 from wdport.parity.verdict import Trajectory
 
 
@@ -37,7 +35,7 @@ def file_schedule(prepared: Prepared) -> NoiseSchedule:
     return NoiseSchedule(*(values.astype(np.float64) for values in held))
 
 
-def trajectories_gate(reference: Reference, models: Mapping[str, Any]) -> tuple[Gate, tuple[Trajectory, ...]]:
+def trajectories_gate(reference: Reference, models: Mapping[str, KerasModel]) -> tuple[Gate, tuple[Trajectory, ...]]:
     """Gate E.
 
     Args:
@@ -56,7 +54,7 @@ def trajectories_gate(reference: Reference, models: Mapping[str, Any]) -> tuple[
 
 
 def kill_sampler_faults(
-    reference: Reference, model: Any, faults: Sequence[SamplerFault] = SAMPLER_FAULTS
+    reference: Reference, model: KerasModel, faults: Sequence[SamplerFault] = SAMPLER_FAULTS
 ) -> Iterator[tuple[str, float, bool]]:
     """Every known sampler bug put into a correct float64 port, one at a time: its name, the largest error over the
     bound in decades, and whether gate E fails."""
@@ -79,7 +77,7 @@ class _Result:
 
 def _compare(
     truth: Mapping[Run, Sequence[Array]],
-    states: Mapping[str, Mapping[Run, Any]],
+    states: Mapping[str, Mapping[Run, Outcome]],
     single: Mapping[Run, Sequence[Array]] | None = None,
 ) -> list[_Result]:
     known = single or {}
@@ -91,7 +89,7 @@ def _compare(
 def _one(
     run: Run,
     truth: Sequence[Array],
-    states: Mapping[str, tuple[Plan, Array] | UsageError],
+    states: Mapping[str, Outcome],
     single: Sequence[Array] | None,
 ) -> _Result:
     steps = ddim_step_list(COUNT)

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 
+from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import TARGETS, Plan, make_plan
 from wdport.diffusion.reference_sampler import Network, ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.scan import Network as Traced
+from wdport.diffusion.scan import Rows, plan_rows, run_plan
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.sampling.network import fast_network
+from wdport.model import Array, KerasModel
+from wdport.sampling.network import Tree, fast_network
 
 COUNT = 5
 """Steps asked for: by the checkpoint's rule 1000, 800, 600, 400, 200 and 1. DDPM runs over the same list with the
@@ -88,17 +89,20 @@ def reference_states(reference: Reference, inputs: Inputs, dtype: str = "float64
     return found
 
 
+Outcome = tuple[Plan, Array] | UsageError
+"""The plan of a run and the state after every row of it, or why it could not be run."""
+
+
 class Port:
     """A Keras model as it is sampled, going through the scan; one compiled program serves every run."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: KerasModel) -> None:
         self.network = fast_network(model)
         self._program = self._compiled(lambda network: network)
 
-    def states(self, inputs: Inputs, fault: SamplerFault | None = None) -> dict[Run, tuple[Plan, Array] | UsageError]:
-        """The plan of every run and the state after every row of it, or why it could not be run; with ``fault`` in
-        the samplers that can have it."""
-        found: dict[Run, tuple[Plan, Array] | UsageError] = {}
+    def states(self, inputs: Inputs, fault: SamplerFault | None = None) -> dict[Run, Outcome]:
+        """What becomes of every run; with ``fault`` in the samplers that can have it."""
+        found: dict[Run, Outcome] = {}
         for run in RUNS:
             try:
                 found[run] = self._run(run, inputs, fault if fault and run.sampler in fault.samplers else None)
@@ -118,9 +122,10 @@ class Port:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             return plan, np.asarray(program(self.network.weights(), plan_rows(plan, dtype), *arrays))
 
-    def _compiled(self, wrap: Callable[[Any], Any]) -> Program:
-        def states(weights: Any, rows: Any, init: Any, tape: Any) -> Any:
+    def _compiled(self, wrap: Callable[[Traced], Traced]) -> Program[Tree, Rows, Tensor, Tensor, jax.Array]:
+        def states(weights: Tree, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
             network = wrap(lambda x, time: self.network.at(weights, x, time))
-            return run_plan(network, rows, init, tape, record=True)
+            every: jax.Array = run_plan(network, rows, init, tape, record=True)
+            return every
 
         return Program(states, FAST_COMPILE)

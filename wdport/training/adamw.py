@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array as Tensor
 
+from wdport.model import Array
+
 Moments = tuple[Tensor, Tensor]
 """Running means of the gradient and of its square."""
 
@@ -38,7 +40,7 @@ class AdamW:
         return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
 
 
-def clip_factor(gradients: Sequence[Tensor], largest: float) -> Tensor:
+def clip_factor(gradients: Sequence[Tensor | Array], largest: float) -> Tensor:
     """What every gradient is multiplied with so that their norm over all parameters is at most ``largest``."""
     norm = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients))
     return jnp.minimum(largest / (norm + CLIP_EPSILON), 1.0)
