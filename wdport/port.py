@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wdport.conversion.apply import converted_arrays
 from wdport.conversion.prepare import PathText, Settings, prepare
 from wdport.conversion.river import Conversion, convert
 from wdport.errors import MisfitError
 from wdport.families.registry import own_model
+from wdport.families.roles import Family
+from wdport.model import KerasModel
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -88,7 +90,7 @@ class Port:
         key: str | None = None,
         cast: bool = False,
         allow_nonfinite: bool = False,
-    ) -> Any:
+    ) -> KerasModel:
         """The Keras model with the weights of a checkpoint; no file is written.
 
         Args:
@@ -153,8 +155,8 @@ class Port:
             say=say, model=self.model, inputs=self.inputs,
         )  # fmt: skip
 
-    def _own(self) -> Any:
-        own = own_model(self.mapping, self.model, self.reference, self.inputs)
+    def _own(self) -> Family:
+        own: Family | None = own_model(self.mapping, self.model, self.reference, self.inputs)
         if own is None:
             fix = "use wdport.convert and wdport.verify, which need no table for it"
             raise MisfitError(Path(self.mapping), "is the table of a model that wdport brings along", fix)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from wdport.cli.options import LONGEST_FACT, facts, key_option, mapping_option, parse_values, size
 from wdport.cli.progress import progress_bar
 from wdport.errors import printable
+
+if TYPE_CHECKING:
+    from wdport.conversion.entries import ConfigEntry, Manifest
 
 
 @click.command(name="convert")
@@ -77,7 +81,7 @@ def command(
     return 0
 
 
-def _text(manifest: dict[str, Any], output: str) -> str:
+def _text(manifest: Manifest, output: str) -> str:
     """A few lines for a person: what went in, what was assumed, what was checked, what came out.
 
     The model is in place by now, so nothing here may fail: a family need not have any one value, nor a value for it.
@@ -107,7 +111,7 @@ def _text(manifest: dict[str, Any], output: str) -> str:
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 
 
-def _units(config: dict[str, Any]) -> str:
+def _units(config: Mapping[str, ConfigEntry]) -> str:
     """Whether samples can come out in the units of the data; "" for a model that knows of none."""
     if "norm_mean" not in config:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -14,6 +14,17 @@ from wdport.files.writable import with_manifests
 
 if TYPE_CHECKING:  # it brings in jax
     from wdport.exporting.api import Exported
+
+
+class Options(TypedDict):
+    """What is handed on to :func:`wdport.exporting.api.export`."""
+
+    batch: int | None
+    sampler: str | None
+    steps: int | None
+    eta: float
+    precision: str
+    pad_widths: int
 
 
 @click.command(name="export")
@@ -33,7 +44,9 @@ if TYPE_CHECKING:  # it brings in jax
 @pad_option
 @click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
 @click.option("--force", is_flag=True, help="Replace an existing output.")
-def command(model: str, output: str | None, what: str, platforms: str, dtype: str, force: bool, **options: Any) -> int:
+def command(
+    model: str, output: str | None, what: str, platforms: str, dtype: str, force: bool, **options: Unpack[Options]
+) -> int:
     """Write a converted MODEL as StableHLO with its weights, to run with jax alone.
 
     Copy wdport/exporting/loader.py to where it runs; it needs jax and, to read the file, flatbuffers.

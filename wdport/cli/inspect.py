@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 import click
 
@@ -14,8 +14,40 @@ from wdport.cli.options import facts, key_option, size
 from wdport.errors import WdportError
 from wdport.files.target import FORMATS
 
+if TYPE_CHECKING:
+    from wdport.conversion.entries import ConfigEntry
+
 MOST_LINES: Final = 10
 MOST_NAMES: Final = 4
+
+
+class Stored(TypedDict):
+    """One tensor or variable."""
+
+    dtype: str
+    shape: list[int]
+
+
+class Found(TypedDict):
+    """What is in a file, as it is printed; a checkpoint and a user's own model have entries of their own."""
+
+    file: str
+    kind: str
+    bytes: int
+    model: str
+    config: dict[str, ConfigEntry]
+    tensors: dict[str, Stored]
+    built_by: NotRequired[str]
+    source: NotRequired[dict[str, str]]
+    mapping: NotRequired[dict[str, str]]
+    files: NotRequired[dict[str, str]]
+    config_json: NotRequired[Mapping[str, object] | None]
+    key: NotRequired[str | None]
+    prefixes: NotRequired[list[str]]
+    other_keys: NotRequired[list[str]]
+    ignored: NotRequired[dict[str, str]]
+    not_read: NotRequired[list[str]]
+    shared: NotRequired[list[list[str]]]
 
 
 @click.command(name="inspect")
@@ -30,7 +62,7 @@ def command(file: str, key: str | None, every: bool, as_json: bool) -> int:
     return 0
 
 
-def _converted(path: Path) -> dict[str, Any] | None:
+def _converted(path: Path) -> Found | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
     from wdport.conversion.load import open_converted
 
@@ -56,7 +88,7 @@ def _converted(path: Path) -> dict[str, Any] | None:
     }
 
 
-def _own(path: Path) -> dict[str, Any] | None:
+def _own(path: Path) -> Found | None:
     """What the manifest of a user's own model says about it; ``None`` if ``path`` is no such file."""
     from wdport.conversion.account import read_account
 
@@ -71,12 +103,12 @@ def _own(path: Path) -> dict[str, Any] | None:
         "built_by": account.built_by,
         "source": {"name": account.source, "sha256": account.source_sha256},
         "mapping": {"name": account.mapping, "sha256": account.mapping_sha256},
-        "config": {name: dict(each) for name, each in account.config.items()},
+        "config": dict(account.config),
         "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in account.variables.items()},
     }
 
 
-def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
+def _checkpoint(path: Path, key: str | None) -> Found:
     """What is in a checkpoint, and which model it is if a shipped table knows it."""
     from wdport.checkpoint import open_checkpoint
 
@@ -102,20 +134,22 @@ def _checkpoint(path: Path, key: str | None) -> dict[str, Any]:
         }
 
 
-def _recognise(path: Path, key: str | None) -> tuple[str, dict[str, Any]]:
+def _recognise(path: Path, key: str | None) -> tuple[str, dict[str, ConfigEntry]]:
     """Family, variant and configuration; where nothing fits, the reason."""
     from wdport.conversion.prepare import Settings, prepare
 
     try:
         with prepare(path, Settings(key=key)) as prepared:
             values, origins = prepared.config.to_dict(), prepared.resolved.origins
-            config = {name: {"value": values[name], "origin": origins.get(name, "default")} for name in values}
+            config: dict[str, ConfigEntry] = {
+                name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
+            }
             return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config
     except WdportError as error:
         return f"not recognised: {error.what}", {}
 
 
-def _text(found: Mapping[str, Any], every: bool) -> str:
+def _text(found: Found, every: bool) -> str:
     tensors = found["tensors"]
     dtypes: dict[str, int] = {}
     for info in tensors.values():
@@ -148,7 +182,7 @@ def _quoted(file: Mapping[str, str] | None) -> str:
     return f"{file['name']}, SHA-256 {file['sha256'][:16]}" if file else ""
 
 
-def _config_json(config: Mapping[str, Any] | None) -> str:
+def _config_json(config: Mapping[str, object] | None) -> str:
     if config is None:
         return ""
     kind = next((f"; {name} {config[name]}" for name in ("model_type", "_class_name") if name in config), "")
@@ -167,11 +201,11 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _every(tensors: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _every(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
     return [(name, f"{info['dtype']} {tuple(info['shape'])}") for name, info in tensors.items()]
 
 
-def _groups(tensors: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _groups(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
     """Tensors counted by the first part of their names, and its number if one follows."""
     groups: dict[str, list[int]] = {}
     for name, info in tensors.items():

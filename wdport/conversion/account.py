@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wdport.conversion.entries import ConfigEntry
 from wdport.errors import InputError
 from wdport.files.manifests import file_sha256, manifest_of
 from wdport.mapping.axes import Shape
@@ -27,7 +28,7 @@ class Account:
     source_sha256: str
     mapping: str
     mapping_sha256: str
-    config: Mapping[str, Mapping[str, Any]]
+    config: Mapping[str, ConfigEntry]
     variables: Mapping[str, Shape]
 
     @property
@@ -46,7 +47,9 @@ def read_account(file: Path) -> Account | None:
         return None
     try:
         source, mapping, config = manifest["source"], manifest["mapping"], manifest["config"]
-        told = {name: {"value": each["value"], "origin": str(each["origin"])} for name, each in config.items()}
+        told: dict[str, ConfigEntry] = {
+            name: {"value": each["value"], "origin": str(each["origin"])} for name, each in config.items()
+        }
         targets = [target for each in manifest["tensors"] for target in each["targets"]]
         variables = {str(each["path"]): tuple(map(int, each["shape"])) for each in targets}
         hashes = [str(each["sha256"]) for each in (manifest["output"], source, mapping)]
@@ -61,7 +64,7 @@ def read_account(file: Path) -> Account | None:
     return account
 
 
-def own_config(file: Path) -> dict[str, Any]:
+def own_config(file: Path) -> dict[str, object]:
     """The configuration of a user's own model as the manifest has it; nothing for other models."""
     try:
         return {name: each["value"] for name, each in (_manifest(file) or {"config": {}})["config"].items()}

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.account import own_config
+from wdport.conversion.entries import Description
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
 from wdport.families.roles import Family
 from wdport.files.model_files import read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
+from wdport.model import KerasModel
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Converted:
     format: str
     family: Family
     config: Any
-    facts: Mapping[str, Any]
+    facts: Description
 
     @property
     def variables(self) -> dict[str, Shape]:
@@ -42,7 +43,7 @@ class Converted:
         return self.family.variables(self.config)
 
 
-def open_converted(path: str | PathLike[str], own: Any = None) -> Converted:
+def open_converted(path: str | PathLike[str], own: Family | None = None) -> Converted:
     """Read what a converted file says about itself; raises ``InputError`` if it is none.
 
     ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras itself wrote.
@@ -54,7 +55,7 @@ def open_converted(path: str | PathLike[str], own: Any = None) -> Converted:
     if not file.is_file():
         raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
     if own is not None:
-        return Converted(file, FORMATS[suffix], cast(Family, own), own.load_config(own_config(file)), {})
+        return Converted(file, FORMATS[suffix], own, own.load_config(own_config(file)), {})
     if (told := own_config(file)).get("keras"):
         fix = "give --mapping with the table that it was converted by, or --model"
         raise MisfitError(file, f"built by {told['keras']}, which is not called unless you name it", fix)
@@ -70,7 +71,7 @@ def open_converted(path: str | PathLike[str], own: Any = None) -> Converted:
         raise InputError(file, f"not a model that wdport wrote ({error})", "convert the checkpoint again") from None
 
 
-def _facts(file: Path, suffix: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _facts(file: Path, suffix: str) -> tuple[Description, dict[str, Any] | None]:
     """Our metadata and, for an archive, Keras's document."""
     if suffix == ".safetensors":
         with open_checkpoint(file) as checkpoint:
@@ -83,7 +84,7 @@ def _facts(file: Path, suffix: str) -> tuple[dict[str, Any], dict[str, Any] | No
     return json.loads(read_weights_metadata(file)["wdport"]), None
 
 
-def load_model(path: str | PathLike[str], dtype: str | None = None) -> Any:
+def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasModel:
     """A converted file as a Keras model, ready to be called.
 
     Args:
@@ -100,7 +101,7 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> Any:
     return model
 
 
-def fill(model: Any, converted: Converted) -> None:
+def fill(model: KerasModel, converted: Converted) -> None:
     """Give every variable of ``model`` its value from the file."""
     from wdport.keras_runtime import set_variable  # brings in jax
 

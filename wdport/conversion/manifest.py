@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
-from typing import Any
 
+from wdport.conversion.entries import Description, Manifest
 from wdport.conversion.prepare import Prepared
 from wdport.files.model_files import Written
 from wdport.files.target import Target
@@ -19,7 +19,7 @@ FORMAT = 1
 _PACKAGES = ("numpy", "keras", "jax", "h5py")
 
 
-def describe(prepared: Prepared) -> dict[str, Any]:
+def describe(prepared: Prepared) -> Description:
     """What a converted file says about itself, whatever its format."""
     return {
         "family": prepared.table.family,
@@ -30,7 +30,7 @@ def describe(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def make_manifest(prepared: Prepared, target: Target, written: Written, source_sha256: str) -> dict[str, Any]:
+def make_manifest(prepared: Prepared, target: Target, written: Written, source_sha256: str) -> Manifest:
     """The manifest as JSON values."""
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
     return {
@@ -95,7 +95,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
     }
 
 
-def render_manifest(manifest: dict[str, Any]) -> str:
+def render_manifest(manifest: Manifest) -> str:
     """The manifest as text; JSON has no infinities, so none gets in."""
     return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
 

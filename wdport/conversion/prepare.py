@@ -48,7 +48,7 @@ class Settings:
     key: str | None = None
     strict: bool = False
     statistics: Statistics | None = None
-    known: Mapping[str, Any] | None = None
+    known: Mapping[str, object] | None = None
     model: str | None = None
     reference: str | None = None
     inputs: Sequence[str] = ()
@@ -128,7 +128,7 @@ def planned(
     path: Path,
     table: Table,
     family: Family,
-    config: Any,
+    config: object,
     shapes: Mapping[str, Shape],
     variables: Mapping[str, Shape] | None = None,
 ) -> tuple[Plan, Mapping[str, Constant]]:
@@ -177,7 +177,7 @@ def source_of(checkpoint: Checkpoint) -> Source:
     )
 
 
-def _document(checkpoint: Checkpoint) -> Mapping[str, Any]:
+def _document(checkpoint: Checkpoint) -> Mapping[str, object]:
     """The configuration that the checkpoint's folder holds; nothing if it holds none."""
     if isinstance(checkpoint.config, dict):
         return checkpoint.config

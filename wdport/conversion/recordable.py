@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.prepare import PathText, source_of
@@ -26,7 +25,7 @@ class Recordable:
     reference: str
     inputs: tuple[Input, ...]
     tensors: Mapping[str, Array]
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     calculated: tuple[str, ...]
     taps: tuple[NamePattern, ...]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wdport.conversion.apply import Progress, converted_arrays
+from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import describe, make_manifest, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.series import read_series
@@ -36,8 +37,8 @@ class Conversion:
     output: Path
     manifest_path: Path
     config: Any
-    assumed: dict[str, Any]
-    manifest: dict[str, Any]
+    assumed: dict[str, object]
+    manifest: Manifest
 
 
 def convert(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def beyond(result: TapResult, error: float, allowed: float) -> float:
     return 0.0
 
 
-def _size(values: Any) -> float:
+def _size(values: Sequence[object]) -> float:
     """Sum of squares of all arrays, above zero."""
     arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
     return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))

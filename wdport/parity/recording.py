@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -45,7 +45,7 @@ class Recording:
         self.names = [str(name) for name in self.index["names"]]
         self.cases = {_case(each): each for each in self.index["cases"]}
 
-    def arrays(self, reference: Any) -> Any:
+    def arrays(self, reference: object) -> Any:
         """The array, or the nested list of arrays, that the index refers to."""
         with _reading(self.path):
             return self._arrays(reference, {})
@@ -55,12 +55,12 @@ class Recording:
         if case not in self.cases:
             raise IncompleteError(self.path, f"has no {case.describe()}", _AGAIN)
         with _reading(self.path):
-            told, known = self.cases[case], dict[str, Array]()
+            told, known = self.cases[case], dict[object, Array]()
 
-            def get(reference: Any) -> Any:
+            def get(reference: object) -> Any:
                 return self._arrays(reference, known)
 
-            def calls(listed: Mapping[str, Any]) -> dict[str, Call]:
+            def calls(listed: Mapping[str, tuple[object, object, str, list[str]]]) -> dict[str, Call]:
                 return {
                     name: Call(tuple(get(given)), tuple(get(made)), str(caller), tuple(map(str, names)))
                     for name, (given, made, caller, names) in listed.items()
@@ -93,7 +93,7 @@ class Recording:
             told = self.index["sweeps"]
             return {str(name): Sweep(*self._arrays(list(each), {})) for name, each in told.items()}
 
-    def _arrays(self, reference: Any, known: dict[str, Array]) -> Any:
+    def _arrays(self, reference: object, known: dict[object, Array]) -> Any:
         if isinstance(reference, list):
             return [self._arrays(each, known) for each in reference]
         if reference not in known:
@@ -186,10 +186,10 @@ def _rounded(array: Array) -> Array:
     return array.astype(np.float32).astype(np.float64)
 
 
-def _pair(told: Any) -> tuple[float, float]:
+def _pair(told: Sequence[float]) -> tuple[float, float]:
     square, largest = told
     return float(square), float(largest)
 
 
-def _case(told: Mapping[str, Any]) -> Case:
+def _case(told: Mapping[str, float]) -> Case:
     return Case(int(told["seed"]), int(told["batch"]), float(told["scale"]), bool(told["random_biases"]))

@@ -6,7 +6,7 @@ The script needs wdport, and neither torch nor the two files that were compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,16 @@ from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
-from wdport.model import Array
+from wdport.model import Array, KerasLayer
 from wdport.parity.diagnose import Evidence
 from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault
+
+Nested = Array | list["Nested"]
+"""An input of a layer: an array, or a list of such."""
+
+Nesting = int | list["Nesting"]
+"""The same with 0 for every array."""
 
 _SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's was fed."""
 import numpy as np
@@ -41,8 +47,8 @@ for ours, seen, wanted in zip(made, case.actual, case.expected):
 class Case:
     """One layer of a float64 port with its weights; what it was fed, ought to make of that, and made."""
 
-    layer: Any
-    inputs: tuple[Any, ...]
+    layer: KerasLayer
+    inputs: tuple[Nested, ...]
     expected: tuple[Array, ...]
     actual: tuple[Array, ...]
     names: tuple[str, ...] = ()
@@ -131,7 +137,7 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
     return Case(layer, inputs, expected, actual, tuple(map(str, facts["names"])))
 
 
-def _right(expected: Expected, own: Call) -> tuple[Any, ...]:
+def _right(expected: Expected, own: Call) -> tuple[Nested, ...]:
     """What the port's layer ought to have been fed, in the nesting of what it was fed."""
     given = leaves(list(own.inputs))
     for at, array in expected.inputs.items():
@@ -146,10 +152,10 @@ def _part(arrays: Mapping[str, Array], kind: str) -> list[Array]:
     return [found[at] for at in sorted(found)]
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: object) -> Nesting:
     """The nesting of lists, with 0 for an array."""
     return [_shape(item) for item in value] if isinstance(value, (list, tuple)) else 0
 
 
-def _nested(shape: Any, values: Any) -> Any:
+def _nested(shape: Nesting, values: Iterator[Array]) -> Nested:
     return [_nested(item, values) for item in shape] if isinstance(shape, list) else next(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
-from typing import Any
+from typing import overload
 
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import Gate
@@ -144,7 +144,7 @@ class Verdict:
     taps: tuple[TapResult, ...]
     parts: tuple[PartResult, ...]
     decoded: float | None
-    assumed: dict[str, Any]
+    assumed: dict[str, object]
     inputs: tuple[str, ...]
     environment: dict[str, str]
     bounds: dict[str, float] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Verdict:
         return bool(self.gates) and all(gate.complete for gate in self.gates)
 
     @property
-    def assuming(self) -> dict[str, Any]:
+    def assuming(self) -> dict[str, object]:
         """The assumed values that this outcome rests on: what both sides took for granted.
 
         What makes up the network is not among them where the user's own model computes the same.
@@ -199,7 +199,7 @@ class Verdict:
         """
         return locate(self.taps)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain JSON values; infinities as text, since JSON has none."""
         facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
         faults = [asdict(fault) for fault in self.faults]
@@ -226,7 +226,15 @@ def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NU
     return tuple(found.values())
 
 
-def plain(value: Any) -> Any:
+@overload
+def plain(value: dict[str, object]) -> dict[str, object]: ...
+
+
+@overload
+def plain(value: object) -> object: ...
+
+
+def plain(value: object) -> object:
     """JSON values: tuples as lists, infinities and NaN as text."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from math import inf, isfinite, isnan
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from wdport.compare.findings import Finding, Gate, fact
 from wdport.errors import IncompleteError, UsageError
@@ -22,6 +22,17 @@ NAME: Final = "R"
 """The gate that a baseline adds."""
 
 _UPDATE: Final = "tighten the baseline: wdport verify --update-baseline"
+
+
+Record = dict[str, float | str]
+"""The numbers of a tap by name; infinity is the text "inf"."""
+
+
+class Baseline(TypedDict):
+    """What ``parity-baseline.json`` holds: its format, and a record of every tap."""
+
+    schema: int
+    taps: dict[str, Record]
 
 
 class _Rule:
@@ -55,7 +66,7 @@ RULES: Final = {"isolated": _ERROR, "cumulative": _ERROR, "rms_ratio": _RATIO}
 """The recorded numbers of a tap: fields of :class:`~wdport.parity.verdict.TapResult`."""
 
 
-def make_baseline(verdict: Verdict) -> dict[str, Any]:
+def make_baseline(verdict: Verdict) -> Baseline:
     """A verdict's taps as a baseline: plain JSON values, by tap in alphabetical order.
 
     Every number is rounded up to one significant digit, so that a rerun elsewhere writes the same file;
@@ -74,7 +85,7 @@ def make_baseline(verdict: Verdict) -> dict[str, Any]:
     return {"schema": SCHEMA, "taps": taps}
 
 
-def _record(tap: TapResult) -> dict[str, float | str]:
+def _record(tap: TapResult) -> Record:
     rounded = {name: rule.round(getattr(tap, name)) for name, rule in RULES.items()}
     return {name: value if isfinite(value) else "inf" for name, value in rounded.items()}
 
@@ -85,7 +96,7 @@ def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Find
     A tap fails by an error of over 10 x its record (and over 1e-14) or a ratio of over 1.5 x (and over 2),
     by an error of under its record / 100 or a ratio of under / 3, and by being new or gone.
     """
-    recorded: Mapping[str, Mapping[str, float | str]] = baseline["taps"]
+    recorded: Mapping[str, Record] = baseline["taps"]
     known = {tap.reference for tap in verdict.taps}
     faults = []
     for tap in verdict.taps:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
 from wdport.files.atomic import write_text
-from wdport.parity.policy.baseline import RULES, SCHEMA
+from wdport.parity.policy.baseline import RULES, SCHEMA, Baseline
 
 MAX_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""
@@ -20,7 +19,7 @@ MAX_BYTES: Final = 16 << 20
 _FIX: Final = "make it again with wdport verify --update-baseline"
 
 
-def write_baseline(path: PathText, baseline: Mapping[str, Any]) -> None:
+def write_baseline(path: PathText, baseline: Baseline) -> None:
     """Write a baseline; an older file stays until the new one is whole.
 
     Raises :class:`~wdport.errors.MachineError` if the machine refuses; no temporary file is left then.
@@ -31,7 +30,7 @@ def write_baseline(path: PathText, baseline: Mapping[str, Any]) -> None:
     write_text(Path(path), text)
 
 
-def read_baseline(path: PathText) -> dict[str, Any]:
+def read_baseline(path: PathText) -> Baseline:
     """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is none."""
     file = Path(path)
     try:
@@ -53,7 +52,7 @@ def read_baseline(path: PathText) -> dict[str, Any]:
         raise InputError((file, "taps"), "holds no taps", _FIX)
     for name, entry in document["taps"].items():
         _check(file, name, entry)
-    return document
+    return {"schema": document["schema"], "taps": document["taps"]}
 
 
 def _check(file: Path, name: str, entry: object) -> None:
@@ -68,7 +67,7 @@ def _check(file: Path, name: str, entry: object) -> None:
             raise InputError((file, name), what, _FIX)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a name stands in it twice")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from wdport.conversion.prepare import PathText
 from wdport.errors import UsageError
@@ -48,7 +47,7 @@ def read_policy(path: PathText, today: date) -> Policy:
     return policy
 
 
-def _load(file: Path) -> dict[str, Any]:
+def _load(file: Path) -> dict[str, object]:
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_TABLE_BYTES + 1)
@@ -98,7 +97,7 @@ def _waiver(table: _Table) -> Waiver:
 class _Table:
     """A TOML table whose keys are taken one by one; what is left at the end is unknown."""
 
-    rest: dict[str, Any]
+    rest: dict[str, object]
     file: Path
     key: str
 
@@ -154,7 +153,7 @@ class _Table:
     def optional_day(self, name: str) -> date | None:
         return self.day(name) if name in self.rest else None
 
-    def _take(self, name: str, example: str) -> Any:
+    def _take(self, name: str, example: str) -> object:
         if name not in self.rest:
             raise UsageError((self.file, self.at(name)), "is missing", f"write {example}")
         return self.rest.pop(name)

@@ -1,0 +1,105 @@
+"""What a manifest says, entry by entry, as types: JSON values that :mod:`wdport.conversion.manifest` makes."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Description(TypedDict, total=False):
+    """What a converted file says about itself; nothing, where Keras saved it."""
+
+    family: str
+    variant: str
+    config: dict[str, object]
+    origins: dict[str, str]
+    mapping_sha256: str
+
+
+class SourceEntry(TypedDict):
+    """The checkpoint, and what of it was not converted."""
+
+    name: str
+    sha256: str
+    format: str
+    layout: str
+    key: str | None
+    prefixes: list[str]
+    other_keys: list[str]
+    not_read: list[str]
+
+
+class MappingEntry(TypedDict):
+    """The mapping table."""
+
+    name: str
+    sha256: str
+    family: str
+    variant: str
+
+
+class OutputEntry(TypedDict):
+    """The file that was written."""
+
+    name: str
+    format: str
+    sha256: str
+    bytes: int
+    variables: int
+
+
+class ConfigEntry(TypedDict):
+    """One value of the configuration, and where it came from: see :class:`wdport.model.Resolved`."""
+
+    value: object
+    origin: str
+
+
+class TargetEntry(TypedDict):
+    """One variable as it was written."""
+
+    path: str
+    shape: list[int]
+    sha256: str
+
+
+class TensorEntry(TypedDict):
+    """One tensor of the checkpoint, the row of the table that moved it, and what it became."""
+
+    source: str
+    dtype: str
+    shape: list[int]
+    rule: str
+    combine: str
+    table: str
+    line: int
+    recomputed: bool
+    targets: list[TargetEntry]
+
+
+class CheckEntry(TypedDict):
+    """One stored table beside the recomputed one: the largest difference and its bound."""
+
+    source: str
+    constant: str
+    error: float | None
+    tolerance: float | None
+
+
+class Manifest(TypedDict):
+    """A manifest, as JSON has it."""
+
+    manifest: int
+    wdport: str
+    source: SourceEntry
+    mapping: MappingEntry
+    output: OutputEntry
+    config: dict[str, ConfigEntry]
+    assumed: dict[str, object]
+    alternatives: dict[str, str]
+    notes: list[str]
+    tensors: list[TensorEntry]
+    checks: list[CheckEntry]
+    drops: dict[str, str]
+    ties: dict[str, str]
+    ignored: dict[str, str]
+    versions: dict[str, str | None]
