@@ -36,11 +36,6 @@ get it from there and hand it back."""
 Document = Mapping[str, object]
 """Names with values of any form, as JSON or YAML has them: what is read of it is checked first."""
 
-KerasModel = Any
-KerasLayer = Any
-KerasVariable = Any
-"""Keras comes without types; these say which of its objects is meant."""
-
 
 @dataclass(frozen=True)
 class Constant:
