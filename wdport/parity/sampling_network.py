@@ -16,6 +16,7 @@ import numpy as np
 
 from wdport.compare.findings import Gate, joined, measure
 from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.families.roles import Sampled
@@ -88,14 +89,14 @@ class SamplingNetwork:
             pair = self.numerics.setdefault(f"{WHOLE}, {name}", ErrorPair())
             pair.add(np.asarray(table), np.asarray(made), exact[name][1])
 
-    def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, jax.Array]]:
+    def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
             found = list(self._family.time_tables(conditions))
         yield from found
 
-    def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, jax.Array]]:
+    def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             found = list(self._family.time_layers(self._models[dtype], times))
         yield from found
