@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from numpy.typing import ArrayLike
+
 from wdport.compare.calls import Case
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, MisfitError, UsageError, error_of
@@ -36,7 +38,7 @@ from wdport.recorder import (
 if TYPE_CHECKING:
     import torch
 
-MakeInputs = Callable[[int, int, float], Sequence[object]]
+MakeInputs = Callable[[int, int, float], Sequence[ArrayLike]]
 
 
 class Reference(Protocol):

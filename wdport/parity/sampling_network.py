@@ -22,7 +22,7 @@ from wdport.compile_cache import FAST_COMPILE
 from wdport.families.roles import Sampled
 from wdport.model import Array, Diffused, KerasModel
 from wdport.parity.verdict import Trajectory
-from wdport.sampling.network import Tree, fast_network
+from wdport.sampling.network import fast_network
 
 WHOLE = "sampling network"
 
@@ -42,10 +42,10 @@ class SamplingNetwork:
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
 
-    def _diagonal(self, dtype: str) -> Callable[[Tree, jax.Array, jax.Array], jax.Array]:
+    def _diagonal(self, dtype: str) -> Callable[[object, jax.Array, jax.Array], jax.Array]:
         network = self._networks[dtype]
 
-        def run(weights: Tree, state: jax.Array, times: jax.Array) -> jax.Array:
+        def run(weights: object, state: jax.Array, times: jax.Array) -> jax.Array:
             conditions = network.conditions(weights, times)
             every: jax.Array = jax.lax.map(lambda condition: network.apply(weights, state, condition), conditions)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]

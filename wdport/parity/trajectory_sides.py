@@ -24,7 +24,7 @@ from wdport.diffusion.schedules import NoiseSchedule
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.model import Array, KerasModel
-from wdport.sampling.network import Tree, fast_network
+from wdport.sampling.network import fast_network
 
 COUNT = 5
 """Steps asked for: by the checkpoint's rule 1000, 800, 600, 400, 200 and 1. DDPM runs over the same list with the
@@ -122,8 +122,8 @@ class Port:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             return plan, np.asarray(program(self.network.weights(), plan_rows(plan, dtype), *arrays))
 
-    def _compiled(self, wrap: Callable[[Traced], Traced]) -> Program[Tree, Rows, Tensor, Tensor, jax.Array]:
-        def states(weights: Tree, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
+    def _compiled(self, wrap: Callable[[Traced], Traced]) -> Program[object, Rows, Tensor, Tensor, jax.Array]:
+        def states(weights: object, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
             network = wrap(lambda x, time: self.network.at(weights, x, time))
             every: jax.Array = run_plan(network, rows, init, tape, record=True)
             return every
