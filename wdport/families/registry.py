@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError, UsageError
-from wdport.families.roles import Family
+from wdport.families.roles import Family, OwnFamily
 from wdport.mapping.rows import Table
 from wdport.mapping.table import load_table
-
-if TYPE_CHECKING:
-    from wdport.families.custom import CustomFamily
 
 _MODULES = {"waveletdiff": "wdport.families.waveletdiff.family"}
 
@@ -43,7 +40,7 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
 
 def own_model(
     mapping: str | PathLike[str] | None, model: str | None, reference: str | None, inputs: Sequence[str]
-) -> CustomFamily | None:
+) -> OwnFamily | None:
     """The user's own model (:class:`wdport.families.custom.CustomFamily`), if
     ``mapping`` is the table of one; ``None`` otherwise. Raises :class:`WdportError`."""
     table = load_table(Path(mapping)) if mapping else None
@@ -52,10 +49,8 @@ def own_model(
     return _own_family(table, model, reference, inputs)
 
 
-def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> CustomFamily:
-    from wdport.families.custom import CustomFamily
-
-    return CustomFamily(table, model, reference, inputs)
+def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> OwnFamily:
+    return cast(OwnFamily, import_module("wdport.families.custom").CustomFamily(table, model, reference, inputs))
 
 
 def known_bounds() -> dict[str, Bound]:
