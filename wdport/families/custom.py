@@ -23,6 +23,7 @@ from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
     from wdport.families.mutants import Mutant
+    from wdport.families.roles import OwnFamily
 
 
 @dataclass(frozen=True)
@@ -218,3 +219,9 @@ def _as_taken(told: Input, shape: Sequence[int | None], where: str) -> Input:
             return replace(told, keras_axes=tuple(axes))
     what = f"input {told.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
     raise MisfitError(where, what, "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'")
+
+
+if TYPE_CHECKING:  # what mypy holds the family to
+
+    def _role(family: CustomFamily) -> OwnFamily:
+        return family

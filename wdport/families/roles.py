@@ -15,6 +15,7 @@ from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.faults import Group
 from wdport.mapping.axes import Shape
+from wdport.mapping.rows import Table
 from wdport.model import (
     Array,
     Configuration,
@@ -27,6 +28,7 @@ from wdport.model import (
     Signature,
     Source,
 )
+from wdport.recorder import Input
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -137,6 +139,21 @@ class KeptByKeras(Protocol):
 
     def read(self, config: Configuration, path: Path) -> dict[str, Array]:
         """Every variable by path, as Keras reads the file into a new model."""
+        ...
+
+
+class OwnFamily(Family, KeptByKeras, Protocol):
+    """The user's own model, as its mapping table and the user describe it."""
+
+    table: Table
+    reference: str
+
+    def told(self) -> tuple[Input, ...]:
+        """The inputs as the table or the user states them; raises ``MisfitError``."""
+        ...
+
+    def arguments(self, source: Source, config: Document) -> dict[str, object]:
+        """What the functions that build the two models are called with; raises ``MisfitError``."""
         ...
 
 
