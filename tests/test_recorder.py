@@ -293,6 +293,15 @@ def test_float32_by_name_is_float64_while_lifted() -> None:
     assert torch.arange(5).float().dtype == torch.float32
 
 
+def test_arrays_become_tensors_while_lifted() -> None:
+    """What torch.tensor is given is looked at, to tell empty tensors: that may be an array, or a list of them."""
+    values = np.arange(3.0)
+    with lifted():
+        assert torch.equal(torch.tensor(values), torch.arange(3))
+        assert torch.equal(torch.tensor([values[0]]), torch.zeros(1))
+        assert torch.tensor(np.float32(0.5), dtype=torch.float32).dtype is torch.float64
+
+
 def test_loading_is_not_lifted(tmp_path: Path) -> None:
     """A file's float32 stays what it is, bytes and all."""
     values = {"a": torch.randn(3, 4), "b": torch.zeros(0), "c": torch.arange(3)}

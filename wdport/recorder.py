@@ -918,13 +918,20 @@ def lifted() -> Iterator[None]:
             if name in ("float", "half", "bfloat16"):
                 return args[0].double()
             # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
-            empty = name in ("tensor", "empty") and bool(args) and args[0] in ([], 0, (0,), [0])
+            empty = name in ("tensor", "empty") and bool(args) and _is_nothing(args[0])
             if name not in _READING and not empty:
                 args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
             return function(*args, **kwargs)
 
     with _default_dtype(torch.float64), Lift():
         yield
+
+
+def _is_nothing(value: object) -> bool:
+    """Whether these are the values, or the size, of an empty tensor."""
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(each, int) and each == 0 for each in value[:1]) and len(value) < 2
+    return isinstance(value, int) and value == 0
 
 
 @contextmanager
