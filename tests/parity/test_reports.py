@@ -193,6 +193,7 @@ def test_a_finding_in_json_is_data_and_a_sentence() -> None:
 def test_places_causes_and_shortfalls() -> None:
     assert place(Fault("a", "b", "", 1.0, 1.0)) == "a -> b"
     assert place(Fault("", "", "a.b", 1.0, 1.0)) == "the network itself, in what it feeds a.b"
+    assert place(Fault("output.mean", "", "", 1.0, 1.0)) == "the network itself, in its output mean"
     verdict = failing()
     assert next(probable(verdict, fault) for fault in verdict.faults) == "epsilon of 1e-6 or no bias"
     assert not any(map(shortfall, verdict.gates))

@@ -88,4 +88,9 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
         lines.append(f"  {printable(place(fault), 90):<90} {errors}")
         if names := probable(verdict, fault):
             lines.append(f"    probably: {names}")
-    return lines + ([f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else [])
+    lines += [f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
+    if any(fault.feeds for fault in faults):
+        lines.append(
+            "  of what a layer's own code feeds to others, the first fault is shown: mend it, then verify again"
+        )
+    return lines

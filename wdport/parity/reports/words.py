@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Final
 
 from wdport.compare.bounds import LOGIC, NUMERICS
-from wdport.compare.findings import Gate, by_subject
+from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
 from wdport.parity.verdict import Fault, TapResult, Verdict
 
@@ -77,8 +77,15 @@ def part_name(verdict: Verdict, part: int | None) -> str:
 
 def place(fault: Fault) -> str:
     """Where a fault is: the layer, and the layer inside it that it feeds wrongly."""
-    site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else "the network itself"
+    own = f"the network itself{_output(fault.reference)}"
+    site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else own
     return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
+
+
+def _output(name: str) -> str:
+    """Which of several outputs a result of the whole network is about."""
+    _, dot, which = name.partition(f"{OUTPUT}.")
+    return f", in its output {which}" if dot else ""
 
 
 def probable(verdict: Verdict, fault: Fault) -> str:
