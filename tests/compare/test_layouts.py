@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from wdport.compare.layouts import AFTER, axes, laid_out
+from wdport.compare.calls import Call, Expected
+from wdport.compare.layouts import AFTER, Layout, axes, in_port, laid_out
 from wdport.errors import MisfitError
 from wdport.mapping import layers
 from wdport.mapping.table import parse_table
@@ -43,3 +44,23 @@ def test_axes_are_moved_by_name_where_sizes_coincide() -> None:
     assert np.array_equal(moved, cube.transpose(0, 2, 3, 1))
     with pytest.raises(ValueError, match="where the port has"):
         laid_out(cube[:, :3], (2, 4, 4, 2), [axes("b c h w -> b h w c")])
+
+
+def attended(*given: np.ndarray, port: int) -> Expected:
+    """A call of attention with these inputs, in a port that takes as many as ``port``."""
+    call = Call(given, (given[0],))
+    shapes = [given[0].shape]
+    return in_port(call, Layout(), (shapes * port, shapes))
+
+
+def test_an_array_given_several_times_may_be_taken_once() -> None:
+    """``attention(x, x, x)`` as ``attention(x)``, ``attention(q, k, k)`` as ``attention(q, k)``."""
+    x, y = np.random.default_rng(0).standard_normal((2, 2, 3, 4))
+    assert np.array_equal(attended(x, x.copy(), x, port=1).inputs[0], x)
+    both = attended(x, y, y.copy(), port=2)
+    assert both.count == 2
+    assert [np.array_equal(ours, theirs) for ours, theirs in zip(both.given, (x, y), strict=True)] == [True, True]
+    with pytest.raises(ValueError, match="3 inputs where the port has 1"):
+        attended(x, x, np.nextafter(x, 9), port=1)
+    with pytest.raises(ValueError, match="3 inputs where the port has 1"):
+        attended(x, y, y, port=1)

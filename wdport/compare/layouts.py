@@ -108,7 +108,8 @@ def in_port(
     of its inputs, are those of the layer's call there.
 
     Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
-    one side alone has are left out. The port may pad before the layer what PyTorch's layer pads itself: such an input
+    one side alone has are left out. An array that the reference was given several times, as attention to itself is, the
+    port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an input
     is left out if its padding is not zeros, since what the layer makes of it tells enough. Raises ``ValueError`` where
     counts do not fit, or, if ``strict``, shapes.
     """
@@ -123,6 +124,8 @@ def in_port(
 
     given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
     order = [] if layout.outputs_only else matched(call.names, names, len(given), len(shapes[0]))
+    if order is None:
+        order = _taken_once(given, len(shapes[0]))
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
     inputs = {}
@@ -148,6 +151,16 @@ def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int)
         if len(both) > 1:
             return both
     return [(at, at) for at in range(count)] if count == wanted else None
+
+
+def _taken_once(given: Sequence[Array], wanted: int) -> list[tuple[int, int]] | None:
+    """Pairs of positions of inputs where the port takes arrays that are equal bit for bit once."""
+    first = [at for at, array in enumerate(given) if not any(_equal(array, before) for before in given[:at])]
+    return [(theirs, ours) for ours, theirs in enumerate(first)] if len(first) == wanted else None
+
+
+def _equal(first: Array, second: Array) -> bool:
+    return first is second or (np.shape(first) == np.shape(second) and bool(np.array_equal(first, second)))
 
 
 def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
