@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from wdport.compare.calls import Call, Expected
-from wdport.compare.layouts import AFTER, Layout, axes, in_port, laid_out
+from wdport.compare.layouts import AFTER, PADDED, Layout, axes, in_port, laid_out
+from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
 from wdport.mapping import layers
 from wdport.mapping.table import parse_table
@@ -64,3 +65,19 @@ def test_an_array_given_several_times_may_be_taken_once() -> None:
         attended(x, x, np.nextafter(x, 9), port=1)
     with pytest.raises(ValueError, match="3 inputs where the port has 1"):
         attended(x, y, y, port=1)
+
+
+@pytest.mark.parametrize("mode", PADDED)
+def test_a_padding_apart_is_the_references(mode: str) -> None:
+    """PyTorch's own padding is what a port that pads before its convolution is fed."""
+    conv = torch.nn.Conv2d(2, 3, 5, padding=(2, 1), padding_mode=mode)
+    given = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 6, 7)))
+    widths = [1, 1, 2, 2]
+    right = torch.nn.functional.pad(given, widths, "constant" if mode == "zeros" else mode).permute(0, 2, 3, 1)
+    table = parse_table(TABLE.replace(", then: THEN", "").encode(), "t")
+    for modules, count in (({"conv": conv}, 1), ({}, 0)):
+        (tap,) = padded_by(align(table, ["conv"], ["conv"], ()), modules)
+        call = Call((given.numpy(),), (np.zeros((1, 3, 6, 5)),))
+        inputs = in_port(call, tap.layout, ([(1, 10, 9, 2)], [(1, 6, 5, 3)])).inputs
+        assert len(inputs) == count
+        assert all(np.array_equal(each, right.numpy()) for each in inputs.values())

@@ -12,12 +12,19 @@ from wdport.compare.settings import differences
 
 layers: Any = keras.layers
 
-ALIKE: dict[str, tuple[str, Any, Any]] = {
+ALIKE: dict[str, tuple[Any, ...]] = {
     "batch norm": ("batch_norm", nn.BatchNorm2d(4, eps=0.0010000000474974513), layers.BatchNormalization(epsilon=1e-3)),
     "same padding": ("conv2d", nn.Conv2d(3, 4, 3, padding=1), layers.Conv2D(4, 3, padding="same")),
     "dilated": ("conv1d", nn.Conv1d(3, 4, 3, dilation=2), layers.Conv1D(4, 3, dilation_rate=2)),
     "a window along one axis": ("conv2d", nn.Conv2d(3, 4, (5, 1)), layers.Conv1D(4, 5)),
     "no bias": ("linear", nn.Linear(3, 4, bias=False), layers.Dense(4, use_bias=False)),
+    "a padding apart": (
+        "conv2d",
+        nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"),
+        layers.Conv2D(4, 3),
+        (1, 7, 7, 3),
+        (1, 5, 5, 4),
+    ),
     "pooling": ("max_pool2d", nn.MaxPool2d(3, 2), layers.MaxPooling2D(3, 2)),
     "dropout": ("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),
     "a kind that nobody knows": ("", nn.Linear(3, 4), layers.Dense(5)),

@@ -38,11 +38,16 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
     return np.asarray(function(values.astype(np.float64))).astype(values.dtype)
 
 
+PADDED: Mapping[str, str] = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""What PyTorch calls a padding, and NumPy."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
     used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells, ``padded``
-    what the port may have padded its input with before: see :attr:`wdport.mapping.kinds.kind.Kind.padded`.
+    what the port may have padded its input with before: a word of :data:`PADDED`, or one of
+    :attr:`wdport.mapping.kinds.kind.Kind.padded`.
 
     With ``outputs_only`` the layer is the last of several that are one module of the reference, so it is fed by the one
     before it.
@@ -110,7 +115,7 @@ def in_port(
     Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
     one side alone has are left out. An array that the reference was given several times, as attention to itself is, the
     port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an input
-    is left out if its padding is not zeros, since what the layer makes of it tells enough. Raises ``ValueError`` where
+    is left out if nobody says with what, since what the layer makes of it tells enough. Raises ``ValueError`` where
     counts do not fit, or, if ``strict``, shapes.
     """
 
@@ -134,14 +139,18 @@ def in_port(
         apart = margins(array, shape, layout.inputs) if layout.padded else None
         if apart is None:
             inputs[ours] = fitted(array, shape, layout.inputs)
-        elif layout.padded == "zeros":
-            inputs[ours] = np.pad(moved(array, len(shape), layout.inputs), apart)
+        elif layout.padded in PADDED:
+            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDED[layout.padded])
     made = _chosen(made, shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]
     pairs = zip(made, shapes[1], strict=True)
     outputs = tuple(fitted(array, shape, layout.outputs) for array, shape in pairs)
     return Expected(inputs, len(shapes[0]), outputs, call.caller)
+
+
+def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: str) -> Array:
+    return np.pad(array, apart, mode)  # type: ignore[call-overload,no-any-return]
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:

@@ -98,6 +98,16 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
     return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded)
 
 
+def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
+    """The taps with the padding that the reference's ``modules`` say they use; without them it stays unknown."""
+    found = []
+    for tap in taps:
+        mode = getattr(modules.get(tap.reference), "padding_mode", "")
+        known = tap.layout.padded == "module" and mode
+        found.append(replace(tap, layout=replace(tap.layout, padded=mode)) if known else tap)
+    return found
+
+
 def is_channels_first(layer: KerasLayer) -> bool:
     """Whether a Keras layer's channels stand where PyTorch's do: by its own word, or by the axis that it normalises or
     does not share a slope along."""

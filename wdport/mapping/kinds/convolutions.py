@@ -37,7 +37,7 @@ def _axes(rank: int) -> tuple[str, str]:
 
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
     weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
-    padded = "" if name == "conv_transpose" else "zeros"
+    padded = "" if name == "conv_transpose" else "module"
     return Kind(f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES, padded=padded)
 
 

@@ -104,8 +104,9 @@ class Kind:
         inner: layers within the layer that are compared as well.
         flatten: the layout of the output where the layer itself flattens.
         index: the index that the kind brings.
-        padded: what the port may have padded its input with before, since PyTorch's layer pads by itself: ``zeros``, or
-            ``any`` where it is the values' affair; empty for a kind that does not pad.
+        padded: what the port may have padded its input with before, since PyTorch's layer pads by itself: ``zeros``,
+            ``module`` where the module itself says it (its ``padding_mode``), or ``any`` where it is the values'
+            affair; empty for a kind that does not pad.
         bare: whether it may have no tensors at all, as a norm without scale and shift has.
     """
 
