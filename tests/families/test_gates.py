@@ -84,6 +84,14 @@ def test_one_layer_of_a_stack(tmp_path: Path) -> None:
     assert verified(tmp_path, "gru_stack", "keras_gru_stack", rows).exit_code == 0
 
 
+def test_what_a_stack_is_fed(tmp_path: Path) -> None:
+    """The fault is before its first layer, and its last is right by itself."""
+    rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
+    verdict = verified(tmp_path, "gru_stack", "gru_stack_fed_wrong", rows)
+    assert verdict.exit_code == 1
+    assert [(each.feeds, each.reference) for each in verdict.faults] == [("rnn", "")]
+
+
 def test_a_cell_in_a_loop_cannot_be_compared(tmp_path: Path) -> None:
     rows = "  - {torch: cell, keras: rnn/cell, kind: gru_cell}\n"
     with pytest.raises(WdportError) as error:

@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
-from wdport.compare.layouts import in_port, laid_out
+from wdport.compare.layouts import fed_in_port, in_port, laid_out
 from wdport.compare.measure import relative_l2
 from wdport.compare.relations import arrangement
 from wdport.compare.taps import Tap
@@ -41,7 +41,16 @@ class InPort:
                 self.misfits[tap.reference] = str(error)
                 with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
                     found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names, strict=False)
+            if (first := self._shapes.get(tap.fed)) is not None:
+                with suppress(ValueError):
+                    found[tap.fed] = _fed_alone(call, tap, first)
         return found
+
+
+def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
+    """What the first layer of a stack ought to be fed; what it makes is not the reference's affair."""
+    shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
+    return Expected(fed_in_port(call, tap.layout, shapes, first.names), len(shapes), (), call.caller)
 
 
 def outputs_in_port(
@@ -80,7 +89,9 @@ def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> 
     own, call = candidate.get(tap.candidate), expected.get(tap.candidate)
     if own is None or call is None:
         return None
-    return _largest(fed(own, call)), _largest(made(tap, own, call))
+    first, right = candidate.get(tap.fed), expected.get(tap.fed)
+    before = _largest(fed(first, right)) if first is not None and right is not None else 0.0
+    return max(before, _largest(fed(own, call))), _largest(made(tap, own, call))
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:

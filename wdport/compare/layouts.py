@@ -50,7 +50,7 @@ class Layout:
     :attr:`wdport.mapping.kinds.kind.Kind.padded`.
 
     With ``outputs_only`` the layer is the last of several that are one module of the reference, so it is fed by the one
-    before it.
+    before it; :func:`fed_in_port` tells what the first is fed.
     """
 
     inputs: tuple[Rule, ...] = ()
@@ -112,41 +112,51 @@ def in_port(
     """A call of the reference in the port's layout: the shapes of the port's inputs and outputs, flat, and the names
     of its inputs, are those of the layer's call there.
 
-    Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
-    one side alone has are left out. An array that the reference was given several times, as attention to itself is, the
-    port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an input
-    is left out if nobody says with what, since what the layer makes of it tells enough. Raises ``ValueError`` where
-    counts do not fit, or, if ``strict``, shapes.
+    Raises ``ValueError`` where counts do not fit, or, if ``strict``, shapes.
     """
-
-    def fitted(array: Array, shape: Shape, rules: Sequence[Rule]) -> Array:
-        try:
-            return laid_out(np.asarray(array), tuple(shape), rules, layout.sizes)
-        except ValueError:
-            if strict:
-                raise
-            return moved(np.asarray(array), len(shape), rules)
-
-    given, made = leaves(list(call.inputs)), leaves(list(call.outputs))
-    order = [] if layout.outputs_only else matched(call.names, names, len(given), len(shapes[0]))
-    if order is None:
-        order = _taken_once(given, len(shapes[0]))
-    if order is None:
-        raise ValueError(f"{len(given)} inputs where the port has {len(shapes[0])}")
-    inputs = {}
-    for theirs, ours in order:
-        array, shape = np.asarray(given[theirs]), tuple(shapes[0][ours])
-        apart = margins(array, shape, layout.inputs) if layout.padded else None
-        if apart is None:
-            inputs[ours] = fitted(array, shape, layout.inputs)
-        elif layout.padded in PADDED:
-            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDED[layout.padded])
-    made = _chosen(made, shapes[1])
+    inputs = {} if layout.outputs_only else fed_in_port(call, layout, shapes[0], names, strict)
+    made = _chosen(leaves(list(call.outputs)), shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]
     pairs = zip(made, shapes[1], strict=True)
-    outputs = tuple(fitted(array, shape, layout.outputs) for array, shape in pairs)
+    outputs = tuple(_fitted(array, shape, layout.outputs, layout, strict) for array, shape in pairs)
     return Expected(inputs, len(shapes[0]), outputs, call.caller)
+
+
+def fed_in_port(
+    call: Call, layout: Layout, shapes: Shapes, names: Sequence[str] = (), strict: bool = True
+) -> dict[int, Array]:
+    """The inputs of a call of the reference in the port's layout, by their place among the port's.
+
+    Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
+    one side alone has are left out. An array that the reference was given several times, as attention to itself is, the
+    port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an input
+    is left out if nobody says with what, since what the layer makes of it tells enough.
+    """
+    given = leaves(list(call.inputs))
+    order = matched(call.names, names, len(given), len(shapes))
+    if order is None:
+        order = _taken_once(given, len(shapes))
+    if order is None:
+        raise ValueError(f"{len(given)} inputs where the port has {len(shapes)}")
+    inputs = {}
+    for theirs, ours in order:
+        array, shape = np.asarray(given[theirs]), tuple(shapes[ours])
+        apart = margins(array, shape, layout.inputs) if layout.padded else None
+        if apart is None:
+            inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)
+        elif layout.padded in PADDED:
+            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDED[layout.padded])
+    return inputs
+
+
+def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], layout: Layout, strict: bool) -> Array:
+    try:
+        return laid_out(np.asarray(array), tuple(shape), rules, layout.sizes)
+    except ValueError:
+        if strict:
+            raise
+        return moved(np.asarray(array), len(shape), rules)
 
 
 def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: str) -> Array:

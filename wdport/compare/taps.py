@@ -39,6 +39,11 @@ class Tap:
     kind: str = field(default="", compare=False)
     stack: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def fed(self) -> str:
+        """The call of the first layer of a stack, which what feeds the reference's module feeds; "" of no stack."""
+        return self.stack[0] + self.candidate.removeprefix(self.stack[-1]) if self.layout.outputs_only else ""
+
 
 def align(
     table: Table,
@@ -96,6 +101,11 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
         inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
     padded = KINDS[row.kind].padded if row.kind in KINDS else ""
     return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded)
+
+
+def watched(taps: Sequence[Tap]) -> list[str]:
+    """The port's layers that are looked into: those of the taps, and the first ones of stacks."""
+    return list(dict.fromkeys(layer_of(path) for tap in taps for path in (tap.candidate, tap.fed) if path))
 
 
 def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:

@@ -107,7 +107,7 @@ def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Ar
     near = {path for path, call in evidence.port.items() if call.caller == fault.candidate} | {fault.candidate}
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
     for what in ("output", "input"):
-        for path, call in ordered:
+        for path, call in ((path, call) for path, call in ordered if not path or path in names):
             for leaf in call.outputs if what == "output" else call.given:
                 array = np.asarray(leaf)
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:

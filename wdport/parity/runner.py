@@ -24,7 +24,7 @@ from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
-from wdport.compare.taps import Tap, align, every_call, left_out, nearest, padded_by
+from wdport.compare.taps import Tap, align, every_call, left_out, nearest, padded_by, watched
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.keras_runtime import layers_by_path
@@ -80,7 +80,7 @@ class Runner:
         )
         modules = dict(sides.references["float64"].named_modules(remove_duplicate=False)) if sides.references else {}
         self.aligned = padded_by(aligned, modules)
-        self.port = PortSide(sides.candidates, list({tap.candidate: None for tap in self.aligned}))
+        self.port = PortSide(sides.candidates, watched(self.aligned))
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
         self.arranged: dict[str, str] = {}

@@ -26,6 +26,7 @@ from wdport.compare.findings import Finding, Gate
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
 from wdport.compare.settings import differences
+from wdport.compare.taps import watched
 from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
@@ -233,7 +234,7 @@ def _causes(
 ) -> dict[str, tuple[str, ...]]:
     """Probable causes of the first faults, by the faulty layer's path: what the two layers were told differently, or
     else what the values tell."""
-    probe = Probe(correct_port(prepared, weights), {layer_of(name) for name in names}, eager=True)
+    probe = Probe(correct_port(prepared, weights), set(watched(runner.aligned)), eager=True)
     known = prepared.family.mutants(prepared.config)
     found = {}
     for fault in faults[:MAX_CAUSES]:

@@ -103,6 +103,11 @@ def own_gru() -> Any:
     return _with_head(TorchOrder(name="rnn"))
 
 
+def gru_stack_fed_wrong() -> Any:
+    stack = (layers.GRU(7, return_sequences=True, name=f"rnn_{n}") for n in range(2))
+    return _with_head(layers.LeakyReLU(0.3), *stack)
+
+
 def own_gru_stack() -> Any:
     return _with_head(layers.GRU(7, return_sequences=True, name="rnn_0"), TorchOrder(name="rnn_1"))
 
