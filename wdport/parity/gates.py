@@ -31,7 +31,8 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding
     tallies = (runner.logic, runner.numerics)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    notes = [*_conditioned(runner), *_left_out(runner), *_arranged(runner), *runner.sides.reference.notes]
+    parts = (_conditioned(runner), _left_out(runner), _arranged(runner), runner.sides.reference.notes)
+    notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
     return Gate("0", "preflight", compared, expected, facts=facts)
 
