@@ -143,7 +143,7 @@ def planned(
     plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):
         hint = getattr(family, "hint", None)  # of a model of the user's own
-        raise _misfit(path, table, plan.faults, (hint(config) or _OWN) if hint else _FIX)
+        raise _misfit(path, table, plan.faults, ((plan.sized and hint(config)) or _OWN) if hint else _FIX)
     return plan, constants
 
 
