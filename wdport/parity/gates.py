@@ -61,9 +61,12 @@ def _conditioned(runner: Runner) -> list[str]:
 
 
 def _left_out(runner: Runner) -> list[str]:
-    """The layers that are compared by their parts alone, a sentence for each reason."""
+    """The layers that are compared by their parts alone, a sentence for each reason, and those that the port lacks."""
     found = {tap.reference: why for tap, why in runner.left_out.items()}
-    return [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+    parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+    absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
+              for name, path in runner.unconverted.items()]  # fmt: skip
+    return parts + absent
 
 
 def _arranged(runner: Runner) -> list[str]:

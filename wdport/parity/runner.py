@@ -24,7 +24,7 @@ from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
-from wdport.compare.taps import Tap, align, every_call, left_out, nearest
+from wdport.compare.taps import Tap, align, every_call, left_out, nearest, unconverted
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.keras_runtime import layers_by_path
@@ -78,6 +78,7 @@ class Runner:
         self.aligned = align(
             prepared.table, sides.reference.names, layers, features, self.signature.axes, self.signature.words.one
         )
+        self.unconverted = unconverted(prepared.table, sides.reference.names, layers, features)
         self.port = PortSide(sides.candidates, list({tap.candidate: None for tap in self.aligned}))
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
