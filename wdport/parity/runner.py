@@ -157,7 +157,8 @@ class Runner:
 
     def _observe(self, case: Case) -> Observation:
         """The reference's side of one case."""
-        seen = self.sides.reference.observe(case, [tap.reference for tap in (*self.aligned, *self.left_out)])
+        names = [tap.reference for tap in (*self.aligned, *self.left_out)]
+        seen = self.sides.reference.observe(case, [*names, *self.unconverted])
         for text in self.sides.reference.findings:
             self._find(text)
         return seen
