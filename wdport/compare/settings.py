@@ -76,7 +76,10 @@ def _told(each: Compared, theirs: object, ours: object) -> str:
     if not each.torch:
         return f"{each.keras} {_text(ours)}, which is not how the reference computes"
     name = each.keras if each.keras == each.torch else f"{each.keras} ({each.torch})"
-    return f"{name} {_text(ours)} where the reference has {_text(theirs)}"
+    told = _text(theirs)
+    if each.how == "present":
+        told = f"no {each.torch}" if theirs is None or theirs is False else f"a {each.torch}"
+    return f"{name} {_text(ours)} where the reference has {told}"
 
 
 def _text(value: object) -> str:
