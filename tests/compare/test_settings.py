@@ -49,6 +49,18 @@ OTHER: dict[str, tuple[str, Any, Any, str]] = {
         layers.Conv2D(4, 5, padding="same"),
         "padding same where the reference has (1, 1)",
     ),
+    "a bias": (
+        "linear",
+        nn.Linear(3, 4),
+        layers.Dense(4, use_bias=False),
+        "use_bias (bias) False where the reference has a bias",
+    ),
+    "no bias": (
+        "conv2d",
+        nn.Conv2d(3, 4, 3, bias=False),
+        layers.Conv2D(4, 3),
+        "use_bias (bias) True where the reference has no bias",
+    ),
     "padding mode": (
         "conv2d",
         nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"),

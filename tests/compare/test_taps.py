@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.make import SMALL, make_module
-from wdport.compare.taps import Tap, align, left_out
+from wdport.compare.taps import Tap, align, left_out, unconverted
 from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
@@ -97,3 +97,27 @@ def test_a_tap_that_must_be_compared_is_never_left_out() -> None:
 def test_a_layer_left_out_with_nothing_inside_it_is_incomplete() -> None:
     with pytest.raises(IncompleteError, match="no tap is inside it"):
         left_out([OPTIONAL[0], OPTIONAL[3]], {"d": ""}, OURS)
+
+
+SKIPS = """format: 2
+layers:
+  - {torch: block.<n>.skip, keras: block/<n>/skip, kind: KIND}
+  - {torch: head, keras: head, kind: linear}
+"""
+BLOCKS = ["block.0.skip", "block.1.skip", "head"]
+
+
+def test_a_match_without_tensors_may_lack_its_layer() -> None:
+    table = parse_table(SKIPS.replace("KIND", "conv2d").encode(), "test")
+    layers = {"block/1/skip", "head"}
+    assert [tap.reference for tap in align(table, BLOCKS, layers, ())] == BLOCKS[1:]
+    assert unconverted(table, BLOCKS, layers, ()) == {"block.0.skip": "block/0/skip"}
+    with pytest.raises(IncompleteError, match="has no such layer"):  # all of them
+        align(table, BLOCKS, {"head"}, ())
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "dropout", "max_pool2d"])
+def test_a_layer_that_never_needs_tensors_must_be_there(kind: str) -> None:
+    table = parse_table(SKIPS.replace("KIND", kind).encode(), "test")
+    with pytest.raises(IncompleteError, match="has no such layer"):
+        align(table, BLOCKS, {"block/1/skip", "head"}, ())

@@ -48,6 +48,16 @@ def test_the_keras_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     refused(capsys, ["verify", str(checkpoint), str(output), *told], status, words)
 
 
+def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "lstm")
+    told = ["convert", str(checkpoint), "--mapping", str(table), "--model", f"{BAD}:unkept", "-o"]
+    words = "Unkept has arguments and no get_config, which a .keras file needs; give it a get_config, or write -o"
+    refused(capsys, [*told, str(tmp_path / "out.keras")], 4, words)
+    assert not (tmp_path / "out.keras").exists()
+    assert main([*told, str(tmp_path / "out.weights.h5")]) == 0
+    assert main([*told, str(tmp_path / "out.safetensors")]) == 0
+
+
 @pytest.mark.parametrize("name", ["the_same_again", "dtype_of_its_own"])
 def test_what_cannot_be_float64(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     checkpoint, table = files(tmp_path, "lstm")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import ExitStack
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -93,6 +94,12 @@ class Checkpoint:
         for name, info in self.tensors.items():
             users.setdefault(info.ref.storage.key, []).append(name)
         return tuple(tuple(names) for names in users.values() if len(names) > 1)
+
+    def leave_out(self, prefix: str) -> None:
+        """Take a prefix away that all names carry, as those of :attr:`prefixes` were."""
+        self.prefixes = (*self.prefixes, prefix)
+        infos = {name.removeprefix(prefix): info for name, info in self.tensors.items()}
+        self.tensors = {name: replace(info, name=name) for name, info in infos.items()}
 
     def read(self, name: str) -> Array:
         """The tensor of that name as an owned, C-contiguous array in native byte order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from glob import escape
 from pathlib import Path
@@ -46,12 +47,13 @@ def command(
     target = _target({"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}, output, force)
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
+        notes = known.pop("notes", ())
         with redirect_stdout(sys.stderr), steps() as say:  # a model may print; standard output is for what is said here
             index = record_file(checkpoint=checkpoint, output=str(target), key=key, leave_out=leave_out,
                                 say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
-    click.echo(_text(index, target))
+    click.echo(_text(index, target, notes))
     return 0
 
 
@@ -78,7 +80,7 @@ def _known(
 
     own = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
     return {"target": own.reference, "inputs": own.inputs, "tensors": own.tensors, "arguments": own.arguments,
-            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped}  # fmt: skip
+            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped, "notes": own.notes}  # fmt: skip
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
@@ -100,7 +102,7 @@ def _target(read: dict[str, Path], output: str | None, force: bool) -> Path:
     return target
 
 
-def _text(index: dict[str, Any], target: Path) -> str:
+def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str:
     """A few lines for a person: what was recorded, how, and what deserves notice."""
     environment, count = index["environment"], len(index["names"])
     rows = [
@@ -108,7 +110,7 @@ def _text(index: dict[str, Any], target: Path) -> str:
         ("run", f"torch {environment['torch']}, matmul {environment['torch_matmul']}"),
         ("repeats", "" if index["repeats"] else "not bit for bit: a comparison with it will fail"),
         ("mode", "" if index["evaluating"] else "not evaluation: a comparison with it will fail"),
-        *(("note", note) for note in index["notes"]),
+        *(("note", note) for note in (*notes, *index["notes"])),
         ("wrote", f"{target} ({size(target.stat().st_size)})"),
     ]
     return f"{index['checkpoint']['name']}: recorded\n{facts(rows)}"

@@ -35,7 +35,7 @@ def differences(
     ``given`` is the shape of what the port's layer is given: paddings that are told differently may be the same on it.
     ``made`` is the shape that the reference makes of that.
     """
-    windows = differing(module, layer, given, made) if given and _has_windows(kind) else None
+    windows = differing(module, layer, given, made) if given and has_windows(kind) else None
     found = [windows] if windows else []
     for each, theirs, ours in _pairs(kind, module, layer):
         check = None if windows is not None and each.how in ("padding", "ceil") else _CHECKS.get(each.how)
@@ -67,7 +67,8 @@ def _pairs(kind: str, module: torch.nn.Module, layer: KerasLayer) -> Iterator[tu
             yield each, theirs, ours
 
 
-def _has_windows(kind: str) -> bool:
+def has_windows(kind: str) -> bool:
+    """Whether a layer of this kind has windows, so that its settings set a size."""
     return kind in KINDS and any(each.keras == "padding" for each in KINDS[kind].compared)
 
 
@@ -77,7 +78,10 @@ def _told(each: Compared, theirs: object, ours: object) -> str:
     if not each.torch:
         return f"{each.keras} {_text(ours)}, which is not how the reference computes"
     name = each.keras if each.keras == each.torch else f"{each.keras} ({each.torch})"
-    return f"{name} {_text(ours)} where the reference has {_text(theirs)}"
+    told = _text(theirs)
+    if each.how == "present":
+        told = f"no {each.torch}" if theirs is None or theirs is False else f"a {each.torch}"
+    return f"{name} {_text(ours)} where the reference has {told}"
 
 
 def _text(value: object) -> str:

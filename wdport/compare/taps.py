@@ -55,17 +55,21 @@ def align(
 ) -> list[Tap]:
     """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
 
+    A match of a row whose kind has tensors, but not of all its matches, may lack the layer: it has no tensors then,
+    since the plan would have refused them. It is left out; :func:`unconverted` tells which these are.
+
     ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank;
     ``part`` is the index that numbers the parts of the output.
     """
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
+    absent = unconverted(table, modules, layers, features)
     matched: set[int] = set()  # rows by identity: several may stand on one line
     fix = "correct the taps of the mapping table"
     for module in modules:
         for row in rows:
             indices = row.torch.match(module)
-            if indices is not None:
+            if indices is not None and module not in absent:
                 path = _layer(row, indices, layers)
                 layout = layout_of(row, layers.get(path) if isinstance(layers, Mapping) else None, stated)
                 stack = _stack(row, indices, path, layers)
@@ -88,6 +92,23 @@ def align(
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
     return taps
+
+
+def unconverted(
+    table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str]
+) -> dict[str, str]:
+    """The modules that a row of a kind with tensors matches and whose Keras layer is not there, with that layer's path,
+    where other matches of the row are: a convolution in one block that is ``torch.nn.Identity`` in another."""
+    found: dict[str, str] = {}
+    for row in table.taps:
+        kind = KINDS.get(row.kind)
+        if not kind or not kind.parts or kind.bare or row.implied or row.stack or row.when not in (None, *features):
+            continue
+        hits = ((module, row.torch.match(module)) for module in modules)
+        paths = {module: _layer(row, indices, layers) for module, indices in hits if indices is not None}
+        lacking = {module: path for module, path in paths.items() if path not in layers}
+        found |= lacking if len(lacking) < len(paths) else {}
+    return found
 
 
 def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Layout:

@@ -65,7 +65,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
         },
         "assumed": prepared.resolved.assumed,
         "alternatives": dict(prepared.resolved.alternatives),
-        "notes": list(prepared.resolved.notes),
+        "notes": [*prepared.notes, *prepared.resolved.notes],
         "tensors": [
             {
                 "source": source,

@@ -17,6 +17,7 @@ import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_config
+from wdport.conversion.heads import leave_out_head
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.choice import family_of
@@ -78,6 +79,7 @@ class Prepared:
     constants: Mapping[str, Constant]
     comparisons: tuple[Comparison, ...]
     variables: Mapping[str, Shape] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def config(self) -> Any:
@@ -107,13 +109,14 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
             if settings.mapping
             else choose_table(checkpoint.tensors, checkpoint.path)
         )
+        notes = leave_out_head(checkpoint, table)
         family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
         resolved = _resolve(checkpoint, family, settings)
         shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
         variables = family.variables(resolved.config)
         plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
         comparisons = _compare(checkpoint, plan, constants)
-        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables)
+        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables, notes)
 
 
 def signature_of(path: PathText, settings: Settings) -> Signature:
@@ -140,7 +143,7 @@ def planned(
     plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):
         hint = getattr(family, "hint", None)  # of a model of the user's own
-        raise _misfit(path, table, plan.faults, (hint(config) or _OWN) if hint else _FIX)
+        raise _misfit(path, table, plan.faults, ((plan.sized and hint(config)) or _OWN) if hint else _FIX)
     return plan, constants
 
 

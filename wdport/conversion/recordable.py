@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.checkpoint import open_checkpoint
+from wdport.conversion.heads import leave_out_head
 from wdport.conversion.prepare import PathText, source_of
 from wdport.errors import UsageError
 from wdport.families.choice import own_model
@@ -19,8 +20,8 @@ from wdport.recorder import Input
 @dataclass(frozen=True)
 class Recordable:
     """The PyTorch model and what it is built with: ``reference`` is ``module:function``, called with ``arguments``,
-    ``tensors`` its weights, ``calculated`` the names of those that arithmetic makes variables of, and ``taps`` the
-    modules that the table compares."""
+    ``tensors`` its weights, ``calculated`` the names of those that arithmetic makes variables of, ``taps`` the
+    modules that the table compares, and ``notes`` what was done to the names."""
 
     reference: str
     inputs: tuple[Input, ...]
@@ -28,6 +29,7 @@ class Recordable:
     arguments: Mapping[str, object]
     calculated: tuple[str, ...]
     taps: tuple[NamePattern, ...]
+    notes: tuple[str, ...] = ()
 
     def is_tapped(self, module: str) -> bool:
         """Whether a row of the table compares this module."""
@@ -53,6 +55,7 @@ def recordable(
     patterns = [pattern for row in own.table.rows if row.combine for pattern in row.torch]
     told = own.told()
     with open_checkpoint(Path(checkpoint), key=key) as opened:
+        notes = leave_out_head(opened, own.table)
         return Recordable(
             own.reference,
             told,
@@ -60,4 +63,5 @@ def recordable(
             own.arguments(source_of(opened), {}),
             tuple(name for name in opened.tensors if any(each.match(name) is not None for each in patterns)),
             tuple(row.torch for row in own.table.taps),
+            notes,
         )

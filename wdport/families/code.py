@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from wdport import recorder
 from wdport.errors import MisfitError, WdportError, error_of
@@ -48,6 +49,32 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
     if dtype == "float64":
         _require_policy(target, model)
     return model
+
+
+def save_whole(target: str, model: KerasModel, path: Path) -> None:
+    """Write the model of ``module:function`` as a ``.keras`` file, which keeps its layers' ``get_config`` too; raises
+    :class:`MisfitError` where one of the user's classes does not have what that takes."""
+    try:
+        model.save(path)
+    except OSError:
+        raise
+    except Exception as error:
+        what = f"gives a model that no .keras file can hold ({_one_line(_cause(error))[:100]})"
+        if isinstance(error, NotImplementedError):
+            what = f"{_unsaved(model)} has arguments and no get_config, which a .keras file needs"
+        raise MisfitError(target, what, "give it a get_config, or write -o NAME.weights.h5 or .safetensors") from error
+
+
+def _unsaved(model: KerasModel) -> str:
+    """The class of the first layer whose own ``get_config`` refuses; of the model itself where none does."""
+    from wdport.keras_runtime import layers_by_path
+
+    for layer in (model, *layers_by_path(model).values()):
+        try:
+            layer.get_config()
+        except NotImplementedError:
+            return type(layer).__name__
+    return type(model).__name__
 
 
 @contextmanager

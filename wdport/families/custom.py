@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.errors import MisfitError, UsageError
-from wdport.families.code import build_keras
+from wdport.families.code import build_keras, save_whole
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signature, Source
@@ -147,7 +147,7 @@ class CustomFamily:
         if path.name.endswith(".weights.h5"):
             model.save_weights(path)
         else:
-            model.save(path)
+            save_whole(self.model, model, path)
         return given
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:

@@ -1,10 +1,14 @@
 """A table that does not fit the user's two models: the first layer that the two were told differently.
 
 A pooling that leaves another size is seen by a plan only where it meets a weight, some layers later. Both models are at
-hand, so their layers' settings are compared; nothing is run.
+hand, so the settings of the layers that have windows are compared, as far as what each is given can be told; nothing
+is run.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
 
 from wdport import recorder
 from wdport.mapping.rows import Table
@@ -14,7 +18,7 @@ from wdport.model import Document, KerasLayer, KerasModel
 def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:
     """What sets the first such layer of ``model`` apart from its module, in words; "" where nothing does, or where the
     PyTorch model of the function ``reference`` cannot be had."""
-    from wdport.compare.settings import differences
+    from wdport.compare.settings import differences, has_windows
     from wdport.compare.taps import align
     from wdport.keras_runtime import layers_by_path
 
@@ -31,10 +35,35 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
     for path, layer in layers.items():
         if path not in known:
             continue
-        tap = known[path]
-        if told := differences(tap.kind, modules[tap.reference], layer, _given(layer)):
+        tap, given = known[path], _given(layer)
+        if not given or not has_windows(tap.kind) or _may_be_padded(layer, model):
+            continue  # it sets no size, or what its own padding is worth cannot be told
+        if told := differences(tap.kind, modules[tap.reference], layer, given):
             return f"{path}: {told[0]}"
     return ""
+
+
+def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
+    """Whether what a layer of a functional model is given was enlarged, by no layer that has windows of its own; true
+    where that cannot be told."""
+    tensor = layer.input
+    while not any(tensor is each for each in model.inputs):
+        history = tensor._keras_history
+        inputs = history.operation._inbound_nodes[history.node_index].input_tensors
+        if not inputs:
+            return True  # inside a model that is a layer: what is before it is not seen
+        if hasattr(history.operation, "kernel_size") or hasattr(history.operation, "pool_size"):
+            return False
+        own, sizes = _sizes(tensor.shape, layer), [_sizes(each.shape, layer) for each in inputs]
+        if own not in sizes:
+            return any(None in each for each in (own, *sizes)) or any(prod(each) < prod(own) for each in sizes)
+        tensor = inputs[sizes.index(own)]
+    return False
+
+
+def _sizes(shape: Sequence[int], layer: KerasLayer) -> tuple[int, ...]:
+    """All axes but the batch's and the channels'."""
+    return tuple(shape[2:] if getattr(layer, "data_format", "") == "channels_first" else shape[1:-1])
 
 
 def _given(layer: KerasLayer) -> tuple[int, ...]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wdport.mapping.axes import Shape
 
 
 @dataclass(frozen=True)
 class Misfits:
-    """Everything that does not fit, one sentence each, worst first."""
+    """Everything that does not fit, one sentence each, worst first; ``sized`` if a weight has another number of inputs,
+    as a layer before it that leaves another size would cause."""
 
     faults: tuple[str, ...] = ()
+    sized: bool = field(default=False, compare=False)
 
 
 def sentences(

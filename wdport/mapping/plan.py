@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from wdport.mapping.axes import Shape
 from wdport.mapping.fitting import Fit, Misfit, fit, written
@@ -43,7 +44,7 @@ def make_plan(
     draft.find_idle()
     faults = sentences(draft.doubled, draft.missing, draft.misshapen, draft.unexpected, draft.idle, sources)
     if faults:
-        return Misfits(faults)
+        return Misfits(faults, draft.sized)
     return Plan(table, tuple(draft.moves), draft.checks, draft.drops, draft.ties)
 
 
@@ -66,6 +67,7 @@ class _Draft:
     doubled: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)
+    sized: bool = False
 
     def place_all(self) -> None:
         """Put every source where its row says, or among the faults."""
@@ -148,6 +150,7 @@ class _Draft:
         found = fit(row, [self.sources[name] for name in names], shapes)
         if isinstance(found, Misfit):
             self.misshapen.append(found.sentence(row, names))
+            self.sized |= _is_sized(row, found)
         else:
             self._add(row, names, paths, found)
 
@@ -211,6 +214,13 @@ class _Draft:
             if not any(pattern.match(name) is not None for pattern in patterns for name in self.missing):
                 torch = layer.torch if layer else rows[0].torch[0]
                 self.idle.append(f"{rows[0].place} ({torch.text}) matches nothing")
+
+
+def _is_sized(row: Row, found: Misfit) -> bool:
+    """Whether a matrix, not a window or a vector, has another number of values."""
+    counts = [sum(map(prod, shapes)) for shapes in (found.sources, found.targets)]
+    windowed = any("conv" in rule.name for rule in row.rules)
+    return counts[0] != counts[1] and not windowed and any(len(shape) > 1 for shape in found.sources)
 
 
 def _places(rows: list[Row]) -> str:

@@ -31,7 +31,8 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding
     tallies = (runner.logic, runner.numerics)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    notes = [*_conditioned(runner), *_left_out(runner), *_arranged(runner), *runner.sides.reference.notes]
+    parts = (_conditioned(runner), _left_out(runner), _arranged(runner), runner.sides.reference.notes)
+    notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
     return Gate("0", "preflight", compared, expected, facts=facts)
 
@@ -60,9 +61,12 @@ def _conditioned(runner: Runner) -> list[str]:
 
 
 def _left_out(runner: Runner) -> list[str]:
-    """The layers that are compared by their parts alone, a sentence for each reason."""
+    """The layers that are compared by their parts alone, a sentence for each reason, and those that the port lacks."""
     found = {tap.reference: why for tap, why in runner.left_out.items()}
-    return [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+    parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+    absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
+              for name, path in runner.unconverted.items()]  # fmt: skip
+    return parts + absent
 
 
 def _arranged(runner: Runner) -> list[str]:

@@ -24,7 +24,7 @@ from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
-from wdport.compare.taps import Tap, align, every_call, left_out, nearest, padded_by, watched
+from wdport.compare.taps import Tap, align, every_call, left_out, nearest, padded_by, unconverted, watched
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.keras_runtime import layers_by_path
@@ -80,6 +80,7 @@ class Runner:
         )
         modules = dict(sides.references["float64"].named_modules(remove_duplicate=False)) if sides.references else {}
         self.aligned = padded_by(aligned, modules)
+        self.unconverted = unconverted(prepared.table, sides.reference.names, layers, features)
         self.port = PortSide(sides.candidates, watched(self.aligned))
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
@@ -158,7 +159,8 @@ class Runner:
 
     def _observe(self, case: Case) -> Observation:
         """The reference's side of one case."""
-        seen = self.sides.reference.observe(case, [tap.reference for tap in (*self.aligned, *self.left_out)])
+        names = [tap.reference for tap in (*self.aligned, *self.left_out)]
+        seen = self.sides.reference.observe(case, [*names, *self.unconverted])
         for text in self.sides.reference.findings:
             self._find(text)
         return seen

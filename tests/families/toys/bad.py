@@ -75,3 +75,18 @@ def unused() -> Any:
 
 def of_pytorch() -> Any:
     return nets.lstm()
+
+
+class Unkept(keras.Model):
+    """Has an argument, and no ``get_config``."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.lstm, self.head = layers.LSTM(units, return_sequences=True), layers.Dense(3)
+
+    def call(self, x: Any) -> Any:
+        return self.head(self.lstm(x))
+
+
+def unkept() -> Any:
+    return Unkept(7)

@@ -148,11 +148,13 @@ class WaveletDiffFamily:
 
         return build_reference(config, tensors, getattr(torch, dtype))
 
-    def gates(self, config: Config) -> tuple[Gate, ...]:
+    def gates(self, config: Config) -> Sequence[Gate]:
         from wdport.families.waveletdiff.gates import gates
 
         transform, decode = self.transform(config), _decoder(config)
-        return () if transform is None or decode is None else gates(config, transform, decode)
+        if transform is None or decode is None:
+            return ()
+        return gates(config, transform, decode, partial(self.to_series, config))
 
     def signature(self, config: Config) -> Signature:
         """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000."""

@@ -11,23 +11,25 @@ import numpy as np
 from wdport.compare.findings import Gate
 from wdport.compare.measure import relative_l2
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.series import to_series
 from wdport.model import Array
 from wdport.wavelets.check import BATCH, wavelet_gate
 from wdport.wavelets.transform import WaveletTransform
 
-
-def gates(config: Config, transform: WaveletTransform, decode: Callable[[Array], Array]) -> tuple[Gate, ...]:
-    """Gate F; ``decode`` is PyWavelets' inverse, (B, C, F) to (B, N, F)."""
-    return (wavelet_gate(transform, series_errors(config, decode)),)
+Way = Callable[[Array], object]
+"""From coefficients (B, C, F) to series (B, N, F)."""
 
 
-def series_errors(config: Config, decode: Callable[[Array], Array]) -> dict[str, float]:
+def gates(config: Config, transform: WaveletTransform, decode: Callable[[Array], Array], sampled: Way) -> list[Gate]:
+    """Gate F; ``decode`` is PyWavelets' inverse, ``sampled`` the way that samples take, to the units of the data."""
+    return [wavelet_gate(transform, series_errors(config, decode, sampled))]
+
+
+def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way) -> dict[str, float]:
     """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
     times the deviation plus the mean."""
     c = np.random.default_rng(1).standard_normal((BATCH, config.coefficients, config.features))
     with jax.enable_x64(True):
-        made = np.asarray(to_series(config, c))
+        made = np.asarray(sampled(c))
     known = config.norm_mean is not None and config.norm_std is not None
     mean, deviation = (config.norm_mean, config.norm_std) if known else (0.0, 1.0)
     right = decode(c) * np.asarray(deviation) + np.asarray(mean)

@@ -1,0 +1,51 @@
+"""A checkpoint whose every name stands under a training wrapper's attribute, which the table does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import wdport
+from tests.families.test_custom import files
+from wdport.cli.main import main
+from wdport.errors import MisfitError
+
+SAID = "every name stands under 'net.', which is left out"
+
+
+def wrapped(folder: Path, *, but: str = "", with_too: str = "") -> tuple[Path, Path]:
+    """A checkpoint as Lightning writes it, all names under ``net.`` except one; one more if asked for."""
+    checkpoint, table = files(folder, "lstm")
+    state = {name if name == but else f"net.{name}": each for name, each in torch.load(checkpoint).items()}
+    if with_too:
+        state[with_too] = torch.zeros(2)
+    torch.save({"state_dict": state, "pytorch-lightning_version": "2.0.0"}, checkpoint)
+    return checkpoint, table
+
+
+def test_convert_verify_and_record_leave_it_out_and_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = wrapped(tmp_path)
+    output, run, told = tmp_path / "out.keras", tmp_path / "run.npz", ["--mapping", str(table)]
+    assert main(["convert", str(checkpoint), "-o", str(output), *told]) == 0
+    assert capsys.readouterr().out.count(SAID) == 1
+    assert main(["verify", str(checkpoint), str(output), *told]) == 0
+    assert capsys.readouterr().out.count(SAID) == 1
+    assert main(["record", str(checkpoint), "-o", str(run), *told]) == 0
+    assert capsys.readouterr().out.count(SAID) == 1
+    assert wdport.verify_recording(output, run, mapping=table)
+
+
+@pytest.mark.parametrize("change", [{"but": "head.bias"}, {"with_too": "net.extra"}, {"with_too": "extra"}])
+def test_all_or_nothing(tmp_path: Path, change: dict[str, str]) -> None:
+    checkpoint, table = wrapped(tmp_path, **change)
+    with pytest.raises(MisfitError, match=r"net\."):
+        wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table)
+
+
+def test_a_table_that_has_it_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = wrapped(tmp_path)
+    table.write_text(table.read_text().replace("torch: lstm, ", "torch: net.lstm, ").replace("h: head", "h: net.head"))
+    assert main(["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), "--mapping", str(table)]) == 0
+    assert SAID not in capsys.readouterr().out
