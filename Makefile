@@ -57,6 +57,7 @@ pairs: $(READY)
 
 parity: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal parity_tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m full tests
 	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
 		$$($(BIN)/python -m parity_tests.pairs build/parity --recorded)
 
