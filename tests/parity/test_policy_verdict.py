@@ -12,6 +12,7 @@ import pytest
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import OUTPUT, Gate, fact, measure
+from wdport.parity import bfloat16_gate as bfloat16
 from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
@@ -229,7 +230,7 @@ class TestOutput:
 
 
 class TestOneValue:
-    """Gates with one largest value: a bound moves only what is a number."""
+    """Gates beside A and B: a bound moves only what is a number of its own."""
 
     ENDS = END.strip().replace("\n", ", ")
 
@@ -251,6 +252,14 @@ class TestOneValue:
             assert not judged
         lost = make(gates=(Gate("A'", "constants", 7, 8, (off,)),))
         assert under(tmp_path, lost, text).exit_code == 6
+
+    def test_a_bound_of_float32_is_none_of_bfloat16(self, tmp_path: Path) -> None:
+        low = bfloat16._gate({"a.b": 9.0}, 1)
+        assert [str(finding) for finding in low.findings] == ["a.b has 9.0 times the reference's bfloat16 error"]
+        verdict = make(gates=())
+        judged = under(tmp_path, replace(verdict, gates=(*verdict.gates, low)), TestOutput.LOOSE)
+        assert failed(judged) == {"B'"}
+        assert gate(judged, "B'").bound == low.bound == 8.0
 
     def test_the_bound_of_the_other_boundary_modes(self, tmp_path: Path) -> None:
         text = f"[bounds]\nwavelet_extrapolated = {{ value = 1e-9, {self.ENDS} }}\n"

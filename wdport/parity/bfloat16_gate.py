@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from wdport.compare.bounds import UNIT_ROUNDOFF_16
+from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.calls import Calls, Case, Outputs, cast, layer_of
 from wdport.compare.errors import InPort
-from wdport.compare.findings import Gate, measure
+from wdport.compare.findings import Gate, Measure
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.model import Array, KerasModel
@@ -94,5 +94,6 @@ def _pair(ours: Outputs, theirs: Outputs, exact: Outputs) -> ErrorPair:
 
 
 def _gate(ratios: dict[str, float], expected: int) -> Gate:
-    measures = tuple(measure(name, "bfloat16", ratio, "numerics") for name, ratio in ratios.items())
+    # A bound of its own name: a policy's bound on float32 says nothing about bfloat16.
+    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
     return Gate("B'", "numerics, bfloat16", len(ratios), expected, measures)
