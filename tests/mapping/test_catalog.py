@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from wdport.mapping.arrays import Array, apply_rule
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.catalog import RULES, find_rule
 from wdport.mapping.table import parse_table
-from wdport.rules import Array, apply_rule
 
 EMBED, HEADS, HEAD = 12, 3, 4
 NEAR = {"rtol": 0.0, "atol": 1e-12}

@@ -15,12 +15,12 @@ from wdport.compare.bounds import TRAJECTORY
 from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.families.waveletdiff.family import FAMILY
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
 from wdport.recorder import run
-from wdport.rules import apply_rule
 
 
 class Pair:

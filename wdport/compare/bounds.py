@@ -46,7 +46,7 @@ class Bound:
 
 BOUNDS: Final[Mapping[str, Bound]] = {
     "logic": Bound(LOGIC, "gate A: relative float64 error of any layer, alone, in its inputs and within the network"),
-    "numerics": Bound(NUMERICS, "gate B: float32 error of any layer as a multiple of the reference's own"),
+    "numerics": Bound(NUMERICS, "gates B and E': float32 error of any layer as a multiple of the reference's own"),
     "trajectory": Bound(TRAJECTORY, "gate E: relative float64 error of the state anywhere along a sampling run"),
     "gradient": Bound(
         GRADIENT, "gates C and D: relative float64 error of a gradient, and of what an optimiser makes of it"

@@ -13,9 +13,9 @@ import numpy as np
 from scipy import special
 
 from wdport.compare.calls import Call, Expected, leaves
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
 from wdport.model import Array
-from wdport.rules import apply_rule
 
 Shapes = Sequence[Shape]
 

@@ -16,10 +16,10 @@ from wdport.compare.calls import Call, Expected, leaves
 from wdport.compare.layouts import Layout
 from wdport.compare.relations import same
 from wdport.compare.taps import Tap
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule
 from wdport.mapping.kinds import KINDS
 from wdport.model import Array
-from wdport.rules import apply_rule
 
 MOST_AXES = 4
 """Flattened axes of which all orders are tried."""

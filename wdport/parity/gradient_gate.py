@@ -18,11 +18,11 @@ from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
 from wdport.model import Array, Port
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
-from wdport.rules import apply_rule
 
 if TYPE_CHECKING:
     import torch

@@ -23,10 +23,10 @@ from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.keras_runtime import set_variable
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Move
 from wdport.model import Array, KerasVariable, Objective
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.rules import apply_rule
 from wdport.training.adamw import AdamW, Moments, clip_factor
 from wdport.training.rates import Rates, one_cycle
 

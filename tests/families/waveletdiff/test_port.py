@@ -21,10 +21,10 @@ from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.recorder import run
-from wdport.rules import apply_rule
 from wdport.sampling.network import fast_network
 
 SCALE = Config(**{**QK_NORM.to_dict(), "scale_embedding": True})

@@ -9,11 +9,11 @@ import jax
 from wdport.errors import InternalError
 from wdport.families.roles import Faulty
 from wdport.keras_runtime import set_variable
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.model import Array
 from wdport.parity.reference import Live
-from wdport.rules import apply_rule
 
 DTYPES = ("float64", "float32")
 
