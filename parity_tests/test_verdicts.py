@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,15 @@ FILE_FAULTS: dict[str, tuple[Callable[[h5py.File], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FILE_FAULTS)
+RARELY = ("square kernel not transposed", "heads merged wrongly", "layer norm epsilon 1e-6", "time off by one")
+"""`wdport selftest --rules` has them too, so `make test` leaves them to `make parity`."""
+
+
+def some(faults: Iterable[str]) -> list[Any]:
+    return [pytest.param(fault, marks=[pytest.mark.full] if fault in RARELY else []) for fault in faults]
+
+
+@pytest.mark.parametrize("fault", some(FILE_FAULTS))
 def test_faults_in_the_file(pair: tuple[Path, Path], tmp_path: Path, fault: str) -> None:
     change, site = FILE_FAULTS[fault]
     broken = tmp_path / "broken.weights.h5"
@@ -157,7 +165,7 @@ CODE_FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = 
 }
 
 
-@pytest.mark.parametrize("fault", CODE_FAULTS)
+@pytest.mark.parametrize("fault", some(CODE_FAULTS))
 def test_faults_in_the_port(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     break_it, site, sites = CODE_FAULTS[fault]
     break_it(monkeypatch)
