@@ -46,3 +46,6 @@ MAX_TABLE_BYTES: Final = 1 << 20
 
 MAX_TABLE_DEPTH: Final = 20
 """Nesting of a YAML document; the public training configuration has 3."""
+
+MAX_MANIFEST_BYTES: Final = 64 << 20
+"""A converted file's manifest: about 400 bytes for each of up to 150,000 tensors, and lines on what was not read."""

@@ -124,7 +124,7 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
 def _variables(converted: Converted) -> dict[str, Array]:
     from wdport.files.model_files import read_variables
 
-    return dict(read_variables(converted.path, converted.variables))
+    return dict(read_variables(converted.path, converted.variables, converted.digests))
 
 
 def _hashes(wanted: Wanted) -> Hashes:

@@ -15,6 +15,7 @@ from wdport.errors import WdportError
 from wdport.files.target import FORMATS
 
 if TYPE_CHECKING:
+    from wdport.conversion.account import Account
     from wdport.conversion.entries import ConfigEntry
 
 MOST_LINES: Final = 10
@@ -40,6 +41,7 @@ class Found(TypedDict):
     built_by: NotRequired[str]
     source: NotRequired[dict[str, str]]
     mapping: NotRequired[dict[str, str]]
+    manifest: NotRequired[str]
     files: NotRequired[dict[str, str]]
     config_json: NotRequired[Mapping[str, object] | None]
     key: NotRequired[str | None]
@@ -64,48 +66,74 @@ def command(file: str, key: str | None, every: bool, as_json: bool) -> int:
 
 def _converted(path: Path) -> Found | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
-    from wdport.conversion.load import open_converted
+    from wdport.conversion.load import OWN, open_account
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
         return None
-    if (own := _own(path)) is not None:
-        return own
     try:
-        converted = open_converted(path)
+        account, _ = open_account(path)
     except WdportError:
-        if path.name.endswith(".safetensors"):
+        if path.name.endswith(".safetensors") and not _says_so(path):
             return None  # a checkpoint in this format
         raise
-    origins = converted.facts.get("origins", {})
-    values = converted.config.to_dict()
-    return {
-        "file": path.name,
-        "kind": f"converted model ({converted.format})",
-        "bytes": path.stat().st_size,
-        "model": f"{converted.family.name}, {converted.facts.get('variant', 'variant unknown')}",
-        "config": {name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()},
-        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in converted.variables.items()},
+    if account is None or account.family != OWN:
+        found = _shipped(path)
+    else:
+        built_by = str(account.values["keras"])
+        found = _found(path, f"your own, built by {built_by}", account.config, account.variables)
+        found["built_by"] = built_by
+    if account is not None:
+        found["source"] = {"name": account.source.name, "sha256": account.source.sha256}
+        found["mapping"] = {"name": account.mapping.name, "sha256": account.mapping.sha256}
+        found["manifest"] = _manifest(path, account)
+    return found
+
+
+def _says_so(path: Path) -> bool:
+    """Whether a safetensors file says that wdport wrote it."""
+    from wdport.checkpoint import open_checkpoint
+    from wdport.files.safetensors_file import METADATA
+
+    with open_checkpoint(path) as checkpoint:
+        return METADATA in checkpoint.metadata
+
+
+def _shipped(path: Path) -> Found:
+    """A model of a family of wdport's; its variables are read for their hashes."""
+    from wdport.conversion.load import open_converted
+    from wdport.files.model_files import read_variables
+
+    converted = open_converted(path)
+    for _ in read_variables(path, converted.variables, converted.digests):
+        pass
+    values, origins = converted.config.to_dict(), converted.origins
+    config: dict[str, ConfigEntry] = {
+        name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()
     }
+    variant = converted.account.variant if converted.account else "variant unknown"
+    return _found(path, f"{converted.family.name}, {variant}", config, converted.variables)
 
 
-def _own(path: Path) -> Found | None:
-    """What the manifest of a user's own model says about it; ``None`` if ``path`` is no such file."""
-    from wdport.conversion.account import read_account
-
-    if not path.is_file() or (account := read_account(path)) is None:
-        return None
+def _found(path: Path, model: str, config: Mapping[str, ConfigEntry], variables: Mapping[str, Sequence[int]]) -> Found:
     form = next(FORMATS[suffix] for suffix in FORMATS if path.name.endswith(suffix))
     return {
         "file": path.name,
         "kind": f"converted model ({form})",
         "bytes": path.stat().st_size,
-        "model": f"your own, built by {account.built_by}",
-        "built_by": account.built_by,
-        "source": {"name": account.source, "sha256": account.source_sha256},
-        "mapping": {"name": account.mapping, "sha256": account.mapping_sha256},
-        "config": dict(account.config),
-        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in account.variables.items()},
+        "model": model,
+        "config": dict(config),
+        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in variables.items()},
     }
+
+
+def _manifest(path: Path, account: Account) -> str:
+    """What is to be said of the manifest beside the file."""
+    from wdport.conversion.account import torn
+    from wdport.files.manifests import file_sha256, manifest_of
+
+    if not manifest_of(path).exists():
+        return f"{manifest_of(path).name} is missing; the file holds the same"
+    return torn(path, account, file_sha256(path)) or f"{manifest_of(path).name} agrees"
 
 
 def _checkpoint(path: Path, key: str | None) -> Found:
@@ -160,6 +188,7 @@ def _text(found: Found, every: bool) -> str:
         ("model", found["model"]),
         ("made from", _quoted(found.get("source"))),
         ("table", _quoted(found.get("mapping"))),
+        ("manifest", found.get("manifest")),
         ("state_dict", found.get("key")),
         ("config.json", _config_json(found.get("config_json"))),
         ("prefixes", " ".join(found.get("prefixes", []))),

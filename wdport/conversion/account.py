@@ -1,81 +1,106 @@
-"""What a converted file of a user's own model says of itself, by the manifest beside it.
+"""What a converted file says of itself: the manifest in it, as types; and whether the manifest beside it agrees.
 
 Everything in it is quoted and nothing called: it is as untrusted as the file.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.entries import ConfigEntry
-from wdport.errors import InputError
-from wdport.files.manifests import file_sha256, manifest_of
+from wdport.files.manifests import CONVERT_AGAIN, manifest_of, unsealed
+from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.mapping.axes import Shape
 
-_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_FAULTS = (ValueError, KeyError, TypeError, AttributeError)
+_WHOLE = ("name", "sha256", "bytes")
+"""What the manifest beside a file says of it, and the one inside cannot."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A file that the conversion read: its name and SHA-256."""
+
+    name: str
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where the file is from: the checkpoint and the table, each with its SHA-256; the configuration, each value with
-    its origin, as in the manifest; the path and shape of every variable."""
+    """A manifest: what the file is from, the configuration, each value with its origin, and of every variable the
+    path, shape and SHA-256. ``config_json`` is the SHA-256 of Keras's own description in a ``.keras`` archive."""
 
-    source: str
-    source_sha256: str
-    mapping: str
-    mapping_sha256: str
+    manifest: Mapping[str, object] = field(repr=False)
+    family: str
+    variant: str
+    source: Named
+    mapping: Named
     config: Mapping[str, ConfigEntry]
-    variables: Mapping[str, Shape]
+    variables: Mapping[str, Shape] = field(repr=False)
+    digests: Mapping[str, str] = field(repr=False)
+    config_json: str | None
 
     @property
-    def built_by(self) -> str:
-        """``module:function`` of the Keras model."""
-        return str(self.config["keras"]["value"])
+    def values(self) -> dict[str, object]:
+        """The configuration alone."""
+        return {name: entry["value"] for name, entry in self.config.items()}
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each value of the configuration came from."""
+        return {name: entry["origin"] for name, entry in self.config.items()}
 
 
-def read_account(file: Path) -> Account | None:
-    """The account of a user's own model; ``None`` for other files, and for one without a manifest.
-
-    Raises :class:`InputError` if it is of another file, or damaged.
-    """
-    manifest = _manifest(file)
-    if manifest is None:
-        return None
+def read_account(text: bytes) -> Account:
+    """The account in the text that a converted file holds; raises :class:`Fault`."""
+    manifest: Mapping[str, Any] = unsealed(text)
     try:
-        source, mapping, config = manifest["source"], manifest["mapping"], manifest["config"]
-        told: dict[str, ConfigEntry] = {
-            name: {"value": each["value"], "origin": str(each["origin"])} for name, each in config.items()
+        source, mapping, output = manifest["source"], manifest["mapping"], manifest["output"]
+        config: dict[str, ConfigEntry] = {
+            str(name): {"value": each["value"], "origin": str(each["origin"])}
+            for name, each in manifest["config"].items()
         }
         targets = [target for each in manifest["tensors"] for target in each["targets"]]
-        variables = {str(each["path"]): tuple(map(int, each["shape"])) for each in targets}
-        hashes = [str(each["sha256"]) for each in (manifest["output"], source, mapping)]
-        account = Account(str(source["name"]), hashes[1], str(mapping["name"]), hashes[2], told, variables)
-        told["keras"]["value"]  # what it is for
+        return Account(
+            manifest,
+            str(mapping["family"]),
+            str(mapping["variant"]),
+            Named(str(source["name"]), str(source["sha256"])),
+            Named(str(mapping["name"]), str(mapping["sha256"])),
+            config,
+            {str(each["path"]): tuple(map(int, each["shape"])) for each in targets},
+            {str(each["path"]): str(each["sha256"]) for each in targets},
+            output.get("config_json"),
+        )
     except _FAULTS as error:
-        what = f"its manifest is damaged ({type(error).__name__}: {error})"
-        raise InputError(file, what, "convert the checkpoint again") from None
-    if hashes[0] != file_sha256(file):
-        what = f"is damaged, or not the file that {manifest_of(file).name} describes: another SHA-256"
-        raise InputError(file, what, "convert the checkpoint again")
-    return account
+        raise Fault(f"its manifest is damaged ({type(error).__name__}: {error})", CONVERT_AGAIN) from None
 
 
-def own_config(file: Path) -> dict[str, object]:
-    """The configuration of a user's own model as the manifest has it; nothing for other models."""
+def torn(path: Path, account: Account, sha256: str) -> str:
+    """How the manifest beside a converted file, whose hash is ``sha256``, contradicts it: a sentence, "" where it does
+    not. Of one that is not there it says nothing."""
+    beside = manifest_of(path)
     try:
-        return {name: each["value"] for name, each in (_manifest(file) or {"config": {}})["config"].items()}
-    except _FAULTS:
-        return {}
-
-
-def _manifest(file: Path) -> dict[str, Any] | None:
-    """The manifest beside a file, if it is there and of a user's own model."""
+        source = Source(beside)
+    except FileNotFoundError:
+        return ""
+    except (Fault, OSError) as error:
+        return f"{beside.name} cannot be read ({error})"
     try:
-        manifest: dict[str, Any] = json.loads(manifest_of(file).read_text(encoding="utf-8"))
-        return manifest if manifest["mapping"]["family"] == "custom" else None
-    except _FAULTS:
-        return None
+        text = source.read(0, min(source.size, MAX_MANIFEST_BYTES))
+        told: Mapping[str, Any] = strict_json(text, "manifest")
+        output = dict(told["output"])
+        whole = {name: output.pop(name) for name in _WHOLE}
+    except (Fault, OSError, *_FAULTS):
+        return f"{beside.name} is damaged"
+    finally:
+        source.close()
+    if {**told, "output": output} != account.manifest:
+        return f"{beside.name} is of another conversion than the file"
+    return "" if whole["sha256"] == sha256 else f"{beside.name} is of a file with another SHA-256"

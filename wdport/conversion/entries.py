@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
-
-class Description(TypedDict, total=False):
-    """What a converted file says about itself; nothing, where Keras saved it."""
-
-    family: str
-    variant: str
-    config: dict[str, object]
-    origins: dict[str, str]
-    mapping_sha256: str
+from typing import NotRequired, TypedDict
 
 
 class SourceEntry(TypedDict):
@@ -38,13 +28,17 @@ class MappingEntry(TypedDict):
 
 
 class OutputEntry(TypedDict):
-    """The file that was written."""
+    """The file that was written: ``config_json`` is the SHA-256 of Keras's own description in a ``.keras`` archive.
 
-    name: str
+    What the whole file is, ``name``, ``sha256`` and ``bytes``, the manifest beside it says alone.
+    """
+
     format: str
-    sha256: str
-    bytes: int
     variables: int
+    config_json: NotRequired[str]
+    name: NotRequired[str]
+    sha256: NotRequired[str]
+    bytes: NotRequired[int]
 
 
 class ConfigEntry(TypedDict):

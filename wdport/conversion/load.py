@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import zipfile
 from dataclasses import dataclass
 from os import PathLike
@@ -11,36 +11,52 @@ from typing import Any
 
 import numpy as np
 
-from wdport.checkpoint import open_checkpoint
-from wdport.conversion.account import own_config
-from wdport.conversion.entries import Description
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
+from wdport.checkpoint.strict_json import strict_json
+from wdport.conversion.account import Account, read_account
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
 from wdport.families.roles import Family
-from wdport.files.model_files import read_variables
+from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.model_files import Beside, Digests, read_beside, read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
 from wdport.model import KerasModel
+
+OWN = "custom"
+"""What a manifest calls the family of a user's own model."""
+
+_FAULTS = (KeyError, TypeError, ValueError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
 class Converted:
     """A converted file's own account of itself, read without keras.
 
-    ``facts`` is what the conversion wrote about it (family, variant, origins of the configuration);
-    empty for a ``.keras`` file that Keras saved.
+    ``account`` is the manifest in it; None for a ``.keras`` file that Keras saved.
     """
 
     path: Path
     format: str
     family: Family
     config: Any
-    facts: Description
+    account: Account | None
 
     @property
     def variables(self) -> dict[str, Shape]:
         """Path and shape of every variable."""
         return self.family.variables(self.config)
+
+    @property
+    def digests(self) -> Digests | None:
+        """The SHA-256 of every variable; None where nothing states it."""
+        return self.account.digests if self.account else None
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each value of the configuration came from; nothing where nothing states it."""
+        return self.account.origins if self.account else {}
 
 
 def open_converted(path: str | PathLike[str], own: Family | None = None) -> Converted:
@@ -49,39 +65,58 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
     ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras itself wrote.
     """
     file = Path(path)
+    account, beside = open_account(file)
+    form = format_of(file)
+    if own is not None:
+        return Converted(file, form, own, own.load_config(_own_values(account)), account)
+    if account is not None and account.family == OWN:
+        fix = "give --mapping with the table that it was converted by, or --model"
+        raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
+    try:
+        if account is not None:
+            family, values = find_family(account.family, file), account.values
+        else:
+            document: Any = strict_json(beside.config_json or b"{}", "config.json")
+            family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
+            values = document["config"]["config"]
+        return Converted(file, form, family, family.load_config(values), account)
+    except (Fault, *_FAULTS) as error:
+        raise InputError(file, f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
+
+
+def open_account(file: Path) -> tuple[Account | None, Beside]:
+    """The manifest in a converted file, None where Keras saved it, and what else it holds; of any family.
+
+    Raises ``InputError`` if it is no converted file, or damaged.
+    """
+    format_of(file)
+    if not file.is_file():
+        raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
+    with located(file):
+        try:
+            beside = read_beside(file)
+        except _FAULTS as error:
+            raise Fault(f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
+        if beside.manifest is None:
+            if beside.config_json is None:
+                raise Fault("not a model that wdport wrote: it holds no manifest", CONVERT_AGAIN)
+            return None, beside
+        account = read_account(beside.manifest)
+        if beside.config_json is not None and hashlib.sha256(beside.config_json).hexdigest() != account.config_json:
+            raise Fault("its config.json is not the one that was written", CONVERT_AGAIN)
+        return account, beside
+
+
+def format_of(file: Path) -> str:
+    """One of :data:`FORMATS`; raises ``InputError`` where the name has no such ending."""
     suffix = next((s for s in FORMATS if file.name.endswith(s)), None)
     if suffix is None:
         raise InputError(file, "not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
-    if not file.is_file():
-        raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
-    if own is not None:
-        return Converted(file, FORMATS[suffix], own, own.load_config(own_config(file)), {})
-    if (told := own_config(file)).get("keras"):
-        fix = "give --mapping with the table that it was converted by, or --model"
-        raise MisfitError(file, f"built by {told['keras']}, which is not called unless you name it", fix)
-    try:
-        facts, document = _facts(file, suffix)
-        if document is not None:
-            family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
-            values = document["config"]["config"]
-        else:
-            family, values = find_family(facts["family"], file), facts["config"]
-        return Converted(file, FORMATS[suffix], family, family.load_config(values), facts)
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile, OSError) as error:
-        raise InputError(file, f"not a model that wdport wrote ({error})", "convert the checkpoint again") from None
+    return FORMATS[suffix]
 
 
-def _facts(file: Path, suffix: str) -> tuple[Description, dict[str, Any] | None]:
-    """Our metadata and, for an archive, Keras's document."""
-    if suffix == ".safetensors":
-        with open_checkpoint(file) as checkpoint:
-            return json.loads(str(checkpoint.metadata["wdport"])), None
-    from wdport.files.keras_files import read_archive_document, read_weights_metadata
-
-    if suffix == ".keras":
-        document, metadata = read_archive_document(file)
-        return json.loads(metadata.get("wdport", "{}")), document
-    return json.loads(read_weights_metadata(file)["wdport"]), None
+def _own_values(account: Account | None) -> dict[str, object]:
+    return account.values if account is not None and account.family == OWN else {}
 
 
 def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasModel:
@@ -106,8 +141,8 @@ def fill(model: KerasModel, converted: Converted) -> None:
     from wdport.keras_runtime import set_variable  # brings in jax
 
     variables = {variable.path: variable for variable in model.weights}
-    for name, array in read_variables(converted.path, converted.variables):
+    for name, array in read_variables(converted.path, converted.variables, converted.digests):
         # An owned copy: a Keras variable on JAX's CPU may keep the very memory that it is given.
         set_variable(variables.pop(name), np.array(array, copy=True))
     if variables:
-        raise InputError((converted.path, next(iter(variables))), "is missing", "convert the checkpoint again")
+        raise InputError((converted.path, next(iter(variables))), "is missing", CONVERT_AGAIN)

@@ -1,6 +1,7 @@
 """The manifest of a conversion: everything that went in, what became of it, and what came out.
 
-Same inputs, same manifest: it holds hashes and versions, no dates and no absolute paths.
+It stands in the file itself, and with the file's own hash beside it. Same inputs, same manifest: it holds hashes and
+versions, no dates and no absolute paths.
 """
 
 from __future__ import annotations
@@ -9,30 +10,21 @@ import json
 import platform
 from pathlib import Path
 
-from wdport.conversion.entries import Description, Manifest
+from wdport.conversion.entries import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
-from wdport.files.model_files import Written
+from wdport.files.manifests import BLANK
+from wdport.files.model_files import Hashes, Written
 from wdport.files.target import Target
 from wdport.version import VERSION
 
-FORMAT = 1
+FORMAT = 2
 _PACKAGES = ("numpy", "keras", "jax", "h5py")
 
 
-def describe(prepared: Prepared) -> Description:
-    """What a converted file says about itself, whatever its format."""
-    return {
-        "family": prepared.table.family,
-        "variant": prepared.table.variant,
-        "config": prepared.config.to_dict(),
-        "origins": dict(prepared.resolved.origins),
-        "mapping_sha256": prepared.table.sha256,
-    }
-
-
-def make_manifest(prepared: Prepared, target: Target, written: Written, source_sha256: str) -> Manifest:
-    """The manifest as JSON values."""
+def make_manifest(prepared: Prepared, target: Target, hashes: Hashes | None, source_sha256: str = BLANK) -> Manifest:
+    """The manifest that goes into the file, as JSON values; without ``hashes`` one that takes the same room."""
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
+    digests = hashes.variables if hashes else dict.fromkeys(prepared.variables, BLANK)
     return {
         "manifest": FORMAT,
         "wdport": VERSION,
@@ -52,13 +44,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
             "family": table.family,
             "variant": table.variant,
         },
-        "output": {
-            "name": target.path.name,
-            "format": target.format,
-            "sha256": written.sha256,
-            "bytes": written.size,
-            "variables": len(written.variables),
-        },
+        "output": _output(prepared, target, hashes),
         "config": {
             name: {"value": value, "origin": prepared.resolved.origins.get(name, "default")}
             for name, value in prepared.config.to_dict().items()
@@ -77,7 +63,7 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
                 "line": move.line,
                 "recomputed": source in prepared.recomputed,
                 "targets": [
-                    {"path": name, "shape": list(written.variables[name][0]), "sha256": written.variables[name][1]}
+                    {"path": name, "shape": list(prepared.variables[name]), "sha256": digests[name]}
                     for name in move.targets
                 ],
             }
@@ -95,9 +81,23 @@ def make_manifest(prepared: Prepared, target: Target, written: Written, source_s
     }
 
 
+def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
+    """The manifest that goes beside the file: the same, and what the whole file is."""
+    whole: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
+                          "bytes": written.size}  # fmt: skip
+    return {**manifest, "output": whole}
+
+
 def render_manifest(manifest: Manifest) -> str:
-    """The manifest as text; JSON has no infinities, so none gets in."""
+    """A manifest as text; JSON has no infinities, so none gets in."""
     return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
+
+
+def _output(prepared: Prepared, target: Target, hashes: Hashes | None) -> OutputEntry:
+    entry: OutputEntry = {"format": target.format, "variables": len(prepared.variables)}
+    if target.format == "keras":
+        entry["config_json"] = (hashes and hashes.config_json) or BLANK
+    return entry
 
 
 def _name(path: str) -> str:

@@ -13,14 +13,15 @@ from typing import Any
 
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.entries import Manifest
-from wdport.conversion.manifest import describe, make_manifest, render_manifest
+from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
-from wdport.files.model_files import Written, write_by_keras, write_model
+from wdport.files.manifests import BLANK, sealed
+from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
 from wdport.files.target import Target, choose_target
 from wdport.files.writable import by_name, require_apart
 from wdport.model import Array
@@ -87,26 +88,30 @@ def convert(
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
         arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
+
+        def manifest(hashes: Hashes | None) -> Manifest:
+            return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
+
         with replacing(target.path, target.manifest) as (file, beside):
-            written = _write(prepared, target, file, arrays)
-            manifest = make_manifest(prepared, target, written, source_hash.result())
-            beside.write_text(render_manifest(manifest), encoding="utf-8")
-    return Conversion(
-        Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, manifest
-    )
+            written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
+            whole = manifest_beside(manifest(written.hashes), target, written)
+            beside.write_text(render_manifest(whole), encoding="utf-8")
+    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, whole)
 
 
-def _write(prepared: Prepared, target: Target, file: Path, arrays: Iterator[tuple[str, Array]]) -> Written:
+def _write(
+    prepared: Prepared, target: Target, file: Path, arrays: Iterator[tuple[str, Array]], manifest: MakeManifest
+) -> Written:
     """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
     family, config = prepared.family, prepared.config
     variables = prepared.variables
     if isinstance(family, KeptByKeras) and target.format != "safetensors":
         own = family
         return write_by_keras(
-            file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path)
+            file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path), manifest
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
-    return write_model(file, target, variables, arrays, describe(prepared), document)
+    return write_model(file, target, variables, arrays, manifest, document)
 
 
 def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:

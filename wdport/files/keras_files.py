@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -25,10 +24,11 @@ from numpy.typing import NDArray
 from wdport.files.window import open_member
 from wdport.model import Array
 
-METADATA = "wdport"
-"""The attribute (``.weights.h5``) or the member ``wdport.json`` (``.keras``) that holds our metadata."""
+MANIFEST = "wdport.json"
+"""The dataset of bytes (``.weights.h5``) or the member (``.keras``) that holds the manifest; no attribute's name."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_CONFIG = "config.json"
 _WEIGHTS = "model.weights.h5"
 
 
@@ -46,11 +46,9 @@ def dataset_paths(names: Iterator[str] | Mapping[str, object]) -> dict[str, str]
 class WeightsWriter:
     """Streams arrays into a ``.weights.h5`` file; peak memory is one array."""
 
-    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]]) -> None:
         self._places = dataset_paths(variables)
         self._file = h5py.File(path, "w")
-        if metadata:
-            self._file.attrs[METADATA] = json.dumps(dict(metadata), sort_keys=True)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
@@ -58,8 +56,9 @@ class WeightsWriter:
         dataset = self._file.create_dataset(place, data=array, track_times=False)
         dataset.parent.attrs["name"] = place.split("/")[-3]
 
-    def finish(self) -> None:
-        """Write what is left and close."""
+    def finish(self, manifest: str) -> None:
+        """Write the manifest and close."""
+        _put_manifest(self._file, manifest)
         self._file.close()
 
     def close(self) -> None:
@@ -70,28 +69,22 @@ class WeightsWriter:
 class ArchiveWriter:
     """A ``.keras`` archive: weights streamed into a file beside it, then packed with the model's config."""
 
-    def __init__(
-        self,
-        path: Path,
-        variables: Mapping[str, tuple[int, ...]],
-        metadata: Mapping[str, str],
-        document: Mapping[str, object],
-    ) -> None:
-        self._path, self._metadata, self._document = path, dict(metadata), document
+    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], config_json: str) -> None:
+        self._path, self._config_json = path, config_json
         self._weights_path = path.with_name(f"{path.name}.h5")
-        self._weights = WeightsWriter(self._weights_path, variables, {})
+        self._weights = WeightsWriter(self._weights_path, variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
         self._weights.write(name, array)
 
-    def finish(self) -> None:
+    def finish(self, manifest: str) -> None:
         """Pack and close."""
         self._weights.close()
         with zipfile.ZipFile(self._path, "w") as archive:
             archive.writestr(_member("metadata.json"), json.dumps({"keras_version": version("keras")}))
-            archive.writestr(_member("config.json"), json.dumps(self._document))
-            archive.writestr(_member(f"{METADATA}.json"), json.dumps(self._metadata, sort_keys=True))
+            archive.writestr(_member(_CONFIG), self._config_json)
+            archive.writestr(_member(MANIFEST), manifest)
             member = _member(_WEIGHTS)
             member.file_size = self._weights_path.stat().st_size
             with self._weights_path.open("rb") as source, archive.open(member, "w") as packed:
@@ -104,19 +97,33 @@ class ArchiveWriter:
         self._weights_path.unlink(missing_ok=True)
 
 
-def read_archive_document(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config and our metadata of a ``.keras`` archive."""
+def add_manifest(path: Path, manifest: str) -> None:
+    """Put the manifest into a ``.keras`` or ``.weights.h5`` file that Keras wrote."""
+    if path.name.endswith(".h5"):
+        with h5py.File(path, "r+") as file:
+            _put_manifest(file, manifest)
+    else:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(_member(MANIFEST), manifest)
+
+
+def read_config_json(path: Path) -> bytes:
+    """Keras's own ``config.json`` of a ``.keras`` archive."""
     with zipfile.ZipFile(path) as archive:
-        document = json.loads(archive.read("config.json"))
-        ours = archive.read(f"{METADATA}.json") if f"{METADATA}.json" in archive.namelist() else b"{}"
-        return document, json.loads(ours)
+        return archive.read(_CONFIG)
 
 
-def read_weights_metadata(path: Path) -> dict[str, str]:
-    """Our metadata of a ``.weights.h5`` file; raises ``KeyError`` if it has none."""
-    with h5py.File(path) as file:
-        found: dict[str, str] = json.loads(file.attrs[METADATA])
-        return found
+def read_manifest(path: Path) -> bytes | None:
+    """The text of the manifest in a ``.keras`` or ``.weights.h5`` file; None if it holds none."""
+    if path.name.endswith(".h5"):
+        with h5py.File(path) as file:
+            return file[MANIFEST][()].tobytes() if MANIFEST in file else None
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(MANIFEST) if MANIFEST in archive.namelist() else None
+
+
+def _put_manifest(file: h5py.File, manifest: str) -> None:
+    file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)
 
 
 def read_arrays(path: Path, names: Mapping[str, object]) -> Iterator[tuple[str, Array]]:
@@ -154,7 +161,7 @@ def count_datasets(path: Path) -> int:
     found: list[int] = []
     with _weights(path) as file:
         h5py.h5o.visit(file.id, lambda _, item: found.append(item.type), info=True)
-    return found.count(h5py.h5o.TYPE_DATASET)
+        return found.count(h5py.h5o.TYPE_DATASET) - (MANIFEST in file)
 
 
 def _member(name: str) -> zipfile.ZipInfo:

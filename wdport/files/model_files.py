@@ -1,4 +1,7 @@
-"""Arrays to a converted model's file: written, re-read and compared; and the arrays of one that is there."""
+"""Arrays to a converted model's file: written, re-read and compared; and what is in one that is there.
+
+A file holds its manifest, and the manifest a SHA-256 of every array, so that whoever reads an array can check it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ import numpy as np
 
 from wdport.checkpoint import open_checkpoint
 from wdport.errors import InputError, InternalError, MachineError
-from wdport.files.manifests import file_sha256
-from wdport.files.safetensors_file import SafetensorsWriter
+from wdport.files.manifests import CONVERT_AGAIN, file_sha256
+from wdport.files.safetensors_file import METADATA, SafetensorsWriter
 from wdport.files.target import Target
 from wdport.model import Array
 
 Shape = tuple[int, ...]
-FORMAT = 1
+
+Digests = Mapping[str, str]
+"""The SHA-256 of variables by path: of their values in row-major order, little-endian."""
 
 
 class Writer(Protocol):
@@ -27,18 +32,39 @@ class Writer(Protocol):
 
     def write(self, name: str, array: Array) -> None: ...
 
-    def finish(self) -> None: ...
+    def finish(self, manifest: str) -> None: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
+class Hashes:
+    """What a manifest says of the written file: the SHA-256 of each variable, and of Keras's ``config.json``."""
+
+    variables: Digests
+    config_json: str | None = None
+
+
+MakeManifest = Callable[[Hashes | None], str]
+"""Makes a manifest's text; without hashes, one that is as long."""
+
+
+@dataclass(frozen=True)
 class Written:
-    """A finished file: its hash and size, and each variable's shape and hash."""
+    """A finished file: its hash and size, and the hashes of what is in it."""
 
     sha256: str
     size: int
-    variables: dict[str, tuple[Shape, str]]
+    hashes: Hashes
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a converted file holds beside its arrays: the manifest's text, None where Keras saved the file itself, and
+    Keras's own description of a ``.keras`` archive."""
+
+    manifest: bytes | None
+    config_json: bytes | None = None
 
 
 def write_model(
@@ -46,68 +72,99 @@ def write_model(
     target: Target,
     variables: Mapping[str, Shape],
     arrays: Iterable[tuple[str, Array]],
-    metadata: Mapping[str, object],
+    manifest: MakeManifest,
     document: Mapping[str, object],
 ) -> Written:
     """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file``, re-read them and compare.
 
-    ``target`` is what the file is to become, see :func:`wdport.files.atomic.replacing`.
+    ``target`` is what the file is to become, see :func:`wdport.files.atomic.replacing`; ``document`` is Keras's
+    ``config.json``, for an archive.
     """
-    texts = {"wdport": json.dumps({"format": FORMAT, **metadata}, sort_keys=True)}
-    writer = _open(file, target.format, variables, texts, document)
+    config_json = json.dumps(document)
+    writer = _open(file, target.format, variables, manifest(None), config_json)
     try:
         digests = {name: _write(writer, name, array) for name, array in arrays}
         if set(digests) != set(variables):
             raise InternalError(target.path, "not every variable was written", "report this")
-        writer.finish()
+        hashes = Hashes(digests, _sha256(config_json.encode()) if target.format == "keras" else None)
+        writer.finish(manifest(hashes))
     finally:
         writer.close()
-    _compare(file, target, variables, digests)
-    return Written(file_sha256(file), file.stat().st_size, digests)
+    for name, array in read_variables(file, variables):
+        if digest(array) != digests[name]:
+            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
+    return Written(file_sha256(file), file.stat().st_size, hashes)
 
 
 def write_by_keras(
-    file: Path, target: Target, save: Callable[[Path], Mapping[str, Array]], read: Callable[[Path], Mapping[str, Array]]
+    file: Path,
+    target: Target,
+    save: Callable[[Path], Mapping[str, Array]],
+    read: Callable[[Path], Mapping[str, Array]],
+    manifest: MakeManifest,
 ) -> Written:
     """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
     have to be those that ``read`` finds."""
-    saved = {name: (array.shape, _digest(array)) for name, array in save(file).items()}
-    found = {name: (array.shape, _digest(array)) for name, array in read(file).items()}
+    from wdport.files.keras_files import add_manifest, read_config_json
+
+    saved = {name: digest(array) for name, array in save(file).items()}
+    config_json = _sha256(read_config_json(file)) if target.format == "keras" else None
+    hashes = Hashes(saved, config_json)
+    add_manifest(file, manifest(hashes))
+    found = {name: digest(array) for name, array in read(file).items()}
     if wrong := [name for name in saved if found.get(name) != saved[name]]:
         raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
-    return Written(file_sha256(file), file.stat().st_size, saved)
+    return Written(file_sha256(file), file.stat().st_size, hashes)
 
 
-def _open(
-    file: Path, kind: str, variables: Mapping[str, Shape], texts: Mapping[str, str], document: Mapping[str, object]
-) -> Writer:
-    if kind == "safetensors":
-        return SafetensorsWriter(file, variables, texts)
-    from wdport.files.keras_files import ArchiveWriter, WeightsWriter
+def read_beside(path: Path) -> Beside:
+    """What is in a converted file beside its arrays."""
+    if path.name.endswith(".safetensors"):
+        with open_checkpoint(path) as file:
+            text = file.metadata.get(METADATA)
+            return Beside(text.encode() if isinstance(text, str) else None)
+    from wdport.files.keras_files import read_config_json, read_manifest
 
-    if kind == "keras":
-        return ArchiveWriter(file, variables, texts, document)
-    return WeightsWriter(file, variables, texts)
-
-
-def _write(writer: Writer, name: str, array: Array) -> tuple[Shape, str]:
-    writer.write(name, array)
-    return array.shape, _digest(array)
+    return Beside(read_manifest(path), read_config_json(path) if path.name.endswith(".keras") else None)
 
 
-def _digest(array: Array) -> str:
+def read_variables(
+    path: Path, variables: Mapping[str, Shape], digests: Digests | None = None
+) -> Iterator[tuple[str, Array]]:
+    """Every variable of a converted file.
+
+    Raises :class:`InputError` if one is missing, has another shape or dtype, or not the SHA-256 that ``digests`` has
+    for it; or if too many are there.
+    """
+    for name, array in _read(path, variables):
+        if array.shape != variables[name] or array.dtype != np.float32:
+            what = f"is {array.dtype} {array.shape}, not float32 {variables[name]}"
+            raise InputError((path, name), what, CONVERT_AGAIN)
+        if digests is not None and digest(array) != digests[name]:
+            raise InputError((path, name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
+        yield name, array
+
+
+def digest(array: Array) -> str:
+    """The SHA-256 of an array's values, see :data:`Digests`."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def read_variables(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
-    """Every variable of a converted file.
+def _open(file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str) -> Writer:
+    if kind == "safetensors":
+        return SafetensorsWriter(file, variables, room)
+    from wdport.files.keras_files import ArchiveWriter, WeightsWriter
 
-    Raises :class:`InputError` if one is missing or has another shape, or if too many are there.
-    """
-    for name, array in _read(path, variables):
-        if array.shape != variables[name]:
-            raise InputError((path, name), f"has shape {array.shape}, not {variables[name]}", "convert again")
-        yield name, array
+    return ArchiveWriter(file, variables, config_json) if kind == "keras" else WeightsWriter(file, variables)
+
+
+def _write(writer: Writer, name: str, array: Array) -> str:
+    writer.write(name, array)
+    return digest(array)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
@@ -120,23 +177,13 @@ def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Arr
     from wdport.files.keras_files import count_datasets, read_arrays
 
     if (count := count_datasets(path)) != len(variables):
-        raise InputError(path, f"has {count} variables where the model has {len(variables)}", "convert again")
+        raise InputError(path, f"has {count} variables where the model has {len(variables)}", CONVERT_AGAIN)
     try:
         yield from read_arrays(path, variables)
     except KeyError as error:
-        raise InputError((path, error.args[0]), "is missing", "convert again") from None
+        raise InputError((path, error.args[0]), "is missing", CONVERT_AGAIN) from None
 
 
 def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:
     for name in sorted(wanted ^ found):
-        raise InputError(
-            (path, name), "is missing" if name in wanted else "is no variable of the model", "convert again"
-        )
-
-
-def _compare(
-    file: Path, target: Target, variables: Mapping[str, Shape], digests: Mapping[str, tuple[Shape, str]]
-) -> None:
-    for name, array in read_variables(file, variables):
-        if (array.shape, _digest(array)) != digests[name]:
-            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
+        raise InputError((path, name), "is missing" if name in wanted else "is no variable of the model", CONVERT_AGAIN)

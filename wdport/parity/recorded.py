@@ -46,7 +46,7 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
         raise MisfitError(converted.path, what, "give the recording of the checkpoint that this file was made from")
     shapes, variables = {name: tensor.shape for name, tensor in names.items()}, converted.variables
     plan, constants = planned(recording.path, table, family, converted.config, shapes, variables)
-    resolved = Resolved(converted.config, converted.facts.get("origins", {}))
+    resolved = Resolved(converted.config, converted.origins)
     checkpoint = cast(Checkpoint, Described(recording))
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables)
 

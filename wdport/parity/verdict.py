@@ -135,7 +135,8 @@ class Verdict:
     ``parts`` are those of the output, ``decoded`` the float64 error of what the whole decodes to, and ``words`` what
     both are called. ``assumed`` are the values of the configuration that nothing told, and ``rests_on`` the gates whose
     outcome rests on one of them, where the network's does not. ``reference`` is the user's own model, as
-    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference.
+    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference. ``digests`` are
+    the SHA-256 of the files that were compared, by what they are.
     """
 
     checkpoint: str
@@ -155,6 +156,7 @@ class Verdict:
     reference: str = ""
     words: PartWords = field(default_factory=PartWords)
     rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
     def __bool__(self) -> bool:

@@ -33,11 +33,13 @@ from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras
+from wdport.files.manifests import file_sha256
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.diagnose import Evidence, causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
+from wdport.parity.provenance import contradictions, provenance
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
@@ -109,14 +111,15 @@ def verify(
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
         say("reading both files")
         weights = converted_weights(prepared, opened)
-        unequal = unequal_variables(prepared, weights)
+        digests = {"checkpoint": prepared.checkpoint.file_sha256(), "converted": file_sha256(opened.path)}
+        unequal = [*unequal_variables(prepared, weights), *contradictions(prepared, opened, own)]
         say("building four models")
         named = reference or (own.reference if own is not None else None)
         if own is not None and not named:
             fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
         theirs = user_reference(named, prepared, key) if named else None
-        return _verify(prepared, opened, weights, unequal, theirs, say, started, full, repro)
+        return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro)
 
 
 def verify_recording(
@@ -154,7 +157,8 @@ def verify_recording(
         prepared = recorded_plan(recorded, opened, mapping)
         weights = recorded_weights(prepared, recorded, opened)
         unequal = unequal_to_recording(prepared, recorded, weights)
-        return _verify(prepared, opened, weights, unequal, Replay(recorded), say, started, repro=repro)
+        digests = {"recording": file_sha256(Path(recording)), "converted": file_sha256(opened.path)}
+        return _verify(prepared, opened, weights, unequal, digests, Replay(recorded), say, started, repro=repro)
 
 
 def _verify(
@@ -162,12 +166,14 @@ def _verify(
     converted: Converted,
     weights: Weights,
     unequal: list[Finding],
+    digests: dict[str, str],
     reference: Reference | None,
     say: Say,
     started: float,
     full: bool = False,
     repro: PathText | None = None,
 ) -> Verdict:
+    unequal = [*unequal, *provenance(converted, weights.variables, digests["converted"], digests.get("checkpoint"))]
     if full and not isinstance(converted.family, KeptByKeras):
         say("reading the converted file by its own library")
         unequal = [*unequal, *misread(converted, weights.variables)]
@@ -221,6 +227,7 @@ def _verify(
         overlays=runner.parts.overlays if runner.parts is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
+        digests=digests,
         seconds=time.monotonic() - started,
     )
 
@@ -283,8 +290,7 @@ def _module(runner: Runner, name: str) -> Any:
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:
-    origins: Mapping[str, str] = converted.facts.get("origins", {})
-    return {name: getattr(converted.config, name) for name, origin in origins.items() if origin == "assumed"}
+    return {name: getattr(converted.config, name) for name, origin in converted.origins.items() if origin == "assumed"}
 
 
 def _environment(runner: Runner) -> dict[str, str]:

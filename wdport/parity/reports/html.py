@@ -89,7 +89,8 @@ def _results(verdict: Verdict) -> str:
 def _run(verdict: Verdict) -> str:
     files = facts_table({"checkpoint": verdict.checkpoint, "converted": verdict.converted})
     inputs = "".join(f"<li>{text(each)}</li>" for each in verdict.inputs)
-    parts = [_section("Files", "", files)]
+    hashes = facts_table({f"SHA-256 of the {name}": digest for name, digest in verdict.digests.items()})
+    parts = [_section("Files", "", files + (hashes if verdict.digests else ""))]
     parts.append(_section("Inputs", "", f"<ol>{inputs}</ol>" if inputs else "<p>None.</p>"))
     assumed = "<p>Nothing: every setting was found in the files or given.</p>"
     if verdict.assumed:

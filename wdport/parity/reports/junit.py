@@ -61,6 +61,7 @@ def _suite(
 ) -> None:
     suite = ET.SubElement(root, "testsuite", _counts(name, cases, 0.0))
     facts = {"verdict": outcome(verdict), "claim": claim(verdict)}
+    facts |= {f"sha256 of the {name}": digest for name, digest in verdict.digests.items()}
     if gate is not None:
         facts |= {"compared": f"{gate.compared} of {gate.expected}", "worst": worst(gate)}
     properties = ET.SubElement(suite, "properties")

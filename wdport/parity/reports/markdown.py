@@ -179,6 +179,8 @@ def _run(verdict: Verdict) -> _Block:
     assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
     lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
     lines += [f"Assumed: {assumed} ({on_assumptions(verdict, escape)})"] if assumed else []
+    digests = ", ".join(f"{name} `{digest}`" for name, digest in verdict.digests.items())
+    lines += [f"SHA-256: {digests}"] if digests else []
     lines += [f"Run: {packages or 'unknown'}; {verdict.seconds:.0f} s"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 

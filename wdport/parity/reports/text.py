@@ -30,6 +30,7 @@ def render_text(verdict: Verdict) -> str:
     if verdict.assumed:
         values = ", ".join(f"{name}={value}" for name, value in verdict.assumed.items())
         lines.append(f"assumed    {values} ({on_assumptions(verdict)})")
+    lines += [f"SHA-256    {digest}  {name}" for name, digest in verdict.digests.items()]
     environment = verdict.environment
     packages = ", ".join(f"{name} {environment[name]}" for name in ("torch", "keras", "jax"))
     precision = f"matmul {environment['torch_matmul']}/{environment['jax_matmul']}"

@@ -1,0 +1,156 @@
+"""What a converted file says of itself is held against its variables, the manifest beside it and the checkpoint.
+
+Files are changed by the safetensors library or byte by byte, and sealed anew by a few lines of this test's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+import wdport
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+from wdport.conversion.load import open_converted
+from wdport.conversion.prepare import Settings, prepare
+from wdport.errors import InputError
+from wdport.files.manifests import file_sha256, manifest_of
+from wdport.files.model_files import read_variables
+from wdport.parity.provenance import contradictions, provenance
+
+Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.safetensors", values=SETTINGS).output
+
+
+def found(checkpoint: Path, output: Path) -> dict[str, str]:
+    """Each finding's kind with its sentence."""
+    with prepare(checkpoint, Settings(values=SETTINGS)) as prepared:
+        opened = open_converted(output)
+        variables = dict(read_variables(output, opened.variables))
+        told = provenance(opened, variables, file_sha256(output), prepared.checkpoint.file_sha256())
+        return {each.kind: str(each) for each in (*told, *contradictions(prepared, opened, None))}
+
+
+def seal(manifest: dict[str, Any]) -> str:
+    body = json.dumps(manifest, separators=(",", ":"))
+    return f'{{"format":2,"sha256":"{hashlib.sha256(body.encode()).hexdigest()}","manifest":{body}}}'
+
+
+def edit(output: Path, change: Change) -> None:
+    """Change the manifest in the file and seal it again."""
+    arrays = safetensors.numpy.load_file(output)
+    with safetensors.safe_open(output, "np") as file:
+        manifest = json.loads(file.metadata()["wdport"])["manifest"]
+    change(manifest)
+    safetensors.numpy.save_file(arrays, output, {"wdport": seal(manifest)})
+
+
+def edit_beside(output: Path, change: Change) -> None:
+    beside = manifest_of(output)
+    manifest = json.loads(beside.read_text())
+    change(manifest)
+    manifest["output"]["sha256"] = file_sha256(output)
+    beside.write_text(json.dumps(manifest))
+
+
+def coefficients(manifest: dict[str, Any]) -> None:
+    manifest["config"]["prediction_target"]["value"] = "coefficient"
+
+
+def test_nothing_is_said_of_a_sound_pair(pair: tuple[Path, Path]) -> None:
+    assert found(*pair) == {}
+
+
+def test_a_manifest_of_another_conversion_is_torn(pair: tuple[Path, Path], capsys: Any) -> None:
+    edit(pair[1], coefficients)
+    assert found(*pair)["torn"].endswith("is of another conversion than the file")
+    assert main(["verify", *map(str, pair)]) == 1
+    assert "the manifest does not fit" in capsys.readouterr().out
+    assert main(["inspect", str(pair[1])]) == 0
+    assert "is of another conversion than the file" in capsys.readouterr().out
+
+
+def test_a_manifest_of_another_file_is_torn(pair: tuple[Path, Path]) -> None:
+    manifest_of(pair[1]).write_text(manifest_of(pair[1]).read_text().replace('"sha256": "', '"sha256": "0', 2))
+    assert "torn" in found(*pair)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100000, '{"output": 1}'])
+def test_a_damaged_manifest_is_torn(pair: tuple[Path, Path], text: str) -> None:
+    manifest_of(pair[1]).write_text(text)
+    assert found(*pair)["torn"].endswith("is damaged")
+
+
+def test_a_missing_manifest_is_said(pair: tuple[Path, Path], capsys: Any) -> None:
+    manifest_of(pair[1]).unlink()
+    assert found(*pair) == {"notice": "small.safetensors.wdport.json is missing; the file holds the same"}
+    assert main(["verify", *map(str, pair)]) == 0
+    assert "is missing; the file holds the same" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prediction_target", "coefficient"), ("dropout", 0.2), ("norm_mean", None)]
+)
+def test_a_configuration_that_the_checkpoint_does_not_give_again(
+    pair: tuple[Path, Path], name: str, value: object
+) -> None:
+    """Even where the manifest beside the file was changed alike."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        features = len(make_state()["level_transformers.0.output_proj.bias"])
+        statistics = {"norm_mean": [1.0] * features, "norm_std": [2.0] * features}
+        for each, new in statistics.items() if name == "norm_mean" else [(name, value)]:
+            manifest["config"][each] = {"value": new, "origin": "assumed"}
+
+    edit(pair[1], change)
+    edit_beside(pair[1], change)
+    told = found(*pair)
+    assert set(told) == {"contradicted"}
+    assert " in the converted file, " in told["contradicted"]
+
+
+def test_another_checkpoint_with_the_same_weights_is_said(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    again = tmp_path / "again.safetensors"
+    state = torch.load(pair[0], weights_only=True)["state_dict"]
+    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in state.items()}, again)
+    assert "converted from another file than this one: small.ckpt" in found(again, pair[1])["notice"]
+
+
+@pytest.mark.parametrize("suffix", ["keras", "weights.h5", "safetensors"])
+def test_a_changed_weight_is_refused_and_named(tmp_path: Path, suffix: str, capsys: Any) -> None:
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    output = wdport.convert(checkpoint, tmp_path / f"small.{suffix}", values=SETTINGS).output
+    value = dict(read_variables(output, open_converted(output).variables))["level_1/input_proj/kernel"]
+    data = output.read_bytes()
+    assert data.count(value.tobytes()) == 1
+    at = data.index(value.tobytes()) + 7
+    output.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with pytest.raises(InputError, match=r"damaged|CRC"):
+        wdport.load_model(output)
+    for verb in (["inspect"], ["sample", "-n", "1", "--sampler", "ddim", "--steps", "2"]):
+        assert main([verb[0], str(output), *verb[1:]]) == 3
+    assert main(["verify", str(checkpoint), str(output)]) in (1, 3)
+    shown = capsys.readouterr()
+    assert "another SHA-256" in shown.out + shown.err or "CRC" in shown.err
+
+
+def test_every_report_names_both_hashes(pair: tuple[Path, Path], tmp_path: Path, capsys: Any) -> None:
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "html", "junit", "markdown")}
+    options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
+    assert main(["verify", *map(str, pair), *options]) == 0
+    reports = [capsys.readouterr().out, *(file.read_text() for file in files.values())]
+    for report in reports:
+        assert all(file_sha256(path) in report for path in pair)
