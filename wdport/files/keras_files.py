@@ -9,7 +9,9 @@ would cost its import and a second copy of the weights, and destroys an older fi
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,12 +24,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.files.held_back import held_back
+from wdport.files.quiet_file import QuietFile
 from wdport.files.window import open_member
 from wdport.model import Array
 
 METADATA = "wdport"
 """The attribute (``.weights.h5``) or the member ``wdport.json`` (``.keras``) that holds our metadata."""
 
+_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WEIGHTS = "model.weights.h5"
 
@@ -47,24 +52,19 @@ class WeightsWriter:
     """Streams arrays into a ``.weights.h5`` file; peak memory is one array."""
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> None:
-        self._places = dataset_paths(variables)
-        self._file = h5py.File(path, "w")
-        if metadata:
-            self._file.attrs[METADATA] = json.dumps(dict(metadata), sort_keys=True)
+        self._hdf5 = _Hdf5(os.open(path, _NEW, 0o666), variables, metadata)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
-        place = self._places[name]
-        dataset = self._file.create_dataset(place, data=array, track_times=False)
-        dataset.parent.attrs["name"] = place.split("/")[-3]
+        self._hdf5.write(name, array)
 
     def finish(self) -> None:
         """Write what is left and close."""
-        self._file.close()
+        self._hdf5.finish()
 
     def close(self) -> None:
         """Close the file, complete or not."""
-        self._file.close()
+        self._hdf5.close()
 
 
 class ArchiveWriter:
@@ -78,30 +78,60 @@ class ArchiveWriter:
         document: Mapping[str, object],
     ) -> None:
         self._path, self._metadata, self._document = path, dict(metadata), document
-        self._weights_path = path.with_name(f"{path.name}.h5")
-        self._weights = WeightsWriter(self._weights_path, variables, {})
+        # without a name, so that a killed process leaves none
+        self._weights = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        self._hdf5 = _Hdf5(os.dup(self._weights.fileno()), variables, {})
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
-        self._weights.write(name, array)
+        self._hdf5.write(name, array)
 
     def finish(self) -> None:
         """Pack and close."""
-        self._weights.close()
+        self._hdf5.finish()
         with zipfile.ZipFile(self._path, "w") as archive:
             archive.writestr(_member("metadata.json"), json.dumps({"keras_version": version("keras")}))
             archive.writestr(_member("config.json"), json.dumps(self._document))
             archive.writestr(_member(f"{METADATA}.json"), json.dumps(self._metadata, sort_keys=True))
             member = _member(_WEIGHTS)
-            member.file_size = self._weights_path.stat().st_size
-            with self._weights_path.open("rb") as source, archive.open(member, "w") as packed:
-                shutil.copyfileobj(source, packed, 1 << 22)
+            member.file_size = self._weights.seek(0, os.SEEK_END)
+            self._weights.seek(0)
+            with archive.open(member, "w") as packed:
+                shutil.copyfileobj(self._weights, packed, 1 << 22)
         self.close()
 
     def close(self) -> None:
         """Close and remove the weights file, complete or not."""
+        self._hdf5.close()
         self._weights.close()
-        self._weights_path.unlink(missing_ok=True)
+
+
+class _Hdf5:
+    """Arrays at their places in an HDF5 file, which is written through a :class:`QuietFile`."""
+
+    def __init__(self, descriptor: int, variables: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> None:
+        self._places = dataset_paths(variables)
+        self._quiet = QuietFile(descriptor)
+        with held_back():
+            self._file = h5py.File(self._quiet, "w")
+            if metadata:
+                self._file.attrs[METADATA] = json.dumps(dict(metadata), sort_keys=True)
+
+    def write(self, name: str, array: NDArray[np.float32]) -> None:
+        place = self._places[name]
+        with held_back():
+            dataset = self._file.create_dataset(place, data=array, track_times=False)
+            dataset.parent.attrs["name"] = place.split("/")[-3]
+        self._quiet.check()
+
+    def finish(self) -> None:
+        self.close()
+        self._quiet.check()
+
+    def close(self) -> None:
+        with held_back():
+            self._file.close()
+            self._quiet.close()
 
 
 def read_archive_document(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
