@@ -9,7 +9,9 @@ would cost its import and a second copy of the weights, and destroys an older fi
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,12 +23,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.files.held_back import held_back
+from wdport.files.quiet_file import QuietFile
 from wdport.files.window import open_member
 from wdport.model import Array
 
 MANIFEST = "wdport.json"
 """The dataset of bytes (``.weights.h5``) or the member (``.keras``) that holds the manifest; no attribute's name."""
 
+_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CONFIG = "config.json"
 _WEIGHTS = "model.weights.h5"
@@ -47,23 +52,19 @@ class WeightsWriter:
     """Streams arrays into a ``.weights.h5`` file; peak memory is one array."""
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]]) -> None:
-        self._places = dataset_paths(variables)
-        self._file = h5py.File(path, "w")
+        self._hdf5 = _Hdf5(os.open(path, _NEW, 0o666), variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
-        place = self._places[name]
-        dataset = self._file.create_dataset(place, data=array, track_times=False)
-        dataset.parent.attrs["name"] = place.split("/")[-3]
+        self._hdf5.write(name, array)
 
     def finish(self, manifest: str) -> None:
         """Write the manifest and close."""
-        _put_manifest(self._file, manifest)
-        self._file.close()
+        self._hdf5.finish(manifest)
 
     def close(self) -> None:
         """Close the file, complete or not."""
-        self._file.close()
+        self._hdf5.close()
 
 
 class ArchiveWriter:
@@ -71,30 +72,61 @@ class ArchiveWriter:
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], config_json: str) -> None:
         self._path, self._config_json = path, config_json
-        self._weights_path = path.with_name(f"{path.name}.h5")
-        self._weights = WeightsWriter(self._weights_path, variables)
+        # without a name, so that a killed process leaves none
+        self._weights = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        self._hdf5 = _Hdf5(os.dup(self._weights.fileno()), variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
-        self._weights.write(name, array)
+        self._hdf5.write(name, array)
 
     def finish(self, manifest: str) -> None:
         """Pack and close."""
-        self._weights.close()
+        self._hdf5.finish()
         with zipfile.ZipFile(self._path, "w") as archive:
             archive.writestr(_member("metadata.json"), json.dumps({"keras_version": version("keras")}))
             archive.writestr(_member(_CONFIG), self._config_json)
             archive.writestr(_member(MANIFEST), manifest)
             member = _member(_WEIGHTS)
-            member.file_size = self._weights_path.stat().st_size
-            with self._weights_path.open("rb") as source, archive.open(member, "w") as packed:
-                shutil.copyfileobj(source, packed, 1 << 22)
+            member.file_size = self._weights.seek(0, os.SEEK_END)
+            self._weights.seek(0)
+            with archive.open(member, "w") as packed:
+                shutil.copyfileobj(self._weights, packed, 1 << 22)
         self.close()
 
     def close(self) -> None:
         """Close and remove the weights file, complete or not."""
+        self._hdf5.close()
         self._weights.close()
-        self._weights_path.unlink(missing_ok=True)
+
+
+class _Hdf5:
+    """Arrays at their places in an HDF5 file, which is written through a :class:`QuietFile`."""
+
+    def __init__(self, descriptor: int, variables: Mapping[str, tuple[int, ...]]) -> None:
+        self._places = dataset_paths(variables)
+        self._quiet = QuietFile(descriptor)
+        with held_back():
+            self._file = h5py.File(self._quiet, "w")
+
+    def write(self, name: str, array: NDArray[np.float32]) -> None:
+        place = self._places[name]
+        with held_back():
+            dataset = self._file.create_dataset(place, data=array, track_times=False)
+            dataset.parent.attrs["name"] = place.split("/")[-3]
+        self._quiet.check()
+
+    def finish(self, manifest: str | None = None) -> None:
+        if manifest is not None:
+            with held_back():
+                self._file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)
+        self.close()
+        self._quiet.check()
+
+    def close(self) -> None:
+        with held_back():
+            self._file.close()
+            self._quiet.close()
 
 
 def add_manifest(path: Path, manifest: str) -> None:

@@ -1,0 +1,47 @@
+"""SIGINT and SIGTERM wait while something is done that may not stop halfway."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """What arrives inside takes effect at the end.
+
+    Their handlers are replaced, not the thread's mask: the kernel would hand a masked signal to another thread, and
+    Python then runs the handler here all the same. Outside the main thread no handler runs, so nothing has to wait.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        with _handled(signal.SIGINT, note), _handled(signal.SIGTERM, note):
+            yield
+    finally:
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def _handled(number: int, handler: Handler) -> Iterator[None]:
+    before = signal.getsignal(number)
+    if before in (None, signal.SIG_IGN):  # None: not Python's
+        yield
+        return
+    try:
+        signal.signal(number, handler)
+        yield
+    finally:
+        signal.signal(number, before)
