@@ -46,3 +46,17 @@ MAX_TABLE_BYTES: Final = 1 << 20
 
 MAX_TABLE_DEPTH: Final = 20
 """Nesting of a YAML document; the public training configuration has 3."""
+
+MAX_HDF5_OBJECTS: Final = 500_000
+"""Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
+
+MAX_FACTS_BYTES: Final = 32 << 20
+"""What a converted file says of itself, in one attribute or member: facts about 100,000 variables, with a name and a
+digest each, take about 20 MB."""
+
+MAX_CONFIG_VALUES: Final = 500_000
+"""Values in a JSON member of a ``.keras`` archive, a list of which takes a hundred times its text; the configuration of
+600 layers has about 30,000."""
+
+MAX_EMPTY_SHAPE: Final = 1 << 31
+"""Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
