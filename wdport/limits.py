@@ -49,3 +49,16 @@ MAX_TABLE_DEPTH: Final = 20
 
 MAX_MANIFEST_BYTES: Final = 64 << 20
 """A converted file's manifest: about 400 bytes for each of up to 150,000 tensors, and lines on what was not read."""
+
+MAX_HDF5_OBJECTS: Final = 500_000
+"""Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
+
+MAX_ATTRIBUTE_BYTES: Final = 1 << 16
+"""An attribute in a Keras file: the name of a layer, or of a dtype."""
+
+MAX_CONFIG_VALUES: Final = 500_000
+"""Values in a JSON member of a ``.keras`` archive, a list of which takes a hundred times its text; the configuration of
+600 layers has about 30,000."""
+
+MAX_EMPTY_SHAPE: Final = 1 << 31
+"""Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""

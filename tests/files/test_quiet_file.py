@@ -14,7 +14,8 @@ import h5py
 import numpy as np
 import pytest
 
-from wdport.files.keras_files import ArchiveWriter, WeightsWriter, read_arrays
+from wdport.files.keras_files import ArchiveWriter, WeightsWriter
+from wdport.files.model_files import read_variables
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 
 SHAPES = {f"layer_{i}/kernel": (40, i + 1) for i in range(30)}
@@ -23,11 +24,11 @@ ARRAYS = {name: np.full(shape, i, np.float32) for i, (name, shape) in enumerate(
 
 def write(path: Path) -> None:
     archive = path.suffix == ".keras"
-    writer = ArchiveWriter(path, SHAPES, {"a": "b"}, {}) if archive else WeightsWriter(path, SHAPES, {"a": "b"})
+    writer = ArchiveWriter(path, SHAPES, "{}") if archive else WeightsWriter(path, SHAPES)
     try:
         for name, array in ARRAYS.items():
             writer.write(name, array)
-        writer.finish()
+        writer.finish("a manifest")
     finally:
         writer.close()
 
@@ -48,7 +49,7 @@ def with_room(monkeypatch: pytest.MonkeyPatch, room: int, code: int) -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_refusal_at_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int) -> None:
     write(tmp_path / name)
-    assert all(np.array_equal(array, ARRAYS[key]) for key, array in read_arrays(tmp_path / name, SHAPES))
+    assert all(np.array_equal(array, ARRAYS[key]) for key, array in read_variables(tmp_path / name, SHAPES))
     size = (tmp_path / name).stat().st_size
     for room in range(0, size - 4096, 1500):
         with monkeypatch.context() as patch:

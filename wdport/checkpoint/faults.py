@@ -21,6 +21,7 @@ RENAME_TEXT: Final = "load it with torch, give every tensor a short name, and sa
 DROP_ENTRY: Final = "load it with torch, delete this entry, and save a copy"
 NO_WEIGHTS: Final = "ask its author for the weights: torch.save(model.state_dict(), PATH)"
 GATHER: Final = "gather the full state_dict where it was trained, or ask its author for it"
+SAVE_WITH_KERAS: Final = "Keras does not write this: save the model again with Keras 3, or convert it again"
 WEIGHTS_FILE: Final = "give a PyTorch checkpoint or a safetensors file"
 
 

@@ -1,6 +1,6 @@
 """An open zip file goes in; its members come out as byte runs, proved to tile the file.
 
-PyTorch writes stored (uncompressed) members one after another and nothing else. Anything beyond that is
+PyTorch and Keras write stored (uncompressed) members one after another and nothing else. Anything beyond that is
 refused: two readers of the same archive must not be able to see different bytes. Only TorchScript's source code, which
 is never read, may be compressed.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, WEIGHTS_FILE, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, SAVE_WITH_KERAS, WEIGHTS_FILE, Fault
 from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
 from wdport.checkpoint.source import Source, Span
-from wdport.checkpoint.zipdirectory import Entry, read_directory
+from wdport.checkpoint.zipdirectory import Directory, Entry, read_directory
 
 _LOCAL: Final = Struct("<4s5H3L2H")
 _DESCRIPTORS: Final = (Struct("<4s3L"), Struct("<4sL2Q"))
@@ -34,17 +34,31 @@ def read_members(source: Source) -> dict[str, Span]:
     refuse_foreign_zip({entry.name[len(root) :] for entry in entries})
     for entry in entries:
         _check_entry(entry, entry.name[len(root) :].startswith(_CODE))
+    return {
+        name: Span(source, start, entry.size, entry.crc, name)
+        for entry, start in _tile(source, directory)
+        if not (name := entry.name[len(root) :]).startswith(_CODE)
+    }
 
-    spans: dict[str, Span] = {}
-    ordered = sorted(entries, key=lambda entry: entry.header)
-    ends = [entry.header for entry in ordered[1:]] + [directory.start]
-    if ordered[0].header != 0:
+
+def read_flat_members(source: Source) -> dict[str, Span]:
+    """Every member of an archive without a root folder, all of them stored, in the directory's order."""
+    directory = read_directory(source.read, source.size)
+    _check_names(directory.entries)
+    for entry in directory.entries:
+        _check_entry(entry, False, SAVE_WITH_KERAS)
+    members = _tile(source, directory)
+    return {entry.name: Span(source, start, entry.size, entry.crc, entry.name) for entry, start in members}
+
+
+def _tile(source: Source, directory: Directory) -> list[tuple[Entry, int]]:
+    """Each entry and where its bytes begin, in the directory's order; together the members fill the file."""
+    ordered = sorted(directory.entries, key=lambda entry: entry.header)
+    if not ordered or ordered[0].header != 0:
         raise Fault("something stands before the first zip member")
-    for entry, end in zip(ordered, ends, strict=True):
-        name = entry.name[len(root) :]
-        spans[name] = Span(source, _data_start(source, entry, end), entry.size, entry.crc, name)
-    names = (entry.name[len(root) :] for entry in entries)
-    return {name: spans[name] for name in names if not name.startswith(_CODE)}
+    ends = [entry.header for entry in ordered[1:]] + [directory.start]
+    starts = {entry.name: _data_start(source, entry, end) for entry, end in zip(ordered, ends, strict=True)}
+    return [(entry, starts[entry.name]) for entry in directory.entries]
 
 
 def _common_root(entries: list[Entry]) -> str:
@@ -53,6 +67,12 @@ def _common_root(entries: list[Entry]) -> str:
     bare = [entry.name for entry in entries if "/" not in entry.name]
     if len(roots) != 1 or bare:
         raise Fault("is a zip archive without the single root folder of a PyTorch checkpoint", WEIGHTS_FILE)
+    _check_names(entries)
+    return f"{roots.pop()}/"
+
+
+def _check_names(entries: list[Entry]) -> None:
+    """No name is unsafe, none stands there twice."""
     seen: set[str] = set()
     for entry in entries:
         parts = entry.name.split("/")
@@ -61,15 +81,14 @@ def _common_root(entries: list[Entry]) -> str:
         if entry.name in seen:
             raise Fault(f"zip member {entry.name!r} stands there twice")
         seen.add(entry.name)
-    return f"{roots.pop()}/"
 
 
-def _check_entry(entry: Entry, is_code: bool) -> None:
+def _check_entry(entry: Entry, is_code: bool, fix: str = LOAD_AND_SAVE) -> None:
     if entry.flags & _ENCRYPTED:
         raise Fault("zip member is encrypted", "decrypt the file first", entry.name)
     stored = entry.method == 0 and entry.packed == entry.size
     if not stored and not (is_code and entry.method == _DEFLATED):
-        raise Fault("zip member is compressed; PyTorch stores them plain", LOAD_AND_SAVE, entry.name)
+        raise Fault("zip member is compressed; PyTorch and Keras store them plain", fix, entry.name)
     if entry.flags & ~(_DESCRIPTOR_FOLLOWS | _UTF8_NAMES):
         raise Fault(f"zip member with unknown flags {entry.flags:#06x}", COPY_AGAIN, entry.name)
 

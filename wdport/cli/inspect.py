@@ -79,6 +79,7 @@ def _converted(path: Path) -> Found | None:
     if account is None or account.family != OWN:
         found = _shipped(path)
     else:
+        _check_own(path, account)
         built_by = str(account.values["keras"])
         found = _found(path, f"your own, built by {built_by}", account.config, account.variables)
         found["built_by"] = built_by
@@ -112,6 +113,21 @@ def _shipped(path: Path) -> Found:
     }
     variant = converted.account.variant if converted.account else "variant unknown"
     return _found(path, f"{converted.family.name}, {variant}", config, converted.variables)
+
+
+def _check_own(path: Path, account: Account) -> None:
+    """What can be checked of a user's own model without building it: the values of a safetensors file, which has them
+    by name, the archive's CRC, and that the file is made as Keras makes it."""
+    from wdport.checkpoint.located import located
+    from wdport.files.model_files import read_variables
+    from wdport.files.weights_file import open_weights
+
+    if path.name.endswith(".safetensors"):
+        for _ in read_variables(path, account.variables, account.digests):
+            pass
+    else:
+        with located(path), open_weights(path):
+            pass
 
 
 def _found(path: Path, model: str, config: Mapping[str, ConfigEntry], variables: Mapping[str, Sequence[int]]) -> Found:

@@ -137,6 +137,7 @@ class CustomFamily:
         """Write the model with these values of its variables by Keras's own writer; the values by path."""
         import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
 
+        from wdport.files.quiet_file import quiet_hdf5
         from wdport.keras_runtime import set_variable, variables_by_path
 
         model = self._keep(config)
@@ -144,19 +145,27 @@ class CustomFamily:
         for name, array in arrays:
             set_variable(variables[name], array)
             given[name] = array
-        if path.name.endswith(".weights.h5"):
-            model.save_weights(path)
-        else:
-            save_whole(self.model, model, path)
+        with quiet_hdf5():
+            if path.name.endswith(".weights.h5"):
+                model.save_weights(path)
+            else:
+                save_whole(self.model, model, path)
         return given
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
-        """Every variable by path, as Keras reads the file into a model of NaN: what it does not read is seen."""
+        """Every variable by path, as Keras reads the file into a model of NaN: what it does not read is seen.
+
+        The file is first held to be what Keras writes, for HDF5's own library follows a file wherever it leads.
+        """
         import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
         import numpy as np
 
+        from wdport.checkpoint.located import located
+        from wdport.files.weights_file import open_weights
         from wdport.keras_runtime import set_variable, variables_by_path
 
+        with located(path), open_weights(path):
+            pass
         model = self._keep(config)
         for variable in variables_by_path(model).values():
             if np.dtype(variable.dtype).kind == "f":

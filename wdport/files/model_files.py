@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,10 +16,15 @@ from typing import Protocol
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
+from wdport.checkpoint.source import Source
 from wdport.errors import InputError, InternalError, MachineError
+from wdport.files.keras_archive import MANIFEST, KerasArchive
 from wdport.files.manifests import CONVERT_AGAIN, file_sha256
 from wdport.files.safetensors_file import METADATA, SafetensorsWriter
 from wdport.files.target import Target
+from wdport.files.weights_file import dataset_paths, open_weights
 from wdport.model import Array
 
 Shape = tuple[int, ...]
@@ -105,11 +111,11 @@ def write_by_keras(
 ) -> Written:
     """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
     have to be those that ``read`` finds."""
-    from wdport.files.keras_files import add_manifest, read_config_json
+    from wdport.files.keras_files import add_manifest
 
     saved = {name: digest(array) for name, array in save(file).items()}
-    config_json = _sha256(read_config_json(file)) if target.format == "keras" else None
-    hashes = Hashes(saved, config_json)
+    config_json = read_beside(file).config_json
+    hashes = Hashes(saved, None if config_json is None else _sha256(config_json))
     add_manifest(file, manifest(hashes))
     found = {name: digest(array) for name, array in read(file).items()}
     if wrong := [name for name in saved if found.get(name) != saved[name]]:
@@ -118,14 +124,18 @@ def write_by_keras(
 
 
 def read_beside(path: Path) -> Beside:
-    """What is in a converted file beside its arrays."""
+    """What is in a converted file beside its arrays; raises :class:`WdportError`."""
     if path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             text = file.metadata.get(METADATA)
             return Beside(text.encode() if isinstance(text, str) else None)
-    from wdport.files.keras_files import read_config_json, read_manifest
-
-    return Beside(read_manifest(path), read_config_json(path) if path.name.endswith(".keras") else None)
+    with located(path):
+        if path.name.endswith(".h5"):
+            with open_weights(path) as weights:
+                return Beside(weights.read(MANIFEST).tobytes() if MANIFEST in weights.contents.datasets else None)
+        with closing(Source(path)) as source:
+            archive = KerasArchive(source)
+            return Beside(archive.read(MANIFEST), archive.config_json())
 
 
 def read_variables(
@@ -174,14 +184,14 @@ def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Arr
             for name in variables:
                 yield name, file.read(name)
         return
-    from wdport.files.keras_files import count_datasets, read_arrays
-
-    if (count := count_datasets(path)) != len(variables):
-        raise InputError(path, f"has {count} variables where the model has {len(variables)}", CONVERT_AGAIN)
-    try:
-        yield from read_arrays(path, variables)
-    except KeyError as error:
-        raise InputError((path, error.args[0]), "is missing", CONVERT_AGAIN) from None
+    with located(path), open_weights(path) as weights:
+        places = dataset_paths(variables)
+        if len(found := set(weights.contents.datasets) - {MANIFEST}) != len(places):
+            raise Fault(f"has {len(found)} variables where the model has {len(places)}", CONVERT_AGAIN)
+        for name, place in places.items():
+            if place not in found:
+                raise Fault("is missing", CONVERT_AGAIN, name)
+            yield name, weights.read(place)
 
 
 def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:

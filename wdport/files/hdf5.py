@@ -1,0 +1,159 @@
+"""An HDF5 file goes in; where the bytes of each of its arrays lie comes out, or a fault. No library is asked.
+
+What is read is what Keras and h5py write when nobody asks for more: a superblock of version 0, groups of the old form,
+arrays of numbers in one piece, attributes with one number or string. Links to elsewhere, data in other files, virtual
+or compressed data and every newer form are refused: a converted model has none, and a reader that follows them can be
+led anywhere. The bytes of the arrays themselves are left to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+import numpy as np
+
+from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
+from wdport.files.hdf5_attributes import Strings, Value, read_attributes
+from wdport.files.hdf5_bytes import UNDEFINED, Extents, Read
+from wdport.files.hdf5_groups import INTERNAL_K, LEAF_K, is_group, read_links
+from wdport.files.hdf5_headers import (
+    DATASPACE,
+    DATATYPE,
+    FILL_VALUE,
+    LAYOUT,
+    Header,
+    read_header,
+)
+from wdport.files.hdf5_values import Shape, count_bytes, read_dtype, read_shape
+from wdport.limits import MAX_DEPTH, MAX_HDF5_OBJECTS
+
+_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
+_SUPERBLOCK: Final = Struct("<8s8B2HL4Q2Q2L2Q")
+_CONTIGUOUS: Final = Struct("<2B2Q6s")
+_ARRAY: Final = {DATASPACE, DATATYPE, FILL_VALUE, LAYOUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One array: where its bytes lie in the HDF5 file, in C order and little-endian.
+
+    The dtype is that of the stored bytes: two raw bytes, ``V2``, with an attribute ``dtype`` for Keras's bfloat16.
+    """
+
+    path: str
+    dtype: np.dtype[np.generic]
+    shape: Shape
+    offset: int
+    nbytes: int
+    attributes: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The arrays and the groups' attributes of an HDF5 file, by path without a slash in front; the root is ``""``."""
+
+    datasets: dict[str, Dataset]
+    groups: dict[str, dict[str, Value]]
+
+
+@dataclass(slots=True)
+class _Object:
+    path: str
+    address: int
+    cached: tuple[int, int] | None
+
+
+def read_hdf5(read: Read, size: int) -> Contents:
+    """Read the structure of an HDF5 file of ``size`` bytes, of which ``read`` gives those from an offset."""
+    extents = Extents(read, size)
+    strings = Strings(extents)
+    contents = Contents({}, {})
+    waiting = [_root(extents)]
+    while waiting:
+        found = waiting.pop()
+        try:
+            waiting += reversed(list(_visit(extents, strings, contents, found)))
+        except Fault as fault:
+            part = "/".join(part for part in (found.path, fault.part) if part)
+            raise type(fault)(fault.what, fault.fix, part) from None
+        if len(waiting) + len(contents.datasets) + len(contents.groups) > MAX_HDF5_OBJECTS:
+            raise Fault(f"has more than {MAX_HDF5_OBJECTS} groups and arrays", SAVE_WITH_KERAS)
+    extents.settle()
+    return contents
+
+
+def _root(extents: Extents) -> _Object:
+    """The root group, from the superblock."""
+    if extents.size < _SUPERBLOCK.size or not (raw := extents.look(0, _SUPERBLOCK.size)).startswith(_MAGIC):
+        raise Fault("is not an HDF5 file, or something stands before it")
+    extents.claim(0, _SUPERBLOCK.size, "the superblock")
+    (_, *forms, leaf_k, internal_k, flags, base, free, end, driver) = _SUPERBLOCK.unpack(raw)[:16]
+    if forms[0] != 0:
+        raise Fault(f"is an HDF5 file of version {forms[0]}; Keras writes version 0", SAVE_WITH_KERAS)
+    if forms != [0, 0, 0, 0, 0, 8, 8, 0] or (leaf_k, internal_k, flags) != (LEAF_K, INTERNAL_K, 0):
+        raise Fault("is an HDF5 file with settings that Keras does not write", SAVE_WITH_KERAS)
+    if (base, free, driver) != (0, UNDEFINED, UNDEFINED):
+        raise Fault("is an HDF5 file in several parts or with something before it", SAVE_WITH_KERAS)
+    if end != extents.size:
+        raise Fault(f"is an HDF5 file of {end} bytes in {extents.size}: cut short, or something was appended")
+    name, address, cache, zero, first, second = _SUPERBLOCK.unpack(raw)[16:]
+    if name or cache > 1 or zero:
+        raise Fault("the superblock of the HDF5 file is damaged")
+    return _Object("", address, (first, second) if cache else None)
+
+
+def _visit(extents: Extents, strings: Strings, contents: Contents, found: _Object) -> Iterator[_Object]:
+    """Enter an object into ``contents``; the objects within it, if it is a group."""
+    header = read_header(extents, found.address)
+    attributes = read_attributes(header.attributes, strings)
+    if not is_group(header):
+        contents.datasets[found.path] = _dataset(extents, header, found, attributes)
+        return
+    contents.groups[found.path] = attributes
+    if found.path.count("/") >= MAX_DEPTH:
+        raise Fault(f"is nested more than {MAX_DEPTH} deep", SAVE_WITH_KERAS)
+    for link in read_links(extents, header, found.cached):
+        yield _Object(f"{found.path}/{link.name}".lstrip("/"), link.address, link.cached)
+
+
+def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[str, Value]) -> Dataset:
+    missing = _ARRAY - set(header.messages)
+    if missing or found.cached is not None or not found.path:
+        raise Fault("is neither an HDF5 group nor a whole array", SAVE_WITH_KERAS)
+    dtype = read_dtype(header.messages[DATATYPE][1])
+    if dtype.kind == "V" and attributes.get("dtype") != "bfloat16":
+        raise Fault("holds raw bytes that are no bfloat16", SAVE_WITH_KERAS)
+    shape = read_shape(header.messages[DATASPACE][1])
+    nbytes = count_bytes(shape, dtype.itemsize)
+    offset = _place(extents, *header.messages[LAYOUT], nbytes)
+    return Dataset(found.path, dtype, shape, offset, nbytes, attributes)
+
+
+def _place(extents: Extents, at: int, layout: bytes, nbytes: int) -> int:
+    """Offset of the ``nbytes`` bytes of an array whose layout message begins at ``at``."""
+    version, kind = layout[:2].ljust(2, b"\0")
+    if version != 3:
+        raise Fault("is an HDF5 array of another form than version 3", SAVE_WITH_KERAS)
+    if kind == 0:
+        return _compact(at, layout, nbytes)
+    if kind != 1 or len(layout) != _CONTIGUOUS.size:
+        raise Fault("is stored in chunks" if kind == 2 else "is stored in an unknown way", SAVE_WITH_KERAS)
+    _, _, offset, size, _ = _CONTIGUOUS.unpack(layout)
+    if size != nbytes:
+        raise Fault(f"has {size} bytes in the HDF5 file where its shape and type need {nbytes}")
+    if not nbytes:
+        return 0
+    if offset == UNDEFINED:
+        raise Fault("was never written", SAVE_WITH_KERAS)
+    extents.claim(offset, nbytes, "an array")
+    return int(offset)
+
+
+def _compact(at: int, layout: bytes, nbytes: int) -> int:
+    """The same for an array that stands in its layout message."""
+    if int.from_bytes(layout[2:4], "little") != nbytes or nbytes > len(layout) - 4:
+        raise Fault("has another size in the HDF5 file than its shape and type need")
+    return at + 4 if nbytes else 0

@@ -1,0 +1,206 @@
+"""The header of an HDF5 group goes in; the names in it and the addresses behind them come out.
+
+A group of the old form keeps its names in a local heap and its links in symbol nodes, which a B-tree of version 1 holds
+in the order of the names (sections III.A.1, III.B, III.C and III.D of the HDF5 File Format Specification). The order is
+checked throughout: a library that searches the tree and one that walks it find the same. One name beyond ASCII makes
+the library turn the group into the newer form, where links are messages (IV.A.2.g).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
+from wdport.files.hdf5_bytes import UNDEFINED, Extents
+from wdport.files.hdf5_headers import GROUP_INFO, LINK_INFO, SYMBOL_TABLE, Header
+
+ASCII_NAMES: Final = "give the attributes or keys that hold its layers names in ASCII, and save the model again"
+
+LEAF_K: Final = 4
+"""Half the links of a symbol node."""
+
+INTERNAL_K: Final = 16
+"""Half the children of a tree node; with these two, the library's defaults, two levels hold some 100 to 256 names."""
+
+_MAX_LEVEL: Final = 8
+"""A tree of nine levels has room for more names than a file has bytes."""
+
+_TREE: Final = Struct("<4s2BH2Q")
+_KEYS: Final = Struct(f"<{4 * INTERNAL_K + 1}Q")
+_NODE: Final = Struct("<4s2BH")
+_ENTRY: Final = Struct("<2Q2L2Q")
+_HEAP: Final = Struct("<4sB3s3Q")
+_ADDRESSES: Final = Struct("<2Q")
+_LINK_INFO: Final = Struct("<2B2Q6s")
+_LINK: Final = Struct("<2B")
+_MIN_LINK: Final = 16
+_HAS_TYPE: Final = 0x08
+_HAS_CHARSET: Final = 0x10
+
+
+@dataclass(slots=True)
+class Link:
+    """A name in a group; ``cached`` are the addresses of a group, as the link repeats them."""
+
+    name: str
+    address: int
+    cached: tuple[int, int] | None
+
+
+@dataclass(slots=True)
+class _Tree:
+    """One node: ``children[i]`` holds the names after ``keys[i]`` up to ``keys[i + 1]``."""
+
+    level: int
+    siblings: tuple[int, int]
+    keys: tuple[int, ...]
+    children: tuple[int, ...]
+
+
+def is_group(header: Header) -> bool:
+    """Whether an object is a group, of either form."""
+    return SYMBOL_TABLE in header.messages or LINK_INFO in header.messages or bool(header.links)
+
+
+def read_links(extents: Extents, header: Header, cached: tuple[int, int] | None) -> list[Link]:
+    """All links of a group; ``cached`` is what the link to it says of its tree and its heap."""
+    kinds = set(header.messages)
+    if kinds == {SYMBOL_TABLE} and not header.links:
+        _, body = header.messages[SYMBOL_TABLE]
+        if len(body) != _ADDRESSES.size:
+            raise Fault("the header of an HDF5 group is damaged")
+        tree, heap = _ADDRESSES.unpack(body)
+        if cached not in (None, (tree, heap)):
+            raise Fault("an HDF5 group and the link to it contradict each other")
+        return _indexed(extents, tree, heap)
+    if kinds != {LINK_INFO, GROUP_INFO}:
+        raise Fault("is neither an HDF5 group nor an array")
+    return _listed(header)
+
+
+def _listed(header: Header) -> list[Link]:
+    """The links of a group of the newer form; more than eight would stand in an index of another kind."""
+    _, body = header.messages[LINK_INFO]
+    if len(body) != _LINK_INFO.size:
+        raise Fault("the header of an HDF5 group is damaged")
+    version, flags, heap, index, _ = _LINK_INFO.unpack(body)
+    if (version, flags, heap, index) != (0, 0, UNDEFINED, UNDEFINED):
+        raise Fault("is a group with a name beyond ASCII and more than eight members", ASCII_NAMES)
+    links = [_listed_link(body) for body in header.links]
+    if len({link.name for link in links}) < len(links):
+        raise Fault("a name stands twice in an HDF5 group")
+    return links
+
+
+def _listed_link(body: bytes) -> Link:
+    version, flags = _LINK.unpack_from(body.ljust(_LINK.size, b"\0"))
+    position = _LINK.size
+    if version != 1 or flags & ~(_HAS_TYPE | _HAS_CHARSET) or len(body) < _MIN_LINK:
+        raise Fault("an HDF5 group has a link of another form than version 1", SAVE_WITH_KERAS)
+    kind = body[position] if flags & _HAS_TYPE else 0
+    position += bool(flags & _HAS_TYPE) + bool(flags & _HAS_CHARSET)
+    end = position + 1 + body[position]
+    name = _text(body[position + 1 : end])
+    if kind:
+        raise Fault("is a link to another place" if kind == 1 else "is a link to another file", SAVE_WITH_KERAS, name)
+    if end + 8 > len(body):
+        raise Fault("the header of an HDF5 group is damaged")
+    return Link(name, int.from_bytes(body[end : end + 8], "little"), None)
+
+
+def _indexed(extents: Extents, tree: int, heap: int) -> list[Link]:
+    """The links of the group with this tree and this heap, in the order of their names."""
+    names = _heap(extents, heap)
+    links: list[Link] = []
+    last = b""
+    for key, child, end in _leaves(extents, tree):
+        if last != _name(names, key):
+            raise Fault("the names in an HDF5 group are not in the order of its index")
+        for name, link in _symbols(extents, names, child):
+            if name <= last:
+                raise Fault("the names in an HDF5 group are not in order")
+            links.append(link)
+            last = name
+        if last != _name(names, end):
+            raise Fault("the names in an HDF5 group are not in the order of its index")
+    return links
+
+
+def _leaves(extents: Extents, root: int) -> list[tuple[int, int, int]]:
+    """Key, symbol node and key of each leaf from left to right; the tree is read level by level."""
+    nodes = [_tree(extents, root)]
+    addresses = [root]
+    if nodes[0].level > _MAX_LEVEL:
+        raise Fault("the index of an HDF5 group is too deep")
+    for level in range(nodes[0].level, -1, -1):
+        _check_level(nodes, addresses, level)
+        inner = [triple for node in nodes for triple in zip(node.keys[:-1], node.children, node.keys[1:], strict=True)]
+        if level == 0:
+            return inner
+        addresses = [child for _, child, _ in inner]
+        nodes = [_tree(extents, child) for child in addresses]
+        if any((node.keys[0], node.keys[-1]) != (low, high) for node, (low, _, high) in zip(nodes, inner, strict=True)):
+            raise Fault("the index of an HDF5 group contradicts itself")
+    return []
+
+
+def _check_level(nodes: list[_Tree], addresses: list[int], level: int) -> None:
+    """All nodes have the level, and each knows its neighbours."""
+    chain = [UNDEFINED, *addresses, UNDEFINED]
+    for node, left, right in zip(nodes, chain, chain[2:], strict=False):
+        if node.level != level or node.siblings != (left, right) or (not node.children and len(nodes) > 1):
+            raise Fault("the index of an HDF5 group contradicts itself")
+
+
+def _tree(extents: Extents, address: int) -> _Tree:
+    raw = extents.take(address, _TREE.size + _KEYS.size, "the index of a group")
+    magic, kind, level, used, left, right = _TREE.unpack_from(raw)
+    if magic != b"TREE" or kind != 0 or used > 2 * INTERNAL_K:
+        raise Fault("the index of an HDF5 group is damaged")
+    fields = _KEYS.unpack_from(raw, _TREE.size)[: 2 * used + 1]
+    return _Tree(level, (left, right), fields[::2], fields[1::2])
+
+
+def _symbols(extents: Extents, names: bytes, address: int) -> list[tuple[bytes, Link]]:
+    raw = extents.take(address, _NODE.size + 2 * LEAF_K * _ENTRY.size, "the links of a group")
+    magic, version, reserved, count = _NODE.unpack_from(raw)
+    if (magic, version, reserved) != (b"SNOD", 1, 0) or not 0 < count <= 2 * LEAF_K:
+        raise Fault("the links of an HDF5 group are damaged")
+    links: list[tuple[bytes, Link]] = []
+    for index in range(count):
+        offset, header, cache, zero, first, second = _ENTRY.unpack_from(raw, _NODE.size + index * _ENTRY.size)
+        name = _name(names, offset)
+        if cache == 2:
+            raise Fault("is a link to another place", SAVE_WITH_KERAS, _text(name))
+        if cache > 1 or zero:
+            raise Fault("is a link of an unknown kind", SAVE_WITH_KERAS, _text(name))
+        links.append((name, Link(_text(name), header, (first, second) if cache else None)))
+    return links
+
+
+def _heap(extents: Extents, address: int) -> bytes:
+    """The names of a group, as they lie in its local heap."""
+    magic, version, zero, size, _, start = _HEAP.unpack(extents.take(address, _HEAP.size, "the names of a group"))
+    if magic != b"HEAP" or version or any(zero):
+        raise Fault("the names of an HDF5 group are damaged")
+    return extents.take(start, size, "the names of a group")
+
+
+def _name(names: bytes, offset: int) -> bytes:
+    """The name at ``offset``; that at offset 0 is empty and stands before all others."""
+    end = names.find(b"\0", offset)
+    if offset % 8 or end < 0:
+        raise Fault("a name in an HDF5 group is not where its link says")
+    return names[offset:end]
+
+
+def _text(name: bytes) -> str:
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Fault(f"a name in the HDF5 file is not UTF-8: {name[:40]!r}") from None
+    if "/" in text or text in ("", ".", ".."):
+        raise Fault(f"an unsafe name in the HDF5 file, {text[:40]!r}", SAVE_WITH_KERAS)
+    return text

@@ -1,0 +1,65 @@
+"""An open ``.keras`` file goes in; its JSON members and the place of its weights come out, each checked by its CRC."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
+from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.strict_json import require_shallow, strict_json
+from wdport.checkpoint.ziparchive import read_flat_members
+from wdport.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, MAX_MANIFEST_BYTES
+
+CONFIG: Final = "config.json"
+WEIGHTS: Final = "model.weights.h5"
+MANIFEST: Final = "wdport.json"
+"""The manifest, which wdport adds: Keras writes none. In a ``.weights.h5`` file it is a dataset of bytes,
+for no attribute of a layer can have this name."""
+
+METADATA: Final = "metadata.json"
+_ASSETS: Final = "assets/"
+_CAPS: Final = {CONFIG: MAX_CONFIG_BYTES, METADATA: MAX_CONFIG_BYTES, MANIFEST: MAX_MANIFEST_BYTES}
+
+
+class KerasArchive:
+    """The members of an archive; none is read before it is asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._members = read_flat_members(source)
+        for name in (CONFIG, WEIGHTS):
+            if name not in self._members:
+                raise Fault(f"has no {name}: it is not a whole .keras file", SAVE_WITH_KERAS)
+        self.others = [name for name in self._members if name not in (*_CAPS, WEIGHTS) and not name.startswith(_ASSETS)]
+        """Members that neither Keras nor wdport writes."""
+
+    def read(self, name: str) -> bytes | None:
+        """A JSON member as it is; None if the archive has none of this name."""
+        if name not in self._members:
+            return None
+        span = self._members[name]
+        if span.nbytes > _CAPS[name]:
+            raise Fault(f"the {name} of {span.nbytes} bytes is too long (at most {_CAPS[name]})", SAVE_WITH_KERAS)
+        check_crc(span)
+        return span.read()
+
+    def config_json(self) -> bytes:
+        """Keras's own description of the model, which may be parsed: it is no bomb."""
+        raw = self.read(CONFIG) or b""
+        # As many values as there are of these three, at most: a list of empty lists takes a hundred times its text.
+        if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_CONFIG_VALUES:
+            raise Fault(f"the {CONFIG} has more than {MAX_CONFIG_VALUES} values", SAVE_WITH_KERAS)
+        require_shallow(strict_json(raw, CONFIG), CONFIG)
+        return raw
+
+    def weights(self) -> Span:
+        """The HDF5 file in the archive; its CRC is not checked yet, see :func:`check_crc`."""
+        return self._members[WEIGHTS]
+
+
+def check_crc(span: Span) -> None:
+    """Read a member through once and compare it with its CRC."""
+    if span.crc is None or span.verified:
+        return
+    if span.source.crc(span.start, span.nbytes) != span.crc:
+        raise Fault("the bytes of the zip member do not match their CRC", COPY_AGAIN, span.name)
+    span.verified = True
