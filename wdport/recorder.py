@@ -23,14 +23,28 @@ import json
 import os
 import platform
 import re
+import secrets
 import sys
 import zipfile
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterator, Mapping, Sequence, Tuple, Union, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    Callable,
+    Collection,
+    Dict,
+    Iterator,
+    Mapping,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
 from unittest.mock import patch
 
 import numpy as np
@@ -1243,8 +1257,10 @@ class _Writer:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.wdport-tmp")
-        self._archive = zipfile.ZipFile(self._temporary, "w", zipfile.ZIP_STORED)
+        folder, name = os.path.split(path)
+        _remove_leftovers(folder or os.curdir, name)
+        self._temporary, self._file = _new_file(os.path.join(folder, f".{name}."))
+        self._archive = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         self._known: dict[bytes, str] = {}
         self._count = 0
 
@@ -1267,17 +1283,58 @@ class _Writer:
         """Write the index and give the file its name."""
         self._add("index", np.frombuffer(json.dumps(index, allow_nan=False).encode(), np.uint8))
         self._archive.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
         os.replace(self._temporary, self.path)
+        self._file.close()
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._archive.close()
-        if os.path.exists(self._temporary):
+        with suppress(OSError):
             os.unlink(self._temporary)
+        for each in (self._archive, self._file):
+            with suppress(OSError):  # what is left in their buffers does not fit the disk, either
+                each.close()
 
     def _add(self, name: str, array: Array) -> None:
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.require(array, requirements="C"), allow_pickle=False)
+
+
+def _new_file(prefix: str) -> tuple[str, BinaryIO]:
+    """An empty file under a random name, held by a lock for as long as it is open."""
+    while True:
+        path = f"{prefix}{secrets.token_hex(8)}.wdport-tmp"
+        file = open(path, "x+b")  # noqa: SIM115
+        if _hold(file.fileno()) is not False and os.path.exists(path):
+            return path, file
+        file.close()  # another process took it for left over before it was held
+
+
+def _remove_leftovers(folder: str, finished: str) -> None:
+    """Remove what processes that died left of the file ``finished``: nobody holds it."""
+    pattern = re.compile(re.escape(f".{finished}.") + r"([0-9a-f]+)\.wdport-tmp", re.DOTALL)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            made, path = pattern.fullmatch(name), os.path.join(folder, name)
+            if not made or not os.path.isfile(path) or os.path.islink(path) or os.path.exists(f"/proc/{made[1]}"):
+                continue
+            with suppress(OSError), open(path, "rb") as file:
+                if _hold(file.fileno()):
+                    os.unlink(path)
+
+
+def _hold(descriptor: int) -> bool | None:
+    """Whether the file is held now: not if another process holds it; None where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
+    return True
 
 
 def _key(array: Array) -> bytes:

@@ -134,7 +134,7 @@ TWICE: list[tuple[list[str], str]] = [
     ([*VERIFY, "--json", "new", "--markdown", "./new"], "error: new: is written already (--json); give another"),
     ([*VERIFY, "--json", "new", "--baseline", "new", "--update-baseline"], "new: is written already (--json)"),
     (["selftest", "--json", "new", "--markdown", "new"], "new: is written already (--json); give another"),
-    (["sample", "a.keras", "-o", "link.npz", "--plot", "new.svg"], "new.svg: is written already (-o); give another"),
+    (["sample", "a.keras", "-o", "link.npz", "--plot", "new.svg"], "link.npz: is a symbolic link; give the name of a"),
 ]
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ast
+import errno
+import fcntl
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wdport.errors import MachineError
-from wdport.files.atomic import is_temporary, replacing, whole_file, write_text
+from wdport.files.atomic import replacing, whole_file, write_text
+from wdport.files.temporary import is_temporary, make_temporary
 from wdport.files.writable import LONGEST
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +72,8 @@ def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "replace", replaced)
     with whole_file(tmp_path / "a.npz") as file:
         file.write(b"all")
-    assert done == [f"sync .a.npz.{os.getpid()}.wdport-tmp.npz", "rename a.npz", f"sync {tmp_path.name}"]
+    assert done[1:] == ["rename a.npz", f"sync {tmp_path.name}"]
+    assert re.fullmatch(r"sync \.a\.npz\.[0-9a-f]{16}\.wdport-tmp\.npz", done[0])
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
@@ -83,12 +90,14 @@ def test_permissions_of_the_old_file_stay(tmp_path: Path, mode: int) -> None:
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o640, "a new file has what the umask leaves"
 
 
-def test_a_text_goes_where_a_link_leads(tmp_path: Path) -> None:
+def test_a_link_that_came_meanwhile_is_not_followed(tmp_path: Path) -> None:
+    """One that is there when a verb begins is refused: `tests/cli/test_links.py`."""
     (tmp_path / "real").write_text("old")
-    (tmp_path / "link").symlink_to("real")
-    write_text(tmp_path / "link", "new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_text() == "new"
+    with whole_file(tmp_path / "link") as file:
+        file.write(b"new")
+        (tmp_path / "link").symlink_to("real")
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "old"
 
 
 @pytest.mark.parametrize(
@@ -101,14 +110,144 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, name: str) -> None:
         made = temporary.name
     suffix = re.search(r"(\.weights)?\.[a-z0-9]+$", name)
     assert made.endswith(suffix[0] if suffix else ".wdport-tmp")
-    dead, other = (made.replace(f".{os.getpid()}.", ".99999999."), ".b.npz.99999999.wdport-tmp.npz")
+    token = re.findall(r"\.([0-9a-f]{16})\.wdport-tmp", made)[-1]
+    dead, older, other = (made.replace(token, "0" * 16), made.replace(token, "99999999"), f".b.npz.{token}.wdport-tmp")
     assert is_temporary(dead, re.compile(re.escape(name)))
     assert not is_temporary(other, re.compile(re.escape(name)))
-    for each in (dead, other):
+    for each in (dead, older, other):
         (tmp_path / each).write_text("half")
     with whole_file(tmp_path / name) as file:
         file.write(b"again")
     assert names(tmp_path) == {name, other}
+
+
+def test_what_is_written_by_somebody_is_not_left_over(tmp_path: Path) -> None:
+    """Though its maker has the same process id, in another container, say; the lock tells."""
+    with whole_file(tmp_path / "a") as one:
+        one.write(b"one")
+        with whole_file(tmp_path / "a") as other:
+            other.write(b"other")
+        assert (tmp_path / "a").read_bytes() == b"other"
+    assert (tmp_path / "a").read_bytes() == b"one"
+    older = tmp_path / f".a.{os.getppid()}.wdport-tmp"
+    older.write_text("of a wdport that holds no lock and still runs")
+    write_text(tmp_path / "a", "new")
+    assert names(tmp_path) == {"a", older.name}
+
+
+def test_what_is_planted_under_such_a_name_stays(tmp_path: Path) -> None:
+    """And is not waited for."""
+    (tmp_path / "precious").write_text("mine")
+    planted = [tmp_path / f".a.{i:016x}.wdport-tmp" for i in range(3)]
+    planted[0].symlink_to(tmp_path / "precious")
+    os.mkfifo(planted[1])
+    planted[2].mkdir()
+    write_text(tmp_path / "a", "new")
+    assert names(tmp_path) == {"a", "precious", *(each.name for each in planted)}
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_name_that_is_taken_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were it guessed."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".a.00.wdport-tmp").symlink_to(tmp_path / "precious")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "00")
+    with pytest.raises(MachineError, match="File exists"):
+        write_text(tmp_path / "a", "new")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_file_that_is_removed_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, removed = fcntl.flock, []
+
+    def late(descriptor: int, how: int) -> None:
+        if not removed:
+            removed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            os.unlink(removed[0])
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    made = make_temporary(tmp_path / "a")
+    assert str(made.path) != removed[0]
+    assert made.is_there()
+    made.discard()
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize(("step", "said"), [
+    (0, r"a: could not be written \("), (1, r"a: was written, but b could not be \("),
+    (2, r"a: was written, but its folder could not be synced \("),
+])  # fmt: skip
+def test_an_error_between_the_names_is_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, said: str, code: int
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("old")
+    calls = iter(range(5))
+
+    def refusing(call: Any, *given: Any) -> None:
+        if next(calls) == step:
+            raise OSError(code, os.strerror(code))
+        call(*given)
+
+    replace, sync = os.replace, os.fsync
+
+    def synced(descriptor: int) -> None:
+        refusing(sync, descriptor) if stat.S_ISDIR(os.fstat(descriptor).st_mode) else sync(descriptor)
+
+    monkeypatch.setattr(os, "replace", lambda *given: refusing(replace, *given))
+    monkeypatch.setattr(os, "fsync", synced)
+    with pytest.raises(MachineError, match=said):
+        _pair(tmp_path, "new")
+    texts = [(tmp_path / name).read_text() for name in ("a", "b")]
+    assert texts == ["new"] * step + ["old"] * (2 - step)
+    assert names(tmp_path) == {"a", "b"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_come_between_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    replace, before = os.replace, signal.signal(number, signal.default_int_handler)
+
+    def interrupted(*given: Any) -> None:
+        signal.raise_signal(number)
+        replace(*given)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    monkeypatch.setattr("wdport.files.atomic.WRITTEN", written := [])
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _pair(tmp_path, "new")
+    finally:
+        signal.signal(number, before)
+    assert names(tmp_path) == {"a", "b"}
+    assert written == [tmp_path / "a", tmp_path / "b"]
+
+
+def test_two_writers_do_not_mix_their_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits with its names until the first has given both."""
+    replace, order = os.replace, []
+    other = threading.Thread(target=lambda: _pair(tmp_path, "other"))
+
+    def slow(one: Path, two: Path) -> None:
+        order.append(one.read_text())
+        if len(order) == 1:
+            other.start()
+            time.sleep(0.3)
+        replace(one, two)
+
+    monkeypatch.setattr(os, "replace", slow)
+    _pair(tmp_path, "one")
+    other.join()
+    assert order == ["one", "one", "other", "other"]
+
+
+def _pair(folder: Path, text: str) -> None:
+    with replacing(folder / "a", folder / "b") as made:
+        for file in made:
+            file.write_text(text)
 
 
 def test_a_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
@@ -138,6 +277,7 @@ WRITES = re.compile(r"os\.(replace|rename)|fsync|\.(write_text|write_bytes|renam
 MODE = re.compile(r"[wax]")
 WRITERS = {
     "files/atomic.py": "the writer",
+    "files/temporary.py": "what it writes under at first",
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_files.py": "writes to the name that the writer gives it",
     "conversion/river.py": "writes the manifest to the name that the writer gives it",

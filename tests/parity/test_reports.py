@@ -240,13 +240,13 @@ def test_a_refusal_is_the_machines_and_the_older_file_stays(tmp_path: Path, monk
     assert list(tmp_path.iterdir()) == [old]
 
 
-def test_a_link_is_kept_and_a_pipe_is_written_into(tmp_path: Path) -> None:
+def test_a_link_is_refused_and_a_pipe_is_written_into(tmp_path: Path) -> None:
     real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe"
     real.write_text(render_json(failing()))
     link.symlink_to(real)
-    write_reports(passing(), json=link)
-    assert link.is_symlink()
-    assert json.loads(real.read_text())["passed"] is True
+    with pytest.raises(UsageError, match=r"link\.json: is a symbolic link; give the name of a file"):
+        write_reports(passing(), json=link, force=True)
+    assert json.loads(real.read_text())["passed"] is False
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
 @key_option
 @click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
-@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 @click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
 @click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON instead of text.")

@@ -43,7 +43,7 @@ class Options(TypedDict):
               help="Of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
 @pad_option
 @click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
-@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 def command(
     model: str, output: str | None, what: str, platforms: str, dtype: str, force: bool, **options: Unpack[Options]
 ) -> int:

@@ -11,6 +11,7 @@ import click
 
 from wdport.cli.signals import resend_lost_signals, signal_of, unwind_at_sigterm
 from wdport.errors import WdportError, printable
+from wdport.files.written import WRITTEN, what_was_written
 from wdport.limits import MAX_MESSAGE_CHARS
 from wdport.version import VERSION
 
@@ -60,6 +61,7 @@ def run() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code. See the README for what each code means."""
     unwind_at_sigterm()
+    WRITTEN.clear()
     try:
         if not (sys.argv[1:] if arguments is None else arguments):
             click.echo(group.make_context("wdport", [], resilient_parsing=True).get_help())
@@ -73,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
     except (KeyboardInterrupt, click.exceptions.Abort) as error:
         interruption = error.__cause__ or error
-        return _line(str(interruption) or "interrupted; nothing was changed", 128 + signal_of(interruption))
+        return _line(str(interruption) or f"interrupted; {what_was_written()}", 128 + signal_of(interruption))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -15,6 +15,7 @@ from wdport.cli.options import facts, key_option, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError, error_of
 from wdport.files.writable import by_name, require_writable
+from wdport.files.written import noticing
 from wdport.recorder import Input
 
 
@@ -27,7 +28,7 @@ from wdport.recorder import Input
 )
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
-@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 def command(
     subject: tuple[str, ...],
     mapping: str | None,
@@ -48,7 +49,11 @@ def command(
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
         notes = known.pop("notes", ())
-        with redirect_stdout(sys.stderr), steps() as say:  # a model may print; standard output is for what is said here
+        with (
+            noticing(target),
+            redirect_stdout(sys.stderr),
+            steps() as say,
+        ):  # a model may print; standard output is for what is said here
             index = record_file(checkpoint=checkpoint, output=str(target), key=key, leave_out=leave_out,
                                 say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:

@@ -48,7 +48,9 @@ from wdport.files.writable import by_name, require_apart, with_manifests
               "policy of the network. States, noise schedule and the way back to series are float32 with all but "
               "float64.")  # fmt: skip
 @pad_option
-@click.option("--force", is_flag=True, help="Replace an existing output or figure, and parts of another run.")
+@click.option(
+    "--force", is_flag=True, help="Replace an existing output or figure (never a link), and parts of another run."
+)
 def command(chunk: str, batch: str, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.errors import InputError, UsageError
 from wdport.files.manifests import manifest_of
-from wdport.files.writable import is_replaceable, require_apart, require_writable
+from wdport.files.writable import is_replaceable, require_apart, require_no_link, require_writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
 
@@ -49,8 +50,9 @@ def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) ->
     """The same for the manifest, which is written beside the file and replaces an older one."""
     path = target.manifest
     require_apart([("-o", path)], inputs)
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(path, "is no regular file, and the manifest goes there", "give another name with -o")
+    require_no_link(path, ", or another model with -o")
     if not force and not is_replaceable(path, "manifest"):
         what = "exists already and is no manifest of wdport"
         raise UsageError(path, what, "give another name with -o, or --force to replace it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -53,13 +54,13 @@ def require_writable(
         MachineError: the folder cannot be written to.
     """
     by = f" with {option}" if option else ""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(path, "is a directory", f"give a file name{by}")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(path, "is no regular file", f"give another name{by}")
-    if not path.parent.is_dir():
-        raise UsageError(path, "its folder does not exist", "make the folder first")
+    _require_folder(path, by)
     require_apart([(option or "output", path)], inputs or {})
+    require_no_link(path, by)
     if not force and not is_replaceable(path, kind):
         replace = "--force" if option else "force=True"
         what = "exists already" + (f" and is no {kind} file of wdport" if kind else "")
@@ -68,6 +69,24 @@ def require_writable(
         raise UsageError(path, f"has a name of more than {LONGEST} bytes", f"give a shorter one{by}")
     if not os.access(path.parent, os.W_OK):
         raise MachineError(path, "its folder cannot be written to", f"choose another folder{by}")
+
+
+def require_no_link(path: Path, by: str) -> None:
+    """Refuse a symbolic link, wherever it leads: writing would either replace it or what somebody else keeps there."""
+    if os.path.islink(path):
+        raise UsageError(path, "is a symbolic link", f"give the name of a file{by}")
+
+
+def _require_folder(path: Path, by: str) -> None:
+    try:
+        if stat.S_ISDIR(os.stat(path.parent).st_mode):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        what = f"its folder cannot be looked into ({error.strerror or error})"
+        raise MachineError(path, what, f"choose another folder{by}") from None
+    raise UsageError(path, "its folder does not exist", "make the folder first")
 
 
 def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path]) -> None:
@@ -97,7 +116,7 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 def is_replaceable(path: Path, kind: str | None) -> bool:
     """Whether nothing is lost with what is there: no file, or an empty one or one of ours of this ``kind``."""
-    if not path.exists():
+    if not os.path.exists(path):
         return True
     if kind is None:
         return False
@@ -112,8 +131,8 @@ def is_replaceable(path: Path, kind: str | None) -> bool:
 def is_stream(path: Path) -> bool:
     """Whether it is written into, not replaced: ``/dev/stdout`` wherever that leads, a pipe, a device."""
     if _STREAM.fullmatch(os.path.abspath(path)):
-        return path.exists()
-    return path.exists() and not path.is_file() and not path.is_dir()
+        return os.path.exists(path)
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def by_name(**files: str | os.PathLike[str] | None) -> dict[str, Path]:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from wdport.files.samples import Blocks, write_samples
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.files.written import WRITTEN
 from wdport.sampling.chunks import Done
 from wdport.sampling.job import Job
 from wdport.sampling.kept import fill_parts
@@ -65,7 +67,7 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
     started = time.monotonic()
     with announced(job.sampler):
         parts = _parts(output, job.batch)
-    with parts, _kept(parts, job.count):
+    with parts, _kept(parts, job.count, output.target.path):
         with announced(job.sampler):
             require_writable(output.target.path, force=output.force)  # another run may have ended since it was asked
         already, batch = agreed(job.sampler, parts.done, parts.batch)
@@ -90,12 +92,12 @@ def _steps(job: Job) -> dict[str, str]:
 
 
 @contextmanager
-def _kept(parts: Parts, count: int) -> Iterator[None]:
-    """Say at an interruption what is there; leave nothing where nothing is."""
+def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
+    """Say at an interruption what is there; leave nothing where nothing is, or where all is in the file ``path``."""
     try:
         yield
     except KeyboardInterrupt as interruption:
-        if not parts.done:
+        if not parts.done or path in WRITTEN:
             parts.remove()
             raise
         told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"

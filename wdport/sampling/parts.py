@@ -20,7 +20,8 @@ import numpy as np
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.atomic import is_temporary, machine_error, whole_file, write_text
+from wdport.files.atomic import machine_error, whole_file, write_text
+from wdport.files.temporary import is_temporary
 from wdport.model import Array
 
 LOCK = "lock"

@@ -1,0 +1,37 @@
+"""What has got its name in this process, for the line that an interruption ends with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WRITTEN: list[Path] = []
+
+
+def what_was_written() -> str:
+    """In words; "nothing was changed" where nothing was."""
+    names = list(dict.fromkeys(map(str, WRITTEN)))
+    if not names:
+        return "nothing was changed"
+    return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written"
+
+
+@contextmanager
+def noticing(path: Path) -> Iterator[None]:
+    """The same for what another writer names, such as :mod:`wdport.recorder`."""
+    before = _identity(path)
+    try:
+        yield
+    finally:
+        if _identity(path) != before:
+            WRITTEN.append(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
