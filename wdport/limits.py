@@ -50,6 +50,9 @@ MAX_TABLE_DEPTH: Final = 20
 MAX_HDF5_OBJECTS: Final = 500_000
 """Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
 
+MAX_HDF5_PATH: Final = 1_000
+"""Characters of the path of an array in such a file; real ones have at most about 150."""
+
 MAX_FACTS_BYTES: Final = 32 << 20
 """What a converted file says of itself, in one attribute or member: facts about 100,000 variables, with a name and a
 digest each, take about 20 MB."""
