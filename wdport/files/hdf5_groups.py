@@ -9,7 +9,7 @@ the library turn the group into the newer form, where links are messages (IV.A.2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final
 
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
@@ -29,7 +29,7 @@ _MAX_LEVEL: Final = 8
 """A tree of nine levels has room for more names than a file has bytes."""
 
 _TREE: Final = Struct("<4s2BH2Q")
-_KEYS: Final = Struct(f"<{4 * INTERNAL_K + 1}Q")
+_TREE_BYTES: Final = _TREE.size + 8 * (4 * INTERNAL_K + 1)
 _NODE: Final = Struct("<4s2BH")
 _ENTRY: Final = Struct("<2Q2L2Q")
 _NODE_BYTES: Final = _NODE.size + 2 * LEAF_K * _ENTRY.size
@@ -164,11 +164,11 @@ def _check_level(nodes: list[_Tree], addresses: list[int], level: int) -> None:
 
 
 def _tree(extents: Extents, address: int) -> _Tree:
-    raw = extents.take(address, _TREE.size + _KEYS.size, "the index of a group")
+    raw = extents.take(address, _TREE_BYTES, "the index of a group")
     magic, kind, level, used, left, right = _TREE.unpack_from(raw)
     if magic != b"TREE" or kind != 0 or used > 2 * INTERNAL_K:
         raise Fault("the index of an HDF5 group is damaged")
-    fields = _KEYS.unpack_from(raw, _TREE.size)[: 2 * used + 1]
+    fields = unpack_from(f"<{2 * used + 1}Q", raw, _TREE.size)
     return _Tree(level, (left, right), fields[::2], fields[1::2])
 
 
