@@ -53,6 +53,9 @@ MAX_MANIFEST_BYTES: Final = 64 << 20
 MAX_HDF5_OBJECTS: Final = 500_000
 """Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
 
+MAX_HDF5_PATH: Final = 1_000
+"""Characters of the path of an array in such a file; real ones have at most about 150."""
+
 MAX_ATTRIBUTE_BYTES: Final = 1 << 16
 """An attribute in a Keras file: the name of a layer, or of a dtype."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
 from wdport.compile_cache import use_compile_cache
-from wdport.conversion.load import Converted
+from wdport.conversion.load import Converted, sound_variables
 from wdport.errors import UsageError
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
@@ -122,9 +122,7 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
 
 
 def _variables(converted: Converted) -> dict[str, Array]:
-    from wdport.files.model_files import read_variables
-
-    return dict(read_variables(converted.path, converted.variables, converted.digests))
+    return dict(sound_variables(converted))
 
 
 def _hashes(wanted: Wanted) -> Hashes:

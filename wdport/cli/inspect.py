@@ -101,11 +101,10 @@ def _says_so(path: Path) -> bool:
 
 def _shipped(path: Path) -> Found:
     """A model of a family of wdport's; its variables are read for their hashes."""
-    from wdport.conversion.load import open_converted
-    from wdport.files.model_files import read_variables
+    from wdport.conversion.load import open_converted, sound_variables
 
     converted = open_converted(path)
-    for _ in read_variables(path, converted.variables, converted.digests):
+    for _ in sound_variables(converted):
         pass
     values, origins = converted.config.to_dict(), converted.origins
     config: dict[str, ConfigEntry] = {

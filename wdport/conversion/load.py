@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,12 +22,12 @@ from wdport.files.manifests import CONVERT_AGAIN
 from wdport.files.model_files import Beside, Digests, read_beside, read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
-from wdport.model import KerasModel
+from wdport.model import Array, KerasModel
 
 OWN = "custom"
 """What a manifest calls the family of a user's own model."""
 
-_FAULTS = (KeyError, TypeError, ValueError, zipfile.BadZipFile)
+_FAULTS = (KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,8 @@ def open_account(file: Path) -> tuple[Account | None, Beside]:
     Raises ``InputError`` if it is no converted file, or damaged.
     """
     format_of(file)
-    if not file.is_file():
-        raise InputError(file, "is a directory" if file.is_dir() else "no such file", "check the path")
     with located(file):
-        try:
-            beside = read_beside(file)
-        except _FAULTS as error:
-            raise Fault(f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
+        beside = read_beside(file)
         if beside.manifest is None:
             if beside.config_json is None:
                 raise Fault("not a model that wdport wrote: it holds no manifest", CONVERT_AGAIN)
@@ -136,12 +131,24 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasMode
     return model
 
 
+def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
+    """Every variable of a converted file, each with the SHA-256 that the file states for it.
+
+    Of a file that Keras saved, which states none, values that are not finite are refused as at a conversion. Raises
+    ``InputError``.
+    """
+    for name, array in read_variables(converted.path, converted.variables, converted.digests):
+        if converted.digests is None and not np.isfinite(array).all():
+            raise InputError((converted.path, name), "has NaN or infinite values", "save a sound model with Keras")
+        yield name, array
+
+
 def fill(model: KerasModel, converted: Converted) -> None:
     """Give every variable of ``model`` its value from the file."""
     from wdport.keras_runtime import set_variable  # brings in jax
 
     variables = {variable.path: variable for variable in model.weights}
-    for name, array in read_variables(converted.path, converted.variables, converted.digests):
+    for name, array in sound_variables(converted):
         # An owned copy: a Keras variable on JAX's CPU may keep the very memory that it is given.
         set_variable(variables.pop(name), np.array(array, copy=True))
     if variables:

@@ -6,7 +6,7 @@ byte order, padding or mantissa is another datatype, and none that Keras writes.
 
 from __future__ import annotations
 
-from struct import Struct, pack
+from struct import Struct, pack, unpack_from
 from typing import Final
 
 import numpy as np
@@ -62,7 +62,7 @@ def read_shape(body: bytes) -> Shape:
     count = rank * (2 if flags == 1 else 1)
     if rank > MAX_RANK or flags > 1 or len(body) != _SPACE.size + 8 * count:
         raise Fault("its HDF5 dataspace is damaged")
-    sizes = Struct(f"<{count}Q").unpack_from(body, _SPACE.size)
+    sizes = unpack_from(f"<{count}Q", body, _SPACE.size)
     if flags and sizes[rank:] != sizes[:rank]:
         raise Fault("can change its shape", SAVE_WITH_KERAS)
     return sizes[:rank]

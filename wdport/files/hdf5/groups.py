@@ -9,12 +9,13 @@ the library turn the group into the newer form, where links are messages (IV.A.2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final
 
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
-from wdport.files.hdf5_bytes import UNDEFINED, Extents
-from wdport.files.hdf5_headers import GROUP_INFO, LINK_INFO, SYMBOL_TABLE, Header
+from wdport.files.hdf5.extents import UNDEFINED, Extents
+from wdport.files.hdf5.headers import GROUP_INFO, LINK_INFO, SYMBOL_TABLE, Header
+from wdport.limits import MAX_HDF5_OBJECTS
 
 ASCII_NAMES: Final = "give the attributes or keys that hold its layers names in ASCII, and save the model again"
 
@@ -28,10 +29,14 @@ _MAX_LEVEL: Final = 8
 """A tree of nine levels has room for more names than a file has bytes."""
 
 _TREE: Final = Struct("<4s2BH2Q")
-_KEYS: Final = Struct(f"<{4 * INTERNAL_K + 1}Q")
+_TREE_BYTES: Final = _TREE.size + 8 * (4 * INTERNAL_K + 1)
 _NODE: Final = Struct("<4s2BH")
 _ENTRY: Final = Struct("<2Q2L2Q")
+_NODE_BYTES: Final = _NODE.size + 2 * LEAF_K * _ENTRY.size
 _HEAP: Final = Struct("<4sB3s3Q")
+_FREE: Final = Struct("<2Q")
+_LAST_FREE: Final = 1
+_FILLED: Final = 0xFF  # in no UTF-8 text
 _ADDRESSES: Final = Struct("<2Q")
 _LINK_INFO: Final = Struct("<2B2Q6s")
 _LINK: Final = Struct("<2B")
@@ -123,6 +128,8 @@ def _indexed(extents: Extents, tree: int, heap: int) -> list[Link]:
                 raise Fault("the names in an HDF5 group are not in order")
             links.append(link)
             last = name
+        if len(links) > MAX_HDF5_OBJECTS:
+            raise Fault(f"is a group of more than {MAX_HDF5_OBJECTS}", SAVE_WITH_KERAS)
         if last != _name(names, end):
             raise Fault("the names in an HDF5 group are not in the order of its index")
     return links
@@ -140,6 +147,8 @@ def _leaves(extents: Extents, root: int) -> list[tuple[int, int, int]]:
         if level == 0:
             return inner
         addresses = [child for _, child, _ in inner]
+        if len(addresses) > MAX_HDF5_OBJECTS:
+            raise Fault(f"is a group of more than {MAX_HDF5_OBJECTS}", SAVE_WITH_KERAS)
         nodes = [_tree(extents, child) for child in addresses]
         if any((node.keys[0], node.keys[-1]) != (low, high) for node, (low, _, high) in zip(nodes, inner, strict=True)):
             raise Fault("the index of an HDF5 group contradicts itself")
@@ -155,22 +164,22 @@ def _check_level(nodes: list[_Tree], addresses: list[int], level: int) -> None:
 
 
 def _tree(extents: Extents, address: int) -> _Tree:
-    raw = extents.take(address, _TREE.size + _KEYS.size, "the index of a group")
+    raw = extents.take(address, _TREE_BYTES, "the index of a group")
     magic, kind, level, used, left, right = _TREE.unpack_from(raw)
     if magic != b"TREE" or kind != 0 or used > 2 * INTERNAL_K:
         raise Fault("the index of an HDF5 group is damaged")
-    fields = _KEYS.unpack_from(raw, _TREE.size)[: 2 * used + 1]
+    fields = unpack_from(f"<{2 * used + 1}Q", raw, _TREE.size)
     return _Tree(level, (left, right), fields[::2], fields[1::2])
 
 
 def _symbols(extents: Extents, names: bytes, address: int) -> list[tuple[bytes, Link]]:
-    raw = extents.take(address, _NODE.size + 2 * LEAF_K * _ENTRY.size, "the links of a group")
+    raw = extents.take(address, _NODE_BYTES, "the links of a group")
     magic, version, reserved, count = _NODE.unpack_from(raw)
     if (magic, version, reserved) != (b"SNOD", 1, 0) or not 0 < count <= 2 * LEAF_K:
         raise Fault("the links of an HDF5 group are damaged")
     links: list[tuple[bytes, Link]] = []
-    for index in range(count):
-        offset, header, cache, zero, first, second = _ENTRY.unpack_from(raw, _NODE.size + index * _ENTRY.size)
+    entries = _ENTRY.iter_unpack(raw[_NODE.size : _NODE.size + count * _ENTRY.size])
+    for offset, header, cache, zero, first, second in entries:
         name = _name(names, offset)
         if cache == 2:
             raise Fault("is a link to another place", SAVE_WITH_KERAS, _text(name))
@@ -181,11 +190,22 @@ def _symbols(extents: Extents, names: bytes, address: int) -> list[tuple[bytes, 
 
 
 def _heap(extents: Extents, address: int) -> bytes:
-    """The names of a group, as they lie in its local heap."""
-    magic, version, zero, size, _, start = _HEAP.unpack(extents.take(address, _HEAP.size, "the names of a group"))
+    """The names of a group, as they lie in its local heap; what is free there is made such that no name can be."""
+    magic, version, zero, size, free, start = _HEAP.unpack(extents.take(address, _HEAP.size, "the names of a group"))
     if magic != b"HEAP" or version or any(zero):
         raise Fault("the names of an HDF5 group are damaged")
-    return extents.take(start, size, "the names of a group")
+    names = bytearray(extents.take(start, size, "the names of a group"))
+    left = size
+    while free != _LAST_FREE:
+        if free % 8 or free + _FREE.size > size:
+            raise Fault("the free space among the names of an HDF5 group is damaged")
+        following, length = _FREE.unpack_from(names, free)
+        left -= length
+        if length < _FREE.size or free + length > size or left < 0:
+            raise Fault("the free space among the names of an HDF5 group is damaged")
+        names[free : free + length] = bytes([_FILLED]) * length
+        free = following
+    return bytes(names)
 
 
 def _name(names: bytes, offset: int) -> bytes:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
-from wdport.files.hdf5_bytes import Extents
+from wdport.files.hdf5.extents import Extents
 
 NIL: Final = 0x00
 DATASPACE: Final = 0x01

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
-from wdport.files.hdf5_bytes import Extents
-from wdport.files.hdf5_values import DTYPES, fixed_point, read_shape
+from wdport.files.hdf5.extents import Extents
+from wdport.files.hdf5.values import DTYPES, fixed_point, read_shape
 from wdport.limits import MAX_ATTRIBUTE_BYTES
 
 Value = str | int | float | bool
@@ -101,7 +101,7 @@ def _fields(body: bytes) -> tuple[str, bytes, bytes, bytes]:
 def _value(name: str, datatype: bytes, data: bytes, strings: Strings) -> Value:
     if datatype in _TEXTS:
         length, address, index = _POINTER.unpack_from(data.ljust(_POINTER.size, b"\0"))
-        return _utf8(strings.take(length, address, index)) if length else ""
+        return _utf8(strings.take(length, address, index)) if (length, address, index) != (0, 0, 0) else ""
     if len(datatype) == _TYPE.size and datatype[0] == 0x13:
         return _fixed_text(name, datatype, data)
     dtype = DTYPES.get(datatype.ljust((len(datatype) + 7) // 8 * 8, b"\0"))

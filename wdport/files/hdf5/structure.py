@@ -8,7 +8,6 @@ led anywhere. The bytes of the arrays themselves are left to the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -16,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
-from wdport.files.hdf5_attributes import Strings, Value, read_attributes
-from wdport.files.hdf5_bytes import UNDEFINED, Extents, Read
-from wdport.files.hdf5_groups import INTERNAL_K, LEAF_K, is_group, read_links
-from wdport.files.hdf5_headers import (
+from wdport.files.hdf5.attributes import Strings, Value, read_attributes
+from wdport.files.hdf5.extents import UNDEFINED, Extents, Read
+from wdport.files.hdf5.groups import INTERNAL_K, LEAF_K, is_group, read_links
+from wdport.files.hdf5.headers import (
     DATASPACE,
     DATATYPE,
     FILL_VALUE,
@@ -27,8 +26,8 @@ from wdport.files.hdf5_headers import (
     Header,
     read_header,
 )
-from wdport.files.hdf5_values import Shape, count_bytes, read_dtype, read_shape
-from wdport.limits import MAX_DEPTH, MAX_HDF5_OBJECTS
+from wdport.files.hdf5.values import Shape, count_bytes, read_dtype, read_shape
+from wdport.limits import MAX_DEPTH, MAX_HDF5_OBJECTS, MAX_HDF5_PATH
 
 _MAGIC: Final = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK: Final = Struct("<8s8B2HL4Q2Q2L2Q")
@@ -72,15 +71,12 @@ def read_hdf5(read: Read, size: int) -> Contents:
     strings = Strings(extents)
     contents = Contents({}, {})
     waiting = [_root(extents)]
-    while waiting:
-        found = waiting.pop()
+    for found in waiting:
         try:
-            waiting += reversed(list(_visit(extents, strings, contents, found)))
+            _visit(extents, strings, contents, waiting, found)
         except Fault as fault:
             part = "/".join(part for part in (found.path, fault.part) if part)
             raise type(fault)(fault.what, fault.fix, part) from None
-        if len(waiting) + len(contents.datasets) + len(contents.groups) > MAX_HDF5_OBJECTS:
-            raise Fault(f"has more than {MAX_HDF5_OBJECTS} groups and arrays", SAVE_WITH_KERAS)
     extents.settle()
     return contents
 
@@ -105,8 +101,8 @@ def _root(extents: Extents) -> _Object:
     return _Object("", address, (first, second) if cache else None)
 
 
-def _visit(extents: Extents, strings: Strings, contents: Contents, found: _Object) -> Iterator[_Object]:
-    """Enter an object into ``contents``; the objects within it, if it is a group."""
+def _visit(extents: Extents, strings: Strings, contents: Contents, waiting: list[_Object], found: _Object) -> None:
+    """Enter an object into ``contents``, and what lies within it into ``waiting``, if it is a group."""
     header = read_header(extents, found.address)
     attributes = read_attributes(header.attributes, strings)
     if not is_group(header):
@@ -116,7 +112,10 @@ def _visit(extents: Extents, strings: Strings, contents: Contents, found: _Objec
     if found.path.count("/") >= MAX_DEPTH:
         raise Fault(f"is nested more than {MAX_DEPTH} deep", SAVE_WITH_KERAS)
     for link in read_links(extents, header, found.cached):
-        yield _Object(f"{found.path}/{link.name}".lstrip("/"), link.address, link.cached)
+        path = f"{found.path}/{link.name}" if found.path else link.name
+        if len(path) > MAX_HDF5_PATH or len(waiting) > MAX_HDF5_OBJECTS:
+            raise Fault("is an HDF5 file with too many objects or too long names", SAVE_WITH_KERAS)
+        waiting.append(_Object(path, link.address, link.cached))
 
 
 def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[str, Value]) -> Dataset:

@@ -50,19 +50,16 @@ class Extents:
 
     def look(self, offset: int, count: int) -> bytes:
         """Bytes within what has been claimed."""
-        number, start = divmod(offset, _PAGE)
+        start = offset % _PAGE
         if start + count > _PAGE:
             return self._read(offset, count)
-        page = self._pages.get(number)
-        if page is None:
-            page = self._load(number)
+        page = self._pages.get(offset - start) or self._load(offset - start)
         return page[start : start + count]
 
-    def _load(self, number: int) -> bytes:
+    def _load(self, start: int) -> bytes:
         if len(self._pages) >= _MAX_PAGES:
             self._pages.clear()
-        start = number * _PAGE
-        page = self._pages[number] = self._read(start, min(_PAGE, self.size - start))
+        page = self._pages[start] = self._read(start, min(_PAGE, self.size - start))
         return page
 
     def settle(self) -> None:

@@ -1,0 +1,9 @@
+"""A strict reader of the HDF5 files that Keras writes: where the arrays lie, without HDF5's own library.
+
+From the bottom up: ``extents`` (the file's bytes, each claimed once), ``values`` (shapes and dtypes), ``headers`` (an
+object's messages), ``attributes``, ``groups``, and ``structure``, which goes through the tree.
+"""
+
+from wdport.files.hdf5.structure import Contents as Contents
+from wdport.files.hdf5.structure import Dataset as Dataset
+from wdport.files.hdf5.structure import read_hdf5 as read_hdf5
