@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.numpy
 import safetensors.torch
@@ -154,3 +156,31 @@ def test_every_report_names_both_hashes(pair: tuple[Path, Path], tmp_path: Path,
     reports = [capsys.readouterr().out, *(file.read_text() for file in files.values())]
     for report in reports:
         assert all(file_sha256(path) in report for path in pair)
+
+
+def test_an_edited_description_in_an_archive_is_refused(tmp_path: Path, capsys: Any) -> None:
+    """As somebody does with unzip and zip: the archive is sound, its configuration is another."""
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    output = wdport.convert(checkpoint, tmp_path / "small.keras", values=SETTINGS).output
+    with zipfile.ZipFile(output) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    changed = members["config.json"].replace(b'"noise"', b'"coefficient"')
+    assert changed != members["config.json"]
+    with zipfile.ZipFile(output, "w") as archive:
+        for name, data in (members | {"config.json": changed}).items():
+            archive.writestr(name, data)
+    for arguments in (["verify", str(checkpoint), str(output)], ["sample", str(output)], ["inspect", str(output)]):
+        assert main(arguments) == 3
+    assert capsys.readouterr().err.count("its config.json is not the one that was written") == 3
+
+
+def test_what_keras_saved_is_read_and_said(tmp_path: Path, capsys: Any) -> None:
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    model = wdport.load_model(wdport.convert(checkpoint, values=SETTINGS).output)
+    model.save(tmp_path / "again.keras")
+    assert main(["verify", str(checkpoint), str(tmp_path / "again.keras")]) == 0
+    assert "saved by Keras: nothing in the converted file says what it was made from" in capsys.readouterr().out
+    model.weights[-1].assign(model.weights[-1] * np.nan)
+    model.save(tmp_path / "nan.keras")
+    assert main(["sample", str(tmp_path / "nan.keras"), "-n", "1", "--sampler", "ddim", "--steps", "2"]) == 3
+    assert "has NaN or infinite values; save a sound model with Keras" in capsys.readouterr().err
