@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from wdport.files.held_back import held_back
 from wdport.files.keras_archive import CONFIG, MANIFEST, METADATA, WEIGHTS
-from wdport.files.quiet_file import QuietFile
+from wdport.files.quiet_file import QuietFile, quiet_hdf5
 from wdport.files.weights_file import dataset_paths
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -114,7 +114,7 @@ class _Hdf5:
 def add_manifest(path: Path, manifest: str) -> None:
     """Put the manifest into a ``.keras`` or ``.weights.h5`` file that Keras wrote."""
     if path.name.endswith(".h5"):
-        with held_back(), h5py.File(path, "r+") as file:
+        with quiet_hdf5(), h5py.File(path, "r+") as file:
             file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)
     else:
         with zipfile.ZipFile(path, "a") as archive:

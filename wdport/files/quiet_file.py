@@ -11,21 +11,24 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import h5py
 
 from wdport.files.held_back import held_back
 
+_WRITING: Final = {"w": os.O_CREAT | os.O_TRUNC, "r+": 0}
+
 
 class QuietFile(io.RawIOBase):
-    """An empty file to write and read anywhere, which it closes; use it with signals held back.
+    """An open file to write and read anywhere, which it closes; use it with signals held back.
 
     A handler that raises would raise in here, and HDF5 would be told.
     """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._file, self._position, self._size = descriptor, 0, 0
+        self._file, self._position, self._size = descriptor, 0, os.fstat(descriptor).st_size
         self._refusal: OSError | None = None
         self._kept: list[tuple[int, bytes]] = []
 
@@ -102,7 +105,7 @@ class QuietFile(io.RawIOBase):
 
 @contextmanager
 def quiet_hdf5() -> Iterator[None]:
-    """What a library writes inside with ``h5py.File(path, "w")`` goes through a :class:`QuietFile`.
+    """What is written inside with ``h5py.File(path, mode)``, "w" or "r+", goes through a :class:`QuietFile`.
 
     For Keras's own writers. Raises ``OSError`` at the end where the machine refused; signals wait until then.
     """
@@ -110,10 +113,10 @@ def quiet_hdf5() -> Iterator[None]:
 
     class File(h5py.File):  # type: ignore[misc, unused-ignore]
         def __init__(self, name: object, mode: str = "r", **options: object) -> None:
-            if mode != "w" or not isinstance(name, (str, os.PathLike)):
+            if mode not in _WRITING or not isinstance(name, (str, os.PathLike)):
                 super().__init__(name, mode, **options)
                 return
-            quiet = QuietFile(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))
+            quiet = QuietFile(os.open(name, os.O_RDWR | os.O_CLOEXEC | _WRITING[mode], 0o666))
             files.callback(quiet.close)
             opened.append(quiet)
             super().__init__(quiet, mode, **options)

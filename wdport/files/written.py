@@ -11,8 +11,8 @@ WRITTEN: list[Path] = []
 
 
 def what_was_written() -> str:
-    """In words; "nothing was changed" where nothing was."""
-    names = list(dict.fromkeys(map(str, WRITTEN)))
+    """In words; "nothing was changed" where nothing was, or all of it was removed again."""
+    names = [name for name in dict.fromkeys(map(str, WRITTEN)) if os.path.exists(name)]
     if not names:
         return "nothing was changed"
     return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written"

@@ -94,10 +94,11 @@ def _steps(job: Job) -> dict[str, str]:
 @contextmanager
 def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
     """Say at an interruption what is there; leave nothing where nothing is, or where all is in the file ``path``."""
+    before = len(WRITTEN)
     try:
         yield
     except KeyboardInterrupt as interruption:
-        if not parts.done or path in WRITTEN:
+        if not parts.done or path in WRITTEN[before:]:
             parts.remove()
             raise
         told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
