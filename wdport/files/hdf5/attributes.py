@@ -93,7 +93,7 @@ def _fields(body: bytes) -> tuple[str, bytes, bytes, bytes]:
         parts.append(body[position : position + size])
         position += (size + 7) // 8 * 8
     name = parts[0]
-    if position > len(body) or name.find(b"\0") != len(name) - 1:
+    if position > len(body) or not name or name.find(b"\0") != len(name) - 1:
         raise Fault("has an attribute that is damaged")
     return _utf8(name[:-1]), parts[1], parts[2], body[position:]
 
@@ -123,6 +123,9 @@ def _fixed_text(name: str, datatype: bytes, data: bytes) -> str:
 
 def _utf8(raw: bytes) -> str:
     try:
-        return raw.decode("utf-8")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise Fault("has an attribute that is not UTF-8") from None
+        text = "\0"
+    if "\0" in text:  # where the text of another reader would end
+        raise Fault("has an attribute that is not UTF-8 or has a zero in it")
+    return text

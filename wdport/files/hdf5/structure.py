@@ -32,6 +32,7 @@ from wdport.limits import MAX_DEPTH, MAX_HDF5_OBJECTS, MAX_HDF5_PATH
 _MAGIC: Final = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK: Final = Struct("<8s8B2HL4Q2Q2L2Q")
 _CONTIGUOUS: Final = Struct("<2B2Q6s")
+_FILLS: Final = {bytes((2, early, 2, 1, 0, 0, 0, 0)) for early in (1, 2)}  # zero; nothing is filled with it
 _ARRAY: Final = {DATASPACE, DATATYPE, FILL_VALUE, LAYOUT}
 
 
@@ -128,6 +129,8 @@ def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[
     shape = read_shape(header.messages[DATASPACE][1])
     nbytes = count_bytes(shape, dtype.itemsize)
     offset = _place(extents, *header.messages[LAYOUT], nbytes)
+    if header.messages[FILL_VALUE][1] not in _FILLS:
+        raise Fault("has a fill value of another form", SAVE_WITH_KERAS)
     return Dataset(found.path, dtype, shape, offset, nbytes, attributes)
 
 
