@@ -184,3 +184,15 @@ def test_what_keras_saved_is_read_and_said(tmp_path: Path, capsys: Any) -> None:
     model.save(tmp_path / "nan.keras")
     assert main(["sample", str(tmp_path / "nan.keras"), "-n", "1", "--sampler", "ddim", "--steps", "2"]) == 3
     assert "has NaN or infinite values; save a sound model with Keras" in capsys.readouterr().err
+
+
+def test_the_documented_check_of_the_hashes(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the safetensors library alone; it finds a changed value."""
+    text = (Path(__file__).parents[2] / "docs" / "converted-files.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0].replace("model.safetensors", pair[1].name)
+    monkeypatch.chdir(pair[1].parent)
+    exec(code, {})
+    data = pair[1].read_bytes()
+    pair[1].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(AssertionError):
+        exec(code, {})
