@@ -15,7 +15,7 @@ from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.entries import ConfigEntry
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of, unsealed
-from wdport.limits import MAX_MANIFEST_BYTES
+from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
 
 _FAULTS = (ValueError, KeyError, TypeError, AttributeError)
@@ -94,7 +94,7 @@ def torn(path: Path, account: Account, sha256: str) -> str:
         return f"{beside.name} cannot be read ({error})"
     try:
         text = source.read(0, min(source.size, MAX_MANIFEST_BYTES))
-        told: Mapping[str, Any] = strict_json(text, "manifest")
+        told: Mapping[str, Any] = strict_json(text, "manifest", MAX_MANIFEST_MARKS)
         output = dict(told["output"])
         whole = {name: output.pop(name) for name in _WHOLE}
     except (Fault, OSError, *_FAULTS):

@@ -14,7 +14,7 @@ from typing import Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
-from wdport.limits import MAX_MANIFEST_BYTES
+from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 
 BLANK: Final = "0" * 64
 """Stands for a SHA-256 that is not known yet, and is as long."""
@@ -47,4 +47,4 @@ def unsealed(text: bytes) -> dict[str, object]:
         raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
     if head != _HEAD.format(hashlib.sha256(body).hexdigest()).encode() or text[-1:] != b"}":
         raise Fault("its manifest is damaged, was edited, or is an older wdport's", CONVERT_AGAIN)
-    return strict_json(body, "manifest")
+    return strict_json(body, "manifest", MAX_MANIFEST_MARKS)
