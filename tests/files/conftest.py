@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.files.hdf5_reference import save_models
+from tests.files.keras_models import save_models
 
 
 @pytest.fixture(scope="session")

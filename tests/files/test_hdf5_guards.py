@@ -156,6 +156,7 @@ EDITS: list[tuple[Anchor, int, bytes, str]] = [
     (STRINGS, 32, b"\xff", "is not UTF-8"),
     (STRINGS, 33, b"\0", "is not UTF-8 or has a zero"),
     (FIXED, 33, b"\0", "is not UTF-8 or has a zero"),
+    (FILL, 0, b"\0", "0: is neither an HDF5 group nor a whole array"),
     (FILL, 8, b"\x03", "fill value of another form"),
     (FILL, 12, b"\x01", "fill value of another form"),
 ]
@@ -173,6 +174,12 @@ def test_edits(anchor: Anchor, delta: int, new: bytes, text: str) -> None:
         by_us(edit(SOUND, anchor, delta, new))
     line = f"{caught.value.part}: {caught.value.what}"
     assert any(part in line for part in text.split("|")), line
+
+
+def test_an_array_that_its_link_calls_a_group() -> None:
+    link = SOUND.index(LINKS, SOUND.index(LINKS, SOUND.index(LINKS) + 1) + 1)
+    with pytest.raises(Fault, match="neither an HDF5 group nor a whole array"):
+        by_us(edit(SOUND, link, 24, b"\1"))
 
 
 def many(order: list[int]) -> bytes:

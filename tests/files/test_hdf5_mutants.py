@@ -145,8 +145,8 @@ def answers(path: Path, count: int) -> Iterator[tuple[bool, str]]:
 @pytest.mark.full
 def test_h5py_reads_the_same_of_what_is_taken(victims: list[Path]) -> None:
     """Of a damaged copy that our reader takes, h5py reads the same or nothing; it hangs on others."""
-    found = Counter(answer for path in victims for answer in answers(path, 200))
-    assert found[True, "agrees"] > 100
+    found = Counter(answer for path in victims for answer in answers(path, 60))
+    assert found[True, "agrees"] > 50
     assert not {answer for accepted, answer in found if accepted} & {"sound", "other", "hangs", "crashes"}, found
 
 
