@@ -65,3 +65,6 @@ MAX_CONFIG_VALUES: Final = 500_000
 
 MAX_EMPTY_SHAPE: Final = 1 << 31
 """Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
+
+MAX_RUN_BYTES: Final = 1 << 20
+"""``run.json`` of a sampling run that goes on; one has about 700 bytes."""
