@@ -82,6 +82,54 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
 
 
+def not_used(pair: tuple[str, str], folder: Path, said: str, named: bool = True) -> None:
+    """Programs are compiled all the same, and only a folder that was named is spoken of."""
+    given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
+    name = {"WDPORT_COMPILE_CACHE": str(folder)} if named else {"XDG_CACHE_HOME": str(folder.parent.parent)}
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
+                          env={**kept, **name})  # fmt: skip
+    note = f"note: WDPORT_COMPILE_CACHE={folder} {said}: programs are compiled anew\n" if named else ""
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 None", note)
+    assert not folder.is_dir() or not any(folder.iterdir())
+
+
+def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
+    """It holds machine code, which would run as this user."""
+    folder = tmp_path / "wdport" / "compiled"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    not_used(pair, folder, "may be written to by other users")
+    not_used(pair, folder, "", named=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_cache_of_another_user_is_not_used(
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, 12345)
+    os.chown(tmp_path, 12345, 12345)  # whoever has the folder around may give parts of a run, but no machine code
+    not_used(pair, folder, "belongs to another user (id 12345)")
+
+
+@pytest.mark.parametrize("name", ["a file", "no folder/b", "zero\0byte"])
+def test_a_cache_that_cannot_be_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a file").write_text("mine")
+    (tmp_path / "no folder").write_text("mine")
+    monkeypatch.setattr(os, "environ", {**os.environ, compile_cache.VARIABLE: str(tmp_path / name)})
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.raises(compile_cache.Unusable, match="cannot be made"):
+            compile_cache.use_compile_cache()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert (tmp_path / "a file").read_text() == "mine"
+
+
 def test_an_option_that_is_unknown_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As jaxlib 0.12 no longer knows one of ours."""
     wanted: dict[str, Any] = {**FAST_COMPILE, "xla_no_such_option": True, "xla_backend_optimization_level": "many"}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from wdport.owners import distrust
 
 Option = str | bool | int | float
 
@@ -54,11 +55,16 @@ def _is_known(name: str, value: Option) -> bool:
     return True
 
 
+class Unusable(Exception):
+    """Why a folder that was named is not used, in words."""
+
+
 def use_compile_cache() -> Path | None:
     """Switch the cache on for this process, which has compiled nothing yet.
 
     Not where the program around has set JAX's own, or ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder, ``None``
-    where nothing was changed. A folder that cannot be made is no error: programs are compiled again then.
+    where nothing was changed. What is in it runs as machine code, so it must be this user's alone. Raises
+    :class:`Unusable` where ``WDPORT_COMPILE_CACHE`` names a folder that is not, or cannot be made or written to.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted == "off":
@@ -69,14 +75,26 @@ def use_compile_cache() -> Path | None:
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
-    with suppress(OSError):
+    if reason := _reason_against(folder):
+        if wanted:
+            raise Unusable(f"{VARIABLE}={folder} {reason}")
+        return None
+    settings = {
+        "jax_compilation_cache_max_size": LARGEST_BYTES,
+        "jax_persistent_cache_min_compile_time_secs": LEAST_SECONDS,
+        "jax_compilation_cache_dir": str(folder),
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+    return folder
+
+
+def _reason_against(folder: Path) -> str | None:
+    """Why the folder cannot or must not be used; it is made where it is missing."""
+    try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings = {
-            "jax_compilation_cache_max_size": LARGEST_BYTES,
-            "jax_persistent_cache_min_compile_time_secs": LEAST_SECONDS,
-            "jax_compilation_cache_dir": str(folder),
-        }
-        for name, value in settings.items():
-            jax.config.update(name, value)  # type: ignore[no-untyped-call]
-        return folder
-    return None
+        if reason := distrust(folder.stat(), folder):
+            return reason
+    except (OSError, ValueError) as error:  # a name with a zero byte
+        return f"cannot be made ({getattr(error, 'strerror', None) or error})"
+    return None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "cannot be written to"

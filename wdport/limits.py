@@ -123,3 +123,6 @@ MAX_ARCHIVE_ARRAYS: Final = 10_000
 
 MAX_BASELINE_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""
+
+MAX_RUN_BYTES: Final = 1 << 20
+"""``run.json`` of a sampling run that goes on; one has about 700 bytes."""

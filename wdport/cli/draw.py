@@ -12,9 +12,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
-from wdport.compile_cache import use_compile_cache
 from wdport.conversion.load import Converted, sound_variables
 from wdport.errors import UsageError
 from wdport.files.samples import Blocks, first_samples
@@ -84,7 +84,7 @@ def _draw(
 ) -> None:
     from wdport.sampling.output import Output, draw_to_file
 
-    use_compile_cache()
+    start_jax()
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
     request = _request(wanted, devices)
     job = _job(wanted, files.model, variables.result(), request)
@@ -95,6 +95,9 @@ def _draw(
     ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files.figure, blocks, known, about))
     if ran is not None:
         click.echo(_text(wanted, files, job, ran, known))
+        if ran.unsound:
+            said = f"warning: {ran.unsound} of {job.count} samples hold values that are not finite"
+            click.echo(said, err=True)
 
 
 def _request(wanted: Wanted, devices: int | str | None) -> Request:

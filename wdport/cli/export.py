@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, pad_option, size
-from wdport.compile_cache import use_compile_cache
 from wdport.errors import UsageError
 from wdport.files.writable import with_manifests
 
@@ -61,10 +61,11 @@ def command(
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
     export_target(path, with_manifests({"model": converted.path}, ["model"]), force)
 
+    require_jax()
     from wdport.conversion.load import load_model
     from wdport.exporting.api import export
 
-    use_compile_cache()
+    start_jax()
     names = [name.strip() for name in platforms.split(",") if name.strip()]
     loaded = load_model(model, dtype)
     made = export(loaded, path, what=what, platforms=names, force=force, **options)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
 
+from wdport.cli.failures import UnexpectedEnd, discard_output, end_output, failure_of, lost_output, open_streams
 from wdport.cli.signals import resend_lost_signals, signal_of, unwind_at_sigterm
 from wdport.errors import WdportError, printable
 from wdport.files.written import WRITTEN, what_was_written
@@ -38,6 +40,12 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"wdport.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:  # click takes it for an interruption
+            raise UnexpectedEnd from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -51,8 +59,10 @@ def group() -> None:
 
 def run() -> None:
     """Entry point: run the command line and exit with its code."""
+    open_streams()
     resend_lost_signals()
     code = main()
+    end_output()
     if not code:  # nothing is running any more
         gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
     sys.exit(code)
@@ -67,7 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
             click.echo(group.make_context("wdport", [], resilient_parsing=True).get_help())
             return 2
         result = group.main(args=arguments, prog_name="wdport", standalone_mode=False)
-        sys.stdout.flush()
+        if fault := lost_output():
+            return _fail(fault)
         return result if isinstance(result, int) else 0
     except WdportError as error:
         return _fail(error)
@@ -77,27 +88,29 @@ def main(arguments: list[str] | None = None) -> int:
         interruption = error.__cause__ or error
         return _line(str(interruption) or f"interrupted; {what_was_written()}", 128 + signal_of(interruption))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 141
-    except MemoryError:
-        return _line("out of memory; free some, or use a machine with more", 5)
     except Exception as error:
         if os.environ.get("WDPORT_DEBUG"):
             raise
-        where = f"{type(error).__name__}: {printable(error, 120)}"
-        return _line(f"{where}; a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it", 70)
+        return _fail(failure_of(error))
 
 
 def _fail(error: WdportError) -> int:
     """All collected faults on standard output, the line on standard error."""
-    if len(error.details) > 1:
-        for detail in error.details:
-            click.echo(f"  {detail}")
-    click.echo(f"error: {error}", err=True)  # as it is: an error cuts itself, but for its path
-    return error.exit_code
+    with suppress(OSError):
+        if len(error.details) > 1:
+            for detail in error.details:
+                click.echo(f"  {detail}")
+    return _say(f"error: {error}", error.exit_code)  # as it is: an error cuts itself, but for its path
 
 
 def _line(text: str, code: int) -> int:
     line = f"error: {text}"
-    click.echo(line if len(line) <= MAX_MESSAGE_CHARS else printable(line, MAX_MESSAGE_CHARS), err=True)
+    return _say(line if len(line) <= MAX_MESSAGE_CHARS else printable(line, MAX_MESSAGE_CHARS), code)
+
+
+def _say(line: str, code: int) -> int:
+    with suppress(OSError):  # the code has to do where nothing can be said
+        click.echo(line, err=True)
     return code

@@ -9,6 +9,7 @@ import click
 
 from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
+from wdport.cli.machine import require_jax
 from wdport.cli.options import pad_option
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
@@ -71,6 +72,7 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
     if figure:
         require_apart([("-o", target.path), ("--plot", figure.path)], {})
+    require_jax()
     draw(wanted, devices, join, Files(converted, target, figure))
     return 0
 

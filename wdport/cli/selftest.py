@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from wdport.cli.failures import postponed, raise_first
+from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import force_option, reports, require_reports
 from wdport.cli.progress import steps
-from wdport.compile_cache import use_compile_cache
-from wdport.errors import UsageError
+from wdport.errors import UsageError, WdportError
 
 
 @click.command(name="selftest")
@@ -33,18 +34,23 @@ def command(
         raise UsageError("--edits", "--quick is given, too", "give one of them")
     wanted = reports(("--json", "json", json_file), ("--markdown", "markdown", markdown_file))
     require_reports(wanted, {}, force)
+    require_jax(torch=True)
     with steps() as say:
         from wdport.parity.selftest.run import run_selftest
 
-        use_compile_cache()
+        start_jax()
         result = run_selftest(quick, say=say, edits=edits)
     from wdport.files.atomic import write_text
     from wdport.parity.selftest.markdown import render_markdown
     from wdport.parity.selftest.text import render
 
+    failed: list[WdportError] = []
     if json_file:
-        write_text(Path(json_file), json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
+        with postponed(failed):
+            write_text(Path(json_file), json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
     if markdown_file:
-        write_text(Path(markdown_file), render_markdown(result))
+        with postponed(failed):
+            write_text(Path(markdown_file), render_markdown(result))
     click.echo(render(result, rules))
+    raise_first(failed)
     return result.exit_code

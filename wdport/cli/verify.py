@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from wdport.compare.findings import Gate
     from wdport.parity.policy import Policy
 
+from wdport.cli.failures import postponed, raise_first
+from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports
 from wdport.cli.progress import steps
-from wdport.compile_cache import use_compile_cache
-from wdport.errors import UsageError
+from wdport.errors import UsageError, WdportError
 from wdport.files.writable import by_name, require_apart, with_manifests
 from wdport.parity.repro_files import KINDS
 
@@ -99,11 +100,12 @@ def command(
     from wdport.parity.gated import update_baseline as write
 
     terms = read_terms(policy, None if update_baseline else baseline, today)
+    require_jax(torch=checkpoint is not None)
     # A user's model may print while it is imported, built and run; standard output is for the report.
     with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify, verify_recording
 
-        use_compile_cache()
+        start_jax()
         say = show or (lambda _: None)
         canaries = _canaries(terms.policy, say) if terms.any and not no_canary else None
         if checkpoint:
@@ -116,12 +118,18 @@ def command(
     from wdport.parity.reports import append_step_summary, render_markdown, write_reports
     from wdport.parity.reports.text import render_text
 
-    write_reports(verdict, json=json_file, junit=junit, markdown=markdown, html=html, force=force)
-    append_step_summary(render_markdown(verdict))
+    failed: list[WdportError] = []  # told at the end: the verdict took minutes, and is not lost for a report
+    for kind, file in {"json": json_file, "junit": junit, "markdown": markdown, "html": html}.items():
+        with postponed(failed):
+            write_reports(verdict, **{kind: file}, force=force)
+    with postponed(failed):
+        append_step_summary(render_markdown(verdict))
     click.echo(render_text(verdict))
     if update_baseline:
-        write(Path(str(baseline)), verdict)
-        click.echo(f"wrote {baseline}")
+        with postponed(failed):
+            write(Path(str(baseline)), verdict)
+            click.echo(f"wrote {baseline}")
+    raise_first(failed)
     return verdict.exit_code
 
 

@@ -45,13 +45,15 @@ class Output:
 @dataclass(frozen=True)
 class Ran:
     """A finished run: samples that there were ``already``, the ``batch``, the ``seconds`` that the rest took, the
-    ``shapes`` of all arrays by name and the ``size`` of the file in bytes."""
+    ``shapes`` of all arrays by name, the ``size`` of the file in bytes, and how many samples are ``unsound``, with a
+    value that is not finite."""
 
     already: int
     batch: int
     seconds: float
     shapes: Mapping[str, tuple[int, ...]]
     size: int
+    unsound: int = 0
 
 
 def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], None]) -> Ran | None:
@@ -66,7 +68,7 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
         return None
     started = time.monotonic()
     with announced(job.sampler):
-        parts = _parts(output, job.batch)
+        parts = _parts(output, job)
     with parts, _kept(parts, job.count, output.target.path):
         with announced(job.sampler):
             require_writable(output.target.path, force=output.force)  # another run may have ended since it was asked
@@ -78,12 +80,13 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
         show(parts.blocks)
         size = write_samples(output.target, job.count, parts.blocks, _steps(job))
         parts.remove()
-    return Ran(already, batch, seconds, shapes, size)
+    return Ran(already, batch, seconds, shapes, size, parts.unsound)
 
 
-def _parts(output: Output, batch: int) -> Parts:
-    settled = () if output.batch else ("batch",)
-    return Parts(output.target.path, {**output.facts, "batch": batch}, settled, anew=output.force)
+def _parts(output: Output, job: Job) -> Parts:
+    settled, network = () if output.batch else ("batch",), job.sampler.programs.network
+    layout = {network.about.state.name: (network.shape, network.dtype)}
+    return Parts(output.target.path, {**output.facts, "batch": job.batch}, settled, output.force, layout)
 
 
 def _steps(job: Job) -> dict[str, str]:

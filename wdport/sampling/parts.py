@@ -1,122 +1,193 @@
 """A run's facts and its finished blocks in, a folder beside the output that an interrupted run goes on from.
 
-Every block is written under a temporary name, synced and renamed, so what is there is complete. The folder goes
-when the output is written.
+Every block is written under a temporary name, synced and renamed, so what is there is complete. Its name has a SHA-256
+of the run's facts and of its bytes, which is checked whenever it is read: what is damaged, or another run's, is found
+before it is used. The folder is this user's alone, and goes when the output is written.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import numpy as np
 
-from wdport.data.arrays import opened_npz
-from wdport.data.files import data_file
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.atomic import machine_error, whole_file, write_text
+from wdport.files.atomic import machine_error, whole_file
 from wdport.files.temporary import is_temporary
+from wdport.limits import MAX_RUN_BYTES
 from wdport.model import Array
+from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
+from wdport.sampling.own_files import keep_private, open_own, opened_own, own_folder, read_own
 
 LOCK = "lock"
 RUN = "run.json"
-_NAME = re.compile(r"(\d{9,})-(\d{9,})\.npz")
-_FINISHED = re.compile(r"\d{9,}-\d{9,}\.npz|run\.json")
+_NAME = re.compile(r"(\d{9,12})-(\d{9,12})-([0-9a-f]{64})\.npz")
+_FINISHED = re.compile(rf"{_NAME.pattern}|run\.json")
+
+ANEW = "remove the folder, or begin anew with --force"
+REMOVE = "remove it, or begin anew with --force"
+FOREIGN = "remove it, or give another name with -o"
+
+CHUNK = 1 << 20
+"""Bytes that are hashed at a time."""
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """A block's file: its first sample, the one after its last, and the digest in its name."""
+
+    start: int
+    stop: int
+    digest: str
+    file: Path
 
 
 class Parts:
     """The folder ``NAME.parts`` of the output ``NAME``, held by one process at a time.
 
     ``facts`` say what decides the samples; a folder with other facts is another run's. ``settled`` names the
-    facts that the first run settles by itself: they are taken over. ``anew`` forgets what is another run's, or
-    damaged; what this run would draw again, bit for bit, stays. Files that are none of ours stay in any case.
+    facts that the first run settles by itself, whole numbers from 1: they are taken over. ``anew`` forgets what is
+    another run's, or damaged; what this run would draw again, bit for bit, stays. Files that are none of ours stay in
+    any case. ``layout`` is what is known of a block's arrays beforehand.
 
     Raises:
-        UsageError: the folder holds parts of another run. InputError: they are damaged. MachineError: another
-        process holds it, or the machine refuses.
+        UsageError: the folder holds parts of another run. InputError: they are damaged, or another user may have
+        written them. MachineError: another process holds it, or the machine refuses.
     """
 
     def __init__(
-        self, output: Path, facts: Mapping[str, object], settled: tuple[str, ...] = (), anew: bool = False
+        self,
+        output: Path,
+        facts: Mapping[str, object],
+        settled: tuple[str, ...] = (),
+        anew: bool = False,
+        layout: Layout | None = None,
     ) -> None:
         self.folder = output.with_name(f"{output.name}.parts")
+        self._layout: Layout = layout or {}
+        self._unsound: dict[int, int] = {}
         with _refusals(self.folder):
-            self.folder.mkdir(exist_ok=True)
+            own_folder(self.folder, FOREIGN)
             self._lock = _locked(self.folder)
             try:
                 self._clear(_is_unfinished)
                 try:
-                    self.facts = self._agreed(dict(facts), settled)
+                    self._begin(facts, settled)
                 except (InputError, UsageError):
                     if not anew:
                         raise
                     self._clear(_FINISHED.fullmatch)
-                    self.facts = self._agreed(dict(facts), settled)
+                    self._begin(facts, settled)
             except BaseException:
                 os.close(self._lock)
                 raise
 
+    def _begin(self, facts: Mapping[str, object], settled: tuple[str, ...]) -> None:
+        self.facts = self._agreed(dict(facts), settled)
+        for _ in self.blocks():
+            pass
+
     def _agreed(self, facts: dict[str, object], settled: tuple[str, ...]) -> dict[str, object]:
-        file = self.folder / RUN
-        if not any(map(_NAME.fullmatch, os.listdir(self.folder))):
-            write_text(file, json.dumps(facts, indent=1))
+        if not self._found():
+            with whole_file(self.folder / RUN) as opened:
+                keep_private(opened)
+                opened.write(json.dumps(facts, indent=1).encode())
             return facts
-        try:
-            held = json.loads(file.read_bytes())
-            facts |= {name: held[name] for name in settled}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            raise InputError(file, "is damaged", "remove the folder, or begin anew with --force") from None
+        held = self._held()
+        facts |= {name: self._number(held, name) for name in settled}
         for name in [*facts, *held]:
             if facts.get(name) != held.get(name):
                 what = f"holds parts of another run, with {name} {held.get(name)} instead of {facts.get(name)}"
-                raise UsageError(self.folder, what, "remove the folder, or begin anew with --force")
-        for _ in self.blocks():
-            pass
+                raise UsageError(self.folder, what, ANEW)
         return facts
+
+    def _held(self) -> dict[str, object]:
+        """The facts in the folder."""
+        try:
+            held = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
+        except (FileNotFoundError, ValueError, RecursionError):
+            held = None
+        if not isinstance(held, dict):
+            raise InputError(self.folder / RUN, "is damaged", ANEW)
+        return held
+
+    def _number(self, held: Mapping[str, object], name: str) -> int:
+        value = held.get(name)
+        if type(value) is not int or value < 1:
+            raise InputError(self.folder / RUN, "is damaged", ANEW)
+        return value
 
     @property
     def batch(self) -> int:
         """The size of a batch of the run that began it."""
-        batch = self.facts["batch"]
-        if not isinstance(batch, int):
-            raise InputError(self.folder / RUN, "is damaged", "remove the folder, or begin anew with --force")
-        return batch
+        return self._number(self.facts, "batch")
 
     @property
     def done(self) -> int:
         """Samples that are there, from the first without a gap."""
         sound = self._sound()
-        return sound[-1][1] if sound else 0
+        return sound[-1].stop if sound else 0
+
+    @property
+    def unsound(self) -> int:
+        """How many of the samples hold a value that is not finite."""
+        return sum(self._unsound.values())
 
     def save(self, start: int, block: Mapping[str, Array]) -> None:
         """Keep a block of samples whose first has the number ``start``."""
-        stop = start + len(next(iter(block.values())))
-        with whole_file(self.folder / f"{start:09d}-{stop:09d}.npz") as opened:
-            np.savez(opened, **block)  # type: ignore[arg-type, unused-ignore]
+        rows = len(next(iter(block.values())))
+        made = BytesIO()
+        np.savez(made, **block)  # type: ignore[arg-type, unused-ignore]
+        digest = self._digest(made.getbuffer())
+        with whole_file(self.folder / f"{start:09d}-{start + rows:09d}-{digest}.npz") as opened:
+            keep_private(opened)
+            opened.write(made.getbuffer())
+        for other in self._found():
+            if other.start == start and other.digest != digest:
+                other.file.unlink()
+        self._layout = layout_of(block)
+        self._unsound[start] = unsound(block)
 
     def blocks(self) -> Iterator[dict[str, Array]]:
         """Every block, from the first; raises :class:`InputError` for a damaged one."""
-        for _, _, file in self._sound():
-            try:
-                with data_file(file), opened_npz(file) as archive:
-                    block = {name: archive[name] for name in archive.files}
-            except InputError as error:
-                raise InputError(file, error.what, "remove it, or begin anew with --force") from None
+        for part in self._sound():
+            with opened_own(part.file, REMOVE) as opened:
+                if self._digest(opened) != part.digest:
+                    raise InputError(part.file, "is not what this run has written", REMOVE)
+                opened.seek(0)
+                block = read_block(opened, part.file, part.stop - part.start, self._layout, REMOVE)
+            self._layout = layout_of(block)
+            self._unsound[part.start] = unsound(block)
             yield block
 
-    def _sound(self) -> list[tuple[int, int, Path]]:
-        """(start, stop, file) of the blocks that follow one another from 0."""
-        found = [(int(m[1]), int(m[2]), self.folder / m[0]) for name in os.listdir(self.folder)
-                 if (m := _NAME.fullmatch(name))]  # fmt: skip
-        sound: list[tuple[int, int, Path]] = []
-        for part in sorted(found):
-            if part[0] == (sound[-1][1] if sound else 0):
+    def _digest(self, data: memoryview | IO[bytes]) -> str:
+        """SHA-256 of the facts and the bytes of a part."""
+        digest = hashlib.sha256(json.dumps(self.facts, sort_keys=True).encode() + b"\n")
+        for piece in [data] if isinstance(data, memoryview) else iter(lambda: data.read(CHUNK), b""):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _found(self) -> list[Part]:
+        """All parts, in order."""
+        names = filter(None, map(_NAME.fullmatch, os.listdir(self.folder)))
+        return sorted(Part(int(m[1]), int(m[2]), m[3], self.folder / m[0]) for m in names)
+
+    def _sound(self) -> list[Part]:
+        """Those that follow one another from 0."""
+        sound: list[Part] = []
+        for part in self._found():
+            if part.start == (sound[-1].stop if sound else 0) and part.stop > part.start:
                 sound.append(part)
         return sound
 
@@ -147,7 +218,7 @@ def _is_unfinished(name: str) -> bool:
 
 def _locked(folder: Path) -> int:
     """A file descriptor that holds the folder until it is closed."""
-    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
+    lock = open_own(folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,6 +6,7 @@ from json import dumps
 from os import PathLike
 from pathlib import Path
 
+from wdport.errors import MachineError
 from wdport.files.atomic import write_text
 from wdport.files.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 from wdport.parity.reports.html import render_html
@@ -36,7 +37,8 @@ def write_reports(
 
     An older report is replaced, and with ``force`` any other file. None of them may be one of the compared files.
     Raises :class:`~wdport.errors.UsageError` where one may not be written, and then none is written;
-    :class:`~wdport.errors.MachineError` if the machine refuses; no temporary file is left then.
+    :class:`~wdport.errors.MachineError` if the machine refuses one; the others are written, and no temporary file is
+    left.
     """
     given = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),
              "html": (html, render_html)}  # fmt: skip
@@ -47,5 +49,11 @@ def write_reports(
         if not is_stream(path):
             require_writable(path, inputs, force, None, kind)
     texts = [(path, render(verdict)) for path, render in wanted.values()]
+    refused: list[MachineError] = []
     for path, text in texts:
-        write_text(path, text)
+        try:
+            write_text(path, text)
+        except MachineError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]

@@ -1,0 +1,222 @@
+"""What the machine or a library refuses: a line of its own and code 5, never a traceback, 1 or 70."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+import wdport
+import wdport.cli.inspect
+from tests.make import SETTINGS, make_state, save
+from wdport.cli import machine
+from wdport.cli.failures import failure_of
+from wdport.cli.main import main
+from wdport.errors import MachineError
+from wdport.sampling.parts import Parts
+
+FULL = "error: standard output: could not be written (No space left on device); free some space, or send it elsewhere\n"
+CLOSED = FULL.replace("No space left on device", "Bad file descriptor")
+LEAST = 2048
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state())
+    return str(path), str(wdport.convert(path, values=SETTINGS).output)
+
+
+def shell(line: str, *arguments: str, **environment: str) -> tuple[int, str]:
+    """The code and standard error of ``wdport`` in a shell; what stands for it is ``$W``."""
+    before = {"W": f"{sys.executable} -m wdport", **environment}
+    done = subprocess.run(["bash", "-c", line, "bash", *arguments], capture_output=True, text=True, check=False,
+                          env={**os.environ, **before})  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--version", "", "inspect $1"])
+def test_a_full_disk_under_standard_output(pair: tuple[str, str], words: str, unbuffered: str) -> None:
+    assert shell(f"$W {words} >/dev/full", pair[1], PYTHONUNBUFFERED=unbuffered) == (5, FULL)
+
+
+@pytest.mark.parametrize("words", ["--version", "inspect $1"])
+def test_a_closed_standard_output(pair: tuple[str, str], words: str) -> None:
+    assert shell(f"$W {words} >&-", pair[1]) == (5, CLOSED)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("to", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_a_code_has_to_do_where_nothing_can_be_said(to: str) -> None:
+    """1 would mean that models differ, and 120 is Python's own."""
+    assert shell(f"$W convert nope {to}") == (3, "")
+
+
+def test_no_output_takes_the_number_of_a_closed_stream(pair: tuple[str, str], tmp_path: Path) -> None:
+    """What is printed would be written into it."""
+    output, sizes = tmp_path / "a.safetensors", " ".join(f"--set {name}={value}" for name, value in SETTINGS.items())
+    assert shell(f"$W convert $1 -o $2 {sizes} <&- >&- 2>&-", pair[0], str(output))[0] == 5
+    said = wdport.convert(pair[0], tmp_path / "b.safetensors", values=SETTINGS).output.read_bytes()
+    assert output.read_bytes() == said
+
+
+def raised(error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """What the command line makes of an exception within a verb."""
+
+    def command(file: str) -> int:
+        raise error
+
+    made = click.command("inspect")(click.argument("file")(command))
+    monkeypatch.setattr(wdport.cli.inspect, "command", made)
+    return main(["inspect", "a"]), capsys.readouterr().err
+
+
+TOLD: list[tuple[Exception, int, str]] = [
+    (EOFError("Ran out of input"), 70, "error: EOFError: Ran out of input; a bug in wdport: set WDPORT_DEBUG=1 for"),
+    (ValueError("odd"), 70, "error: ValueError: odd; a bug in wdport"),
+    (MemoryError(), 5, "error: out of memory; free some, or use a machine with more"),
+    (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), 5, "error: out of memory; free some"),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), 5, "error: out of memory"),
+    (RuntimeError("can't start new thread"), 5, "error: out of memory"),
+    (OSError(errno.ENOMEM, "Cannot allocate memory"), 5, "error: out of memory"),
+    (OSError(errno.ENAMETOOLONG, "File name too long", "xx"), 3, "error: xx: cannot be opened (File name too long)"),
+    (PermissionError(errno.EACCES, "Permission denied", "xx"), 5, "error: xx: permission denied; give this user read"),
+    (OSError(errno.EIO, "Input/output error"), 5, "the system refuses (Input/output error); check its disk, limits"),
+    (RuntimeError("a\x1b[31m\nb" * 200), 70, "error: RuntimeError: a\\x1b[31m\\nba"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "code", "said"), TOLD, ids=[f"{type(e).__name__} {c}" for e, c, _ in TOLD])
+def test_what_is_told(
+    error: Exception, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got, shown = raised(error, capsys, monkeypatch)
+    assert (got, said in shown, shown.count("\n")) == (code, True, 1), shown
+    assert len(shown) <= 241
+
+
+def test_a_limit_of_addresses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.cli.failures.address_limit", lambda: 512 << 20)
+    said = str(failure_of(MemoryError()))
+    assert said.startswith(
+        "out of memory: this process may have 512 MiB of addresses; raise the limit (ulimit -v): jax"
+    )
+    assert "needs 2048, with torch 3072" in said
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"), [("torch", "ImportError"), ("keras", "AttributeError"), ("jax", "OSError")]
+)
+def test_a_broken_library(pair: tuple[str, str], tmp_path: Path, library: str, kind: str) -> None:
+    (tmp_path / library).mkdir()
+    (tmp_path / library / "__init__.py").write_text(f"raise {kind}('lib.so: undefined symbol')")
+    code, said = shell("$W verify $1 $2", *pair, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
+    what = f"{library}: cannot be imported ({kind}: lib.so: undefined symbol); install it anew, and check its"
+    assert (code, said) == (5, f"error: {what} environment variables\n")
+
+
+VERBS = ["verify $1 $2", "sample $2 -o $2.npz", "export $2 -o $2.stablehlo", "selftest --quick"]
+
+
+@pytest.mark.parametrize("words", VERBS[:2])
+def test_a_flag_that_xla_does_not_know(pair: tuple[str, str], words: str) -> None:
+    """It ends the process with 1, which would mean that the models differ."""
+    code, said = shell(f"$W {words}", *pair, XLA_FLAGS="--nonsense")
+    assert (code, said) == (5, "error: XLA_FLAGS: Unknown flag in XLA_FLAGS: --nonsense; correct or unset it\n")
+
+
+def test_a_flag_whose_value_is_wrong(pair: tuple[str, str]) -> None:
+    code, said = shell("$W sample $2 -o $2.npz", *pair, XLA_FLAGS="--xla_cpu_multi_thread_eigen=maybe")
+    assert (code, said.count("\n"), said.startswith("error: XLA_FLAGS: ")) == (5, 1, True), said
+
+
+def test_a_sound_flag_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    machine.require_jax()
+
+
+def test_a_device_that_is_not_here(pair: tuple[str, str]) -> None:
+    code, said = shell("$W export $2 -o $2.stablehlo", *pair, JAX_PLATFORMS="nonsense")
+    assert (code, said.count("\n"), said.startswith("error: jax: finds no device (")) == (5, 1, True), said
+    assert "check JAX_PLATFORMS" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit of addresses")
+@pytest.mark.parametrize("words", VERBS)
+def test_too_few_addresses(pair: tuple[str, str], words: str) -> None:
+    """A library ends the process by a signal where it gets none."""
+    code, said = shell(f"ulimit -c 0; ulimit -v 1200000; $W {words}", *pair)
+    assert (code, said.count("\n")) == (5, 1), said
+    assert "this process may have 1171 MiB of addresses, " in said
+
+
+def test_the_current_folder_is_gone(pair: tuple[str, str], tmp_path: Path) -> None:
+    line = "mkdir $3/gone; cd $3/gone; rmdir $3/gone; $W sample $2 -o a.npz"
+    said = "error: the current folder: cannot be reached any more; change to another (cd)\n"
+    assert shell(line, *pair, str(tmp_path), PYTHONPATH=os.getcwd()) == (5, said)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_samples_that_are_not_finite(
+    pair: tuple[str, str], tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    keep = Parts.save
+
+    def save_odd(parts: Parts, start: int, block: dict) -> None:  # type: ignore[type-arg]
+        changed = {name: array.copy() for name, array in block.items()}
+        changed["series"][0, 3, 1] = value
+        keep(parts, start, changed)
+
+    monkeypatch.setattr(Parts, "save", save_odd)
+    words = ["-n", "4", "--chunk", "2", "--batch", "2", "--sampler", "ddim", "--steps", "1"]
+    assert main(["sample", pair[1], *words, "-o", str(tmp_path / "a.npz")]) == 0
+    assert capsys.readouterr().err == "warning: 2 of 4 samples hold values that are not finite\n"
+    assert (tmp_path / "a.npz").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_verdict_outlives_its_reports(
+    pair: tuple[str, str], tmp_path: Path, code: int, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It is printed, and the other reports are written; the code is that of the machine."""
+    import wdport.parity.verify
+    from tests.parity.test_reports import failing, passing
+
+    made = failing() if code else passing()
+    made = replace(made, environment={**made.environment, "torch_matmul": "highest", "jax_matmul": "highest"})
+    assert made.exit_code == code
+
+    def verify(*arguments: object, **options: object) -> object:
+        (tmp_path / "sub").rmdir()  # the folder of a report, which was there when it was asked for
+        return made
+
+    monkeypatch.setattr(wdport.parity.verify, "verify", verify)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    (tmp_path / "sub").mkdir()
+    words = ["--json", str(tmp_path / "sub" / "a.json"), "--junit", str(tmp_path / "a.xml")]
+    assert main(["verify", *pair, *words, "--markdown", str(tmp_path / "a.md")]) == 5
+    shown = capsys.readouterr()
+    assert ("FAIL" if code else "PASS") in shown.out
+    assert shown.err.startswith(f"error: {tmp_path / 'sub' / 'a.json'}: its folder does not exist; make the folder")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.xml", "a.md", "summary.md"}
+
+
+def test_devices_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    def none() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(jax, "local_devices", none)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    with pytest.raises(MachineError, match=r"jax: finds no device \(JAX_PLATFORMS is cuda\)"):
+        machine.start_jax()

@@ -1,0 +1,173 @@
+"""An exception that is no :class:`~wdport.errors.WdportError` in, the error that a user can act on out.
+
+What the machine or a library beneath refuses is told as that. What is left is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final, TextIO
+
+from wdport.checkpoint.located import from_os
+from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
+from wdport.errors import InternalError, MachineError, WdportError
+
+LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",
+                    "matplotlib", "tensorflow", "scipy", "rich")  # fmt: skip
+"""What a broken installation is told of, the one that was imported first."""
+
+DEVICES: Final = "jax._src.xla_bridge"
+"""Where JAX starts its devices."""
+
+_MEMORY: Final = re.compile(
+    r"RESOURCE_EXHAUSTED|out of memory|(can't|cannot|not|failed to) allocate|bad_alloc|start new thread"
+    r"|failed to map segment|Cannot allocate memory|thread creation failed|Resource temporarily unavailable",
+    re.IGNORECASE,
+)
+"""What XLA, torch, Python and the loader of libraries say where there is too little memory."""
+
+
+class UnexpectedEnd(Exception):
+    """An ``EOFError``, which click would take for an interruption."""
+
+
+def failure_of(error: Exception) -> WdportError:
+    """What to tell of ``error``; an :class:`InternalError` where nobody but us can mend it."""
+    frames = list(_frames(error))
+    if isinstance(error, OSError) and (fault := _printing(error, frames) or lost_output()):
+        return fault
+    if isinstance(error, MemoryError) or _MEMORY.search(str(error)) or getattr(error, "errno", None) == errno.ENOMEM:
+        return out_of_memory()
+    if library := next(filter(None, map(_imported, frames)), None):
+        what, fix = f"cannot be imported ({_told(error)})", "install it anew, and check its environment variables"
+        return MachineError(library, what, fix)
+    if any(frame.f_globals.get("__name__") == DEVICES for frame in frames):
+        return MachineError("jax", f"finds no device ({_told(error)})", "check JAX_PLATFORMS and the drivers")
+    if isinstance(error, OSError) and error.errno is not None:
+        return _system(error)
+    cause = error.__cause__ if isinstance(error, UnexpectedEnd) and error.__cause__ else error
+    return InternalError("", _told(cause), "a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it")
+
+
+@contextmanager
+def postponed(failed: list[WdportError]) -> Iterator[None]:
+    """Keep what is refused in the block, to be told when the rest is done."""
+    try:
+        yield
+    except WdportError as error:
+        failed.append(error)
+
+
+def raise_first(failed: Sequence[WdportError]) -> None:
+    """Raise the first of what was kept, if any, as the machine's: all of it was possible when it was asked."""
+    if failed:
+        raise MachineError(Path(failed[0].where), failed[0].what, failed[0].fix) from failed[0]
+
+
+def out_of_memory() -> MachineError:
+    """With the limit of this process, where there is one."""
+    limit = address_limit()
+    if limit is None:
+        return MachineError("", "out of memory", "free some, or use a machine with more")
+    what = f"out of memory: this process may have {limit >> 20} MiB of addresses"
+    needs = f"jax needs {JAX_BYTES >> 20}, with torch {TORCH_BYTES >> 20}, and models more"
+    return MachineError("", what, f"raise the limit (ulimit -v): {needs}")
+
+
+def lost_output() -> MachineError | None:
+    """What keeps standard output from being written, which is given up then; None where nothing does."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _lost(error)
+    return None
+
+
+def _printing(error: OSError, frames: Iterable[FrameType]) -> MachineError | None:
+    """The same where it was found at once, since nothing is buffered."""
+    printing = any((each.f_globals.get("__name__"), each.f_code.co_name) == ("click.utils", "echo") for each in frames)
+    return _lost(error) if printing else None
+
+
+def _lost(error: OSError) -> MachineError:
+    discard_output()
+    fix = "free some space, or send it elsewhere"
+    return MachineError("standard output", f"could not be written ({error.strerror})", fix)
+
+
+def discard_output() -> None:
+    """Let what waits to be printed go nowhere: Python would try again at the end, and fail."""
+    _discard(sys.stdout)
+
+
+def end_output() -> None:
+    """Print what waits to be printed, or discard it: Python would make a code of its own of that."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def open_streams() -> None:
+    """Where a standard stream is closed, what is opened next would take its number, and be written into by accident.
+
+    The one for output is opened so that writing fails: what was to be read there is lost, and that must be said.
+    """
+    while (opened := os.open(os.devnull, os.O_WRONLY if _lowest() == 2 else os.O_RDONLY)) <= 2:
+        pass
+    os.close(opened)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _lowest() -> int:
+    """The number that the next file will have."""
+    probe = os.open(os.devnull, os.O_RDONLY)
+    os.close(probe)
+    return probe
+
+
+def _system(error: OSError) -> WdportError:
+    """A refusal of the operating system that nobody expected where it came."""
+    try:
+        folder = Path.cwd()
+    except OSError:
+        return MachineError("the current folder", "cannot be reached any more", "change to another (cd)")
+    if isinstance(error.filename, (str, bytes, os.PathLike)):
+        return from_os(error, Path(os.fsdecode(error.filename)))
+    return MachineError(folder, f"the system refuses ({error.strerror})", "check its disk, limits and permissions")
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _imported(frame: FrameType) -> str | None:
+    """The library whose module this frame was running, to import it."""
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return top if frame.f_code.co_name == "<module>" and top in LIBRARIES else None
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
