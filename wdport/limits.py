@@ -19,8 +19,8 @@ MAX_OPCODES: Final = 5_000_000
 MAX_DEPTH: Final = 100
 """Nesting of containers; a Lightning checkpoint has 8."""
 
-MAX_TENSORS: Final = 1_000_000
-"""Tensors in one file."""
+MAX_TENSORS: Final = 200_000
+"""Tensors in one file, or of one index and its shards; the largest public models have about 100,000."""
 
 MAX_MODULE_ENTRIES: Final = 200_000
 """Parameters, buffers and submodules of a whole pickled model, each counted where it stands: a shared one may stand in
@@ -40,6 +40,25 @@ MAX_MEMBERS: Final = 2_000_000
 
 MAX_HEADER_BYTES: Final = 100_000_000
 """The safetensors format's own cap on its JSON header."""
+
+MAX_ENTRY_BYTES: Final = 4096
+"""One tensor's entry in that header; 32 axes of 19 digits take 700."""
+
+MAX_METADATA: Final = 10_000
+"""Entries of a safetensors file's ``__metadata__``; training programs write about 100."""
+
+MAX_METADATA_BYTES: Final = 16 << 20
+"""All of that metadata; training programs write up to about 1 MB."""
+
+MAX_INDEX_BYTES: Final = 32 << 20
+"""An index of shards; one of 92,000 tensors has 9 MB."""
+
+MAX_JSON_MARKS: Final = 500_000
+"""Brackets, braces, commas and colons in a JSON document: each is a value of 60 to 230 bytes of memory at most, where
+the document spends two bytes on it. Names of 21,000 classes, both ways, take 84,000."""
+
+MAX_NUMBER_CHARS: Final = 100
+"""A number in a configuration; a float64 takes at most 24 characters, and integers of a million digits take minutes."""
 
 MAX_TABLE_BYTES: Final = 1 << 20
 """A mapping table or configuration file; the longest shipped table has about 6 kB."""
@@ -65,3 +84,42 @@ MAX_CONFIG_VALUES: Final = 500_000
 
 MAX_EMPTY_SHAPE: Final = 1 << 31
 """Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
+MAX_GROUPS: Final = 64
+"""Groups of a wavelet decomposition: 2^63 values are halved 63 times."""
+
+MAX_STEPS: Final = 1 << 24
+"""Time steps of one window, and so coefficients of one group; the longest windows in public use have a few thousand."""
+
+MAX_FEATURES: Final = 100_000
+"""Features of a series; the widest public set (traffic) has 862."""
+
+MAX_WIDTH: Final = 1 << 16
+"""Width of a layer; the widest public transformer has 53,248."""
+
+MAX_LAYERS: Final = 1000
+"""Blocks in a stack; the deepest public transformers have about 130."""
+
+MAX_VARIABLES: Final = MAX_TENSORS
+"""Variables of a model, counted before one is named."""
+
+MAX_VALUES: Final = 1 << 34
+"""Values of all variables of a model: 64 GiB in float32, which the largest GPUs just hold; the released
+model has 63 million."""
+
+MAX_TEXT_BYTES: Final = 1 << 30
+"""A series as text, which takes about ten times that in memory; the largest public sets have 0.1 GB."""
+
+MAX_ARRAY_BYTES: Final = 64 << 30
+"""An array in a data file, as its header declares it; an uncompressed one has to be in the file besides."""
+
+MAX_INFLATION: Final = 200
+"""How many bytes one byte of a compressed array may become: real series reach about 20, zeros 1,000."""
+
+MIN_INFLATED_BYTES: Final = 32 << 20
+"""What any compressed array may take."""
+
+MAX_ARCHIVE_ARRAYS: Final = 10_000
+"""Arrays in an ``.npz`` or ``.mat`` file."""
+
+MAX_BASELINE_BYTES: Final = 16 << 20
+"""A baseline of the released model has 60 kB."""

@@ -121,9 +121,21 @@ class Checkpoint:
     def file_sha256(self) -> str:
         """SHA-256 of the file, in hex; of a sharded checkpoint, of the index and then its shards in turn.
 
-        The ``config.json`` of a folder is not part of it.
+        The ``config.json`` of a folder is not part of it. Raises as :meth:`require_unchanged` does.
         """
-        return _sha256(self._contents.sources)
+        digest = _sha256(self._contents.sources)
+        self.require_unchanged()
+        return digest
+
+    def require_unchanged(self) -> None:
+        """Raise :class:`InputError` if a file was written to or replaced since it was opened.
+
+        Every read looks at the open file; this also at what its path leads to now.
+        """
+        config = [self._folder.source] if self._folder and self._folder.source else []
+        for source in [*self._contents.sources, *config]:
+            with located(source.path):
+                source.require_unchanged()
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""

@@ -17,7 +17,7 @@ from wdport.checkpoint.located import located
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import TensorRef
-from wdport.limits import MAX_HEADER_BYTES
+from wdport.limits import MAX_INDEX_BYTES, MAX_TENSORS
 
 MAX_SHARDS: Final = 1000
 """Each shard keeps a file open, and 1024 is the common limit on those; the largest public model has 200."""
@@ -70,11 +70,13 @@ def _renumbered(shard: Contents, number: int) -> dict[str, TensorRef]:
 
 
 def _weight_map(index: Source) -> dict[str, str]:
-    if index.size > MAX_HEADER_BYTES:
-        raise Fault(f"an index of {index.size} bytes (at most {MAX_HEADER_BYTES} are read)", COPY_AGAIN)
+    if index.size > MAX_INDEX_BYTES:
+        raise Fault(f"an index of {index.size} bytes (at most {MAX_INDEX_BYTES} are read)", COPY_AGAIN)
     entries = strict_json(index.read(0, index.size), "index").get("weight_map")
     if not isinstance(entries, dict) or not entries:
         raise Fault("the index has no weight_map", COPY_AGAIN)
+    if len(entries) > MAX_TENSORS:
+        raise Fault(f"the index names {len(entries)} tensors (at most {MAX_TENSORS} are read)", COPY_AGAIN)
     weight_map: dict[str, str] = {}
     for name, shard in entries.items():
         if not isinstance(shard, str):

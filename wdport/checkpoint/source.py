@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
+from wdport.checkpoint.regular import open_descriptor
+from wdport.checkpoint.unchanged import state_of
 from wdport.errors import UsageError
 
 CHUNK: Final = 1 << 20
 """Read and checksum in steps of 1 MiB, so that the checksum finds the bytes in the processor's cache."""
-
-_KINDS: Final = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
 
 
 class Source:
@@ -34,17 +27,9 @@ class Source:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # The kind is asked before opening: merely opening a device can have effects.
-        _require_regular(os.stat(path).st_mode)
-        # And again after: with O_NONBLOCK a pipe that has taken the file's place cannot hang the call.
-        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            state = os.fstat(self._fd)
-            _require_regular(state.st_mode)
-        except BaseException:
-            os.close(self._fd)
-            raise
-        self.size = state.st_size
+        self._fd = open_descriptor(path, "give the path of a checkpoint file")
+        self._state = state_of(self._fd)
+        self.size = self._state.size
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -54,14 +39,19 @@ class Source:
 
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes from ``offset``."""
+        return bytes(self.view(offset, count))
+
+    def view(self, offset: int, count: int) -> bytearray:
+        """The same for many bytes: the very memory that they were read into."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise Fault(f"{count} bytes at offset {offset} lie outside the file")
         buffer = bytearray(count)
         self.read_into(offset, memoryview(buffer))
-        return bytes(buffer)
+        return buffer
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill ``target``, a writable view of bytes, from ``offset``."""
+        """Fill ``target``, a writable view of bytes, from ``offset``; raises :class:`Fault` if the file was changed
+        since it was opened."""
         if self._fd < 0:
             raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")
         filled = 0
@@ -70,6 +60,11 @@ class Source:
             if count == 0:
                 raise Fault("the file became shorter while it was read", "try again once it is complete")
             filled += count
+        self._state.require(state_of(self._fd))
+
+    def require_unchanged(self) -> None:
+        """Raise :class:`Fault` if the file was changed since it was opened, or its path leads to another one."""
+        self._state.require(state_of(self.path))
 
     def read_into_with_crc(self, offset: int, target: memoryview) -> int:
         """Fill ``target`` from ``offset`` and return the CRC-32 of what was read, in one pass."""
@@ -137,9 +132,3 @@ class Span:
             raise Fault(f"{self.name} has no CRC, so damage could not be seen", LOAD_AND_SAVE)
         else:
             raise Fault(f"{self.name}: the bytes do not match their CRC", COPY_AGAIN)
-
-
-def _require_regular(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
-        raise Fault(f"is {kind}" if kind.startswith("a ") else kind, "give the path of a checkpoint file")

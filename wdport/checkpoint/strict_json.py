@@ -1,22 +1,37 @@
-"""Bytes go in; a JSON object comes out, in which no key stands twice and no number is NaN."""
+"""Bytes go in; a JSON object comes out, in which no key stands twice and no number is NaN or infinite.
+
+What would take many times its bytes in memory is refused before it is parsed.
+"""
 
 from __future__ import annotations
 
 import json
+from math import isfinite
+from typing import Any, Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.limits import MAX_DEPTH
+from wdport.limits import MAX_DEPTH, MAX_JSON_MARKS
 
 
 def strict_json(raw: bytes, part: str) -> dict[str, object]:
     """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object."""
+    if sum(map(raw.count, _MARKS)) > MAX_JSON_MARKS:
+        raise Fault(f"the {part} has more than {MAX_JSON_MARKS} brackets, commas and colons", COPY_AGAIN)
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(raw.decode("utf-8"), **_STRICT)
     except (ValueError, RecursionError):
         raise Fault(f"the {part} is not valid JSON", COPY_AGAIN) from None
     if not isinstance(value, dict):
         raise Fault(f"the {part} is not a JSON object", COPY_AGAIN)
     return value
+
+
+def strict_prefix(text: str) -> tuple[object, int]:
+    """The JSON value at the start of ``text`` and its length; raises ``ValueError``."""
+    try:
+        return _DECODER.raw_decode(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def require_shallow(value: object, part: str) -> None:
@@ -41,3 +56,15 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_MARKS: Final = (b"[", b"{", b",", b":")
+_STRICT: Final[Any] = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": _finite}
+_DECODER: Final = json.JSONDecoder(**_STRICT)

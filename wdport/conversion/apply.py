@@ -19,8 +19,8 @@ def converted_arrays(
 ) -> Iterator[tuple[str, Array]]:
     """(variable path, float32 array) in the order of the plan.
 
-    Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at a float64 value that float32
-    cannot hold, unless these are allowed.
+    Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at a float64 value that float32 cannot hold, unless
+    these are allowed; and ``InputError`` if the file was changed meanwhile.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
     if faults := plan.unequal_ties(prepared.checkpoint.read):
@@ -32,6 +32,7 @@ def converted_arrays(
         done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
+    prepared.checkpoint.require_unchanged()
 
 
 def moved_arrays(prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False) -> list[Array]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wdport.errors import MisfitError
 from wdport.mapping.include import mappings_folder
+from wdport.mapping.names import PatternIndex
 from wdport.mapping.table import Table, parse_table
 
 
@@ -33,9 +34,8 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
         raise MisfitError(where, f"tensors of several layouts ({shown})", "name one table with --mapping FILE")
     best, hits = "", 0
     for table in shipped_tables():
-        count = sum(
-            any(pattern.match(name) is not None for row in table.rows for pattern in row.torch) for name in names
-        )
+        index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+        count = sum(bool(index.find(name)) for name in names)
         if count > hits:
             best, hits = table.path, count
     nearest = f"; nearest is {best} with {hits} of {len(names)} names" if best else ""

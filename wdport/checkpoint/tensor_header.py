@@ -1,0 +1,169 @@
+"""The JSON header of a safetensors file goes in; its entries come out one by one, and its metadata.
+
+The header may have 100 MB, so it is never parsed as a whole: what is no tensor's entry is refused where it stands,
+before memory is spent on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from wdport.checkpoint.faults import COPY_AGAIN, Fault
+from wdport.checkpoint.strict_json import strict_prefix
+from wdport.limits import MAX_ENTRY_BYTES, MAX_METADATA, MAX_METADATA_BYTES, MAX_RANK, MAX_TENSORS
+
+RESAVE: Final = "get the file from its author again: safetensors does not write this"
+METADATA: Final = "__metadata__"
+
+_BLANK: Final = rb"[ \t\n\r]*+"
+_TEXT: Final = rb'"((?:[^"\\\x00-\x1f]++|\\.)*+)"'
+_NATURAL: Final = rb"(?:0|[1-9][0-9]{0,18})"
+_NATURALS: Final = rb"\[ ((?:%b(?: , %b){0,%d}+)?+) \]" % (_NATURAL, _NATURAL, MAX_RANK)  # one too many is seen
+
+
+def _tokens(pattern: bytes) -> re.Pattern[bytes]:
+    """The pattern, with any blanks of JSON where it has one."""
+    return re.compile(pattern.replace(b" ", _BLANK), re.DOTALL)
+
+
+# The class of _TEXT has no blank in it: a blank there would be taken for a place between tokens.
+_OPEN: Final = _tokens(rb" \{ (\})?+")
+_NAME: Final = _tokens(_TEXT + rb" : ")
+_NEXT: Final = _tokens(rb" (,|\}) ")
+_PAIR: Final = _tokens(_TEXT + rb" : " + _TEXT + rb" (,|\}) ")
+_END: Final = _tokens(rb" \Z")
+_ENTRY: Final = _tokens(
+    rb'"([^"\\\x00-\x1f]*+)" : \{ "dtype" : "([A-Z0-9_]++)" , "shape" : ' + _NATURALS
+    + rb' , "data_offsets" : \[ (%b) , (%b) \] \} (,|\}) ' % (_NATURAL, _NATURAL)
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What the header says of one tensor."""
+
+    name: str
+    tag: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class TensorHeader:
+    """Iterating gives every tensor's :class:`Entry` once; ``metadata`` is complete after that."""
+
+    def __init__(self, raw: bytearray) -> None:
+        self._raw = raw
+        self.metadata: dict[str, str] | None = None
+
+    def __iter__(self) -> Iterator[Entry]:
+        raw = self._raw
+        if raw.count(b'"data_offsets"') > MAX_TENSORS:
+            raise Fault(f"more than {MAX_TENSORS} tensors", RESAVE)
+        opened = _OPEN.match(raw)
+        if opened is None:
+            raise Fault("the header is not a JSON object", COPY_AGAIN)
+        at, more = opened.end(), opened[1] is None
+        while more:
+            found = _ENTRY.match(raw, at)
+            if found is not None and found[1] != METADATA.encode():
+                name, tag, shape, begin, end, mark = found.groups()
+                sizes = tuple(map(int, shape.split(b","))) if shape else ()
+                yield _ranked(Entry(_decoded(name), tag.decode(), sizes, int(begin), int(end)))
+                at, more = found.end(), mark == b","
+            else:
+                entry, at, more = self._general(at)
+                if entry is not None:
+                    yield _ranked(entry)
+        if _END.match(raw, at) is None:
+            raise _not_json()
+
+    def _general(self, at: int) -> tuple[Entry | None, int, bool]:
+        """An entry in any form that JSON allows, or the metadata; where it ends, and whether another follows."""
+        found = _NAME.match(self._raw, at)
+        if found is None:
+            raise _not_json()
+        name, at = _text(found[1]), found.end()
+        if name == METADATA:
+            entry, at = None, self._read_metadata(at)
+        else:
+            entry, at = _one(name, bytes(self._raw[at : at + MAX_ENTRY_BYTES]), at)
+        mark = _NEXT.match(self._raw, at)
+        if mark is None:
+            raise _not_json()
+        return entry, mark.end(), mark[1] == b","
+
+    def _read_metadata(self, at: int) -> int:
+        """Where it ends."""
+        if self.metadata is not None:
+            raise Fault(f"key {METADATA!r} stands twice in its JSON", COPY_AGAIN)
+        opened = _OPEN.match(self._raw, at)
+        table: dict[str, str] = {}
+        start = at
+        at, more = (opened.end(), opened[1] is None) if opened else (at, True)
+        while more:
+            pair = _PAIR.match(self._raw, at) if opened else None
+            if pair is None:
+                raise Fault(f"the header's {METADATA} is not a table of text", RESAVE)
+            if pair.end() - start > MAX_METADATA_BYTES:
+                raise Fault(f"the header's {METADATA} has more than {MAX_METADATA_BYTES} bytes", RESAVE)
+            name, more = _text(pair[1]), pair[3] == b","
+            if name in table:
+                raise Fault(f"key {name!r} stands twice in its JSON", COPY_AGAIN)
+            if len(table) == MAX_METADATA:
+                raise Fault(f"the header's {METADATA} has more than {MAX_METADATA} entries", RESAVE)
+            table[name], at = _text(pair[2]), pair.end()
+        self.metadata = table
+        return at
+
+
+def _one(name: str, window: bytes, at: int) -> tuple[Entry, int]:
+    """The entry at the start of ``window``, which stands at ``at``; and where it ends."""
+    try:
+        value, length = strict_prefix(window.decode("latin-1"))
+    except ValueError:
+        if len(window) < MAX_ENTRY_BYTES:
+            raise _not_json() from None
+        what = f"its header entry is not valid JSON, or longer than {MAX_ENTRY_BYTES} bytes"
+        raise Fault(what, RESAVE, name) from None
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise Fault("its header entry is not dtype, shape and data_offsets", RESAVE, name)
+    tag, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(tag, str):
+        raise Fault("its dtype is not text", RESAVE, name)
+    if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
+        raise Fault("its shape or data_offsets are not natural numbers", RESAVE, name)
+    return Entry(name, tag, tuple(shape), offsets[0], offsets[1]), at + length
+
+
+def _ranked(entry: Entry) -> Entry:
+    if len(entry.shape) > MAX_RANK:
+        raise Fault(f"has {len(entry.shape)} axes (at most {MAX_RANK} are read)", RESAVE, entry.name)
+    return entry
+
+
+def _naturals(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _not_json() from None
+
+
+def _text(raw: bytes) -> str:
+    """What stands between the quotes of a JSON text."""
+    if b"\\" not in raw:
+        return _decoded(raw)
+    try:
+        return str(json.loads(b'"%b"' % raw))
+    except ValueError:
+        raise _not_json() from None
+
+
+def _not_json() -> Fault:
+    return Fault("the header is not valid JSON", COPY_AGAIN)
