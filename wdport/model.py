@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,19 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Constant:
-    """A table that the family can recompute: ``values`` in float64, and how far (absolutely) a
-    correct float32 file is from it at most, measured; ``None`` where nothing is known to compare with."""
+    """A table that the family can recompute, built when ``values`` are first asked for: its shape is compared first.
 
-    values: Array
+    ``make`` gives them in float64. ``tolerance`` is how far (absolutely) a correct float32 file is from it at most,
+    measured; ``None`` where nothing is known to compare with.
+    """
+
+    shape: Shape
+    make: Callable[[], Array]
     tolerance: float | None
+
+    @cached_property
+    def values(self) -> Array:
+        return self.make()
 
 
 @dataclass(frozen=True)

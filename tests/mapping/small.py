@@ -36,7 +36,7 @@ class Case:
     buffers: frozenset[str]
 
     def plan(self) -> Plan | Misfits:
-        constants = {name: constant.values.shape for name, constant in FAMILY.constants(self.config).items()}
+        constants = {name: constant.shape for name, constant in FAMILY.constants(self.config).items()}
         features = FAMILY.features(self.config)
         return make_plan(self.table, self.sources, variables(self.config), constants, features)
 

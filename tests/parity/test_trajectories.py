@@ -28,7 +28,7 @@ class Pair:
 
     def __init__(self) -> None:
         tensors = {name: tensor.numpy() for name, tensor in make_state(SMALL).items()}
-        constants = {name: constant.values.shape for name, constant in FAMILY.constants(SMALL).items()}
+        constants = {name: constant.shape for name, constant in FAMILY.constants(SMALL).items()}
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         table = choose_table(tensors, "test")
         plan = make_plan(table, shapes, FAMILY.variables(SMALL), constants, FAMILY.features(SMALL))

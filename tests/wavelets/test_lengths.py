@@ -10,7 +10,7 @@ import pywt
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from wdport.wavelets.lengths import auto_level, auto_wavelet, filter_length, group_lengths
+from wdport.wavelets.lengths import auto_level, auto_wavelet, filter_length, group_lengths, series_lengths
 
 WAVELETS = pywt.wavelist(kind="discrete")
 
@@ -79,3 +79,17 @@ def test_the_automatic_level_where_it_changes(wavelet: str) -> None:
 def test_the_automatic_wavelet_follows_the_length() -> None:
     changes = {1: "db2", 24: "db2", 32: "db2", 33: "db4", 64: "db4", 65: "db6", 128: "db6", 129: "db8", 10**6: "db8"}
     assert {seq_len: auto_wavelet(seq_len) for seq_len in changes} == changes
+
+
+@given(st.integers(1, 60), st.sampled_from(WAVELETS), st.integers(0, 7), st.sampled_from(pywt.Modes.modes))
+def test_every_series_of_given_groups_is_found(seq_len: int, wavelet: str, level: int, mode: str) -> None:
+    """Against trying all lengths."""
+    groups = group_lengths(seq_len, wavelet, level, mode)
+    reach = 2 * max(groups) + 2
+    assert series_lengths(groups, wavelet, mode) == [
+        n for n in range(1, reach) if group_lengths(n, wavelet, level, mode) == groups
+    ]
+
+
+def test_groups_of_a_thousand_million_take_no_time() -> None:
+    assert series_lengths(group_lengths(10**9, "db2", 3), "db2") == [10**9 - 1, 10**9]

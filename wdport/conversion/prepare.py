@@ -138,7 +138,7 @@ def planned(
 ) -> tuple[Plan, Mapping[str, Constant]]:
     """The plan for tensors of these names and shapes, and the family's constants; raises :class:`MisfitError`."""
     constants = family.constants(config)
-    known = {name: constant.values.shape for name, constant in constants.items()}
+    known = {name: constant.shape for name, constant in constants.items()}
     targets = family.variables(config) if variables is None else variables
     plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):

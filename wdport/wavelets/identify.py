@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wdport.wavelets.lengths import filter_length, group_lengths
+from wdport.wavelets.lengths import filter_length, series_lengths
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,12 @@ def candidates(level_lengths: tuple[int, ...], mode: str = "symmetric") -> tuple
     """
     import pywt
 
-    level = len(level_lengths) - 1
     classes: dict[int, list[str]] = {}
     for name in pywt.wavelist(kind="discrete"):
         classes.setdefault(filter_length(name), []).append(name)
     found = []
     for taps, names in sorted(classes.items()):
-        finest = level_lengths[-1]
-        reach = range(max(1, 2 * finest - taps - 1), 2 * finest + 1) if level else (finest,)
-        fitting = [n for n in reach if group_lengths(n, names[0], level, mode) == tuple(level_lengths)]
+        fitting = series_lengths(level_lengths, names[0], mode)
         if fitting:
             found.append(Candidate(tuple(names), taps, tuple(sorted(fitting, reverse=True))))
     return tuple(found)

@@ -45,6 +45,17 @@ def group_lengths(seq_len: int, wavelet: str, level: int, boundary_mode: str = "
     return (lengths[0], *lengths) if lengths else (seq_len,)
 
 
+def series_lengths(lengths: tuple[int, ...], wavelet: str, boundary_mode: str = "symmetric") -> list[int]:
+    """Every length of a series whose groups, (cA_L, cD_L, ..., cD_1), have these lengths.
+
+    The finest group is about half as long as the series, so no more than two lengths need to be tried.
+    """
+    level, finest = len(lengths) - 1, lengths[-1]
+    halved = 2 * finest if boundary_mode == "periodization" else 2 * finest - filter_length(wavelet) + 2
+    tried = (halved - 1, halved) if level else (finest,)
+    return [n for n in tried if n >= 1 and group_lengths(n, wavelet, level, boundary_mode) == tuple(lengths)]
+
+
 def auto_wavelet(seq_len: int) -> str:
     """The wavelet that WaveletDiff takes for this length when its configuration says ``auto``."""
     return next((name for limit, name in ((32, "db2"), (64, "db4"), (128, "db6")) if seq_len <= limit), "db8")

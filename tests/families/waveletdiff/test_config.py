@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import pytest
 
 from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
 
 SMALL = Config((5, 5, 8, 13), 3, 16, 2, 2, 8)
 
@@ -85,3 +87,59 @@ def test_unknown_and_missing_values_are_all_named() -> None:
         Config.from_dict({n: v for n, v in SMALL.to_dict().items() if n not in ("features", "num_layers")})
     required = ("level_lengths", "features", "embed_dim", "num_heads", "num_layers", "time_embed_dim")
     assert Config.from_dict({name: getattr(SMALL, name) for name in required}) == SMALL
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"num_layers": 10**9}, "num_layers 1000000000: at most"),
+    ({"num_layers": 10**5000}, "num_layers of 16610 bits: at most"),
+    ({"seq_len": 10**9}, "seq_len 1000000000: at most"),
+    ({"embed_dim": 1 << 40}, "embed_dim 1099511627776: at most"),
+    ({"level_lengths": [10**9] * 4}, "level_lengths 1000000000: at most"),
+    ({"level_lengths": [4] * 1_000_000}, "level_lengths has 1000000 values, at most"),
+    ({"level_lengths": [[4, 4], 4]}, "level_lengths is not a list of whole numbers"),
+    ({"level_lengths": {"0": 4}}, "level_lengths is not a list of whole numbers"),
+    ({"level_lengths": "5588"}, "level_lengths is not a list of whole numbers"),
+    ({"level_lengths": [True, 4]}, "level_lengths is not a list of whole numbers"),
+    ({"level_lengths": None}, "level_lengths is not a list of whole numbers"),
+    ({"features": 3.0}, "features is not a whole number"),
+    ({"features": "3"}, "features is not a whole number"),
+    ({"num_heads": True}, "num_heads is not a whole number"),
+    ({"num_layers": float("nan")}, "num_layers is not a whole number"),
+    ({"num_layers": None}, "num_layers is not a whole number"),
+    ({"seq_len": 24.0}, "seq_len is not a whole number"),
+    ({"qk_norm": 1}, "qk_norm is not true or false"),
+    ({"qk_norm": "no"}, "qk_norm is not true or false"),
+    ({"prediction_target": ["noise"]}, "prediction_target is not text"),
+    ({"wavelet": {"a": 1}}, "wavelet is not text"),
+    ({"dropout": "0.1"}, "dropout is not a number"),
+    ({"dropout": 10**400}, "is not in [0, 1)"),
+    ({"norm_mean": [10**400] * 3, "norm_std": [1.0] * 3}, "norm_mean has a value that is not finite"),
+    ({"norm_mean": [[1.0]] * 3, "norm_std": [1.0] * 3}, "norm_mean is not a list of numbers"),
+    ({"norm_mean": "abc", "norm_std": [1.0] * 3}, "norm_mean is not a list of numbers"),
+    ({"norm_mean": [1.0] * 3, "norm_std": [True] * 3}, "norm_std is not a list of numbers"),
+    ({"norm_mean": [1.0] * 200_000, "norm_std": [1.0] * 200_000}, "norm_mean has 200000 values, at most"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), HOSTILE, ids=range(len(HOSTILE)))
+def test_what_a_file_states_is_typed_and_bounded(changes: dict[str, Any], reason: str) -> None:
+    """As JSON gives it: lists for tuples, and any value in any place."""
+    with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+        FAMILY.load_config({**SMALL.to_dict(), **changes})
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("values", [[], "text", None, {1: 2}, {"features": 3}])
+def test_what_is_no_configuration_is_refused(values: Any) -> None:
+    with pytest.raises(ValueError, match="configuration"):
+        FAMILY.load_config(values)
+
+
+def test_a_model_too_large_is_refused_before_it_is_counted_out() -> None:
+    """Each size is within its cap; what they make together is not, and is known by arithmetic alone."""
+    wide = replace(SMALL, embed_dim=1 << 14, num_layers=1000)
+    deep = replace(SMALL, level_lengths=(4,) * 64, num_layers=1000)
+    tables = replace(SMALL, level_lengths=(1 << 24,) * 64, embed_dim=1024)
+    for config, reason in ((wide, "values"), (deep, "variables"), (tables, "values")):
+        with pytest.raises(ValueError, match=f"{reason}, at most"):
+            FAMILY.load_config(config.to_dict())

@@ -109,7 +109,7 @@ def misfits(given: Source) -> tuple[str, ...]:
         config = resolve(given, HEADS, {}).config
     except MisfitError as error:
         return error.details or (str(error),)
-    constants = {name: constant.values.shape for name, constant in FAMILY.constants(config).items()}
+    constants = {name: constant.shape for name, constant in FAMILY.constants(config).items()}
     plan = make_plan(table, given.shapes, FAMILY.variables(config), constants, FAMILY.features(config))
     return plan.faults if isinstance(plan, Misfits) else ()
 

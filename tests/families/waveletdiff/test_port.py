@@ -40,7 +40,7 @@ def call(model: WaveletDiff, values: tuple[np.ndarray, ...]) -> np.ndarray:
 def fill(model: WaveletDiff, config: Config, dtype: str) -> dict[str, np.ndarray]:
     """Give the port the reference's random weights through the table; the reference's tensors."""
     tensors = {name: tensor.numpy() for name, tensor in make_module(config).state_dict().items()}
-    constants = {name: constant.values.shape for name, constant in FAMILY.constants(config).items()}
+    constants = {name: constant.shape for name, constant in FAMILY.constants(config).items()}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     table = choose_table(tensors, "test")
     plan = make_plan(table, shapes, FAMILY.variables(config), constants, FAMILY.features(config))

@@ -9,7 +9,7 @@ from math import prod
 import pytest
 
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.variables import variables
+from wdport.families.waveletdiff.variables import sizes, variables
 
 from .sources import state
 
@@ -48,6 +48,12 @@ def test_the_state_dict_has_as_many_tensors_as_the_formula_says(config: Config) 
     if config.scale_embedding:
         count += 5
     assert len(state(config)) == count
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
+def test_the_count_by_arithmetic(config: Config) -> None:
+    shapes = variables(config).values()
+    assert sizes(config) == (len(shapes), sum(map(prod, shapes)))
 
 
 def test_the_released_size() -> None:

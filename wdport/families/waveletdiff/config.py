@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from wdport.diffusion.schedules import NAMES as SCHEDULES
+from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
 from wdport.wavelets.lengths import BOUNDARY_MODES
 
 PREDICTION_TARGETS = ("noise", "coefficient")
@@ -42,10 +43,8 @@ class Config:
     norm_std: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "level_lengths", tuple(int(d) for d in self.level_lengths))
-        sizes = (*self.level_lengths, self.features, self.embed_dim, self.num_heads, self.num_layers)
-        if not self.level_lengths or any(size < 1 for size in sizes):
-            raise ValueError("every size must be at least 1")
+        self._check_types()
+        self._check_sizes()
         if self.embed_dim % self.num_heads:
             raise ValueError(f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}")
         if self.time_embed_dim % 2 or self.time_embed_dim < 4:
@@ -62,17 +61,49 @@ class Config:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
         self._check_statistics()
 
+    def _check_types(self) -> None:
+        """Every field of its own type; lists, as JSON has them, become tuples."""
+        for name, (kinds, most) in _LISTS.items():
+            values = getattr(self, name)
+            if values is None and name not in _REQUIRED:
+                continue
+            if not isinstance(values, (list, tuple)) or any(type(value) not in kinds for value in values):
+                raise ValueError(f"{name} is not a list of {_NUMBERS[kinds]}")
+            if len(values) > most:
+                raise ValueError(f"{name} has {len(values)} values, at most {most} are read")
+            object.__setattr__(self, name, tuple(values))
+        for name, (accepted, word) in _KINDS.items():
+            value = getattr(self, name)
+            if type(value) not in accepted and not (value is None and name in _OPTIONAL):
+                raise ValueError(f"{name} is not {word}")
+
+    def _check_sizes(self) -> None:
+        """Every size between 1 and its cap; what they are together, :func:`sizes` of `variables` counts."""
+        if not self.level_lengths:
+            raise ValueError("level_lengths is empty: there must be at least 1 group")
+        values = [("level_lengths", length) for length in self.level_lengths]
+        values += [(name, getattr(self, name)) for name in _MOST if name != "level_lengths"]
+        for name, value in values:
+            if value is not None and value < 1:
+                raise ValueError(f"{name} {_shown(value)}: every size must be at least 1")
+            if value is not None and value > _MOST[name]:
+                raise ValueError(f"{name} {_shown(value)}: at most {_MOST[name]} is read")
+
     def _check_statistics(self) -> None:
         for name in ("norm_mean", "norm_std"):
             values = getattr(self, name)
             if (values is None) != (self.norm_mean is None):
                 raise ValueError("norm_mean and norm_std go together")
             if values is not None:
-                object.__setattr__(self, name, tuple(float(value) for value in values))
                 if len(values) != self.features:
                     raise ValueError(f"{name} has {len(values)} values, the model {self.features} features")
+                try:
+                    values = tuple(map(float, values))
+                except OverflowError:
+                    values = (inf,)
                 if not all(isfinite(value) and (value > 0 or name == "norm_mean") for value in values):
                     raise ValueError(f"{name} has a value that is not finite or not positive")
+                object.__setattr__(self, name, values)
 
     @property
     def groups(self) -> int:
@@ -117,14 +148,50 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A configuration from :meth:`to_dict`'s values; raises ``ValueError`` for unknown ones."""
+        """A configuration from :meth:`to_dict`'s values; raises ``ValueError`` for anything else."""
+        if not isinstance(values, Mapping):
+            raise ValueError("the configuration is not a table of values")
         known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown configuration values: {', '.join(unknown)}")
+        if unknown := sorted(str(name) for name in set(values) - known):
+            raise ValueError(f"unknown configuration values: {', '.join(unknown[:5])}")
         missing = [f.name for f in fields(cls) if f.name not in values and f.name in _REQUIRED]
         if missing:
             raise ValueError(f"missing configuration values: {', '.join(missing)}")
         return cls(**values)
 
 
+def _shown(value: int) -> str:
+    """A number for a sentence; one of thousands of digits cannot be written out."""
+    return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
+
+
 _REQUIRED = ("level_lengths", "features", "embed_dim", "num_heads", "num_layers", "time_embed_dim")
+
+_INTEGERS, _REALS = (int,), (int, float)
+_NUMBERS = {_INTEGERS: "whole numbers", _REALS: "numbers"}
+_LISTS = {
+    "level_lengths": (_INTEGERS, MAX_GROUPS),
+    "norm_mean": (_REALS, MAX_FEATURES),
+    "norm_std": (_REALS, MAX_FEATURES),
+}
+"""Fields of several values: their types, a truth value being no number, and how many there are at most."""
+
+_MOST = {
+    "level_lengths": MAX_STEPS,
+    "features": MAX_FEATURES,
+    "embed_dim": MAX_WIDTH,
+    "num_heads": MAX_WIDTH,
+    "num_layers": MAX_LAYERS,
+    "time_embed_dim": MAX_WIDTH,
+    "seq_len": MAX_STEPS,
+}
+"""The largest value of every size."""
+
+_OPTIONAL = ("wavelet", "boundary_mode", "seq_len")
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    **{name: (_INTEGERS, "a whole number") for name in _MOST if name != "level_lengths"},
+    **dict.fromkeys(("qk_norm", "cross_level_attention", "scale_embedding"), ((bool,), "true or false")),
+    **dict.fromkeys(("prediction_target", "noise_schedule", "wavelet", "boundary_mode"), ((str,), "text")),
+    "dropout": (_REALS, "a number"),
+}
+"""Types of the other fields, and each in words."""

@@ -19,7 +19,7 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
-from wdport.families.waveletdiff.variables import variables
+from wdport.families.waveletdiff.variables import require_sizes, variables
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Diffused, Document, Objective, PartWords, Port, Resolved, Signature, Source
 from wdport.recorder import parse_input
@@ -46,6 +46,11 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "dropout": (),
 }
 """``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
+
+
+def _known(values: Array, tolerance: float | None) -> Constant:
+    """A small table, built already."""
+    return Constant(values.shape, lambda: values, tolerance)
 
 
 class WaveletDiffFamily:
@@ -80,26 +85,29 @@ class WaveletDiffFamily:
         custom = config.noise_schedule == "custom"
         for name, values in noise_schedule("linear" if custom else config.noise_schedule)._asdict().items():
             tolerance = None if custom else SCHEDULE_TOLERANCE[config.noise_schedule]
-            found[f"noise_schedule.{name}"] = Constant(values, tolerance)
+            found[f"noise_schedule.{name}"] = _known(values, tolerance)
         # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
         # position table: float32 angles p * w lose p * 2^-24 of a radian.
-        found["time_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+        time = config.time_embed_dim
+        frequencies = Constant((time // 2,), partial(time_frequencies, time), 1e-6)
+        found["time_frequencies"] = frequencies
         if config.scale_embedding:
-            found["scale_frequencies"] = Constant(time_frequencies(config.time_embed_dim), 1e-6)
+            found["scale_frequencies"] = frequencies
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
-            found[f"position_table.{level}"] = Constant(position_table(length, width), 1e-7 * max(length, 8))
-            scale = Constant(np.array((width // config.num_heads) ** -0.5), 1e-6)
+            table = Constant((length, width), partial(position_table, length, width), 1e-7 * max(length, 8))
+            found[f"position_table.{level}"] = table
+            scale = _known(np.array((width // config.num_heads) ** -0.5), 1e-6)
             for block in range(config.depths[level]):
                 found[f"attention_scale.{level}.{block}"] = scale
             if config.cross_level_attention:
                 others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
-                found[f"other_levels.{level}"] = Constant(others, 0.0)
+                found[f"other_levels.{level}"] = _known(others, 0.0)
                 cross = (config.cross_width // config.num_heads) ** -0.5
-                found[f"cross_attention_scale.{level}"] = Constant(np.array(cross), 1e-6)
+                found[f"cross_attention_scale.{level}"] = _known(np.array(cross), 1e-6)
         return found
 
     def load_config(self, values: Document) -> Config:
-        return Config.from_dict(values)
+        return require_sizes(Config.from_dict(values))
 
     def keras_document(self, config: Config) -> dict[str, object]:
         return {

@@ -18,9 +18,11 @@ from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
+from wdport.families.waveletdiff.variables import require_sizes
+from wdport.limits import MAX_GROUPS, MAX_STEPS
 from wdport.model import Document, Resolved, Source
 from wdport.wavelets.identify import candidates
-from wdport.wavelets.lengths import auto_wavelet, group_lengths
+from wdport.wavelets.lengths import auto_wavelet, group_lengths, series_lengths
 
 ASSUMED = {
     "num_heads": 8,
@@ -97,7 +99,7 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
     _wavelet(values, source)
     plain = {name: value for name, (value, _) in values.items() if name != "levels"}
     try:
-        made = Config.from_dict(plain)
+        made = require_sizes(Config.from_dict(plain))
     except ValueError as error:
         fix = "give the right value with --config FILE or --set NAME=VALUE"
         raise MisfitError(source.path, str(error), fix) from None
@@ -122,8 +124,14 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     """
     shapes = source.shapes
     groups = _contiguous(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
-    blocks = [(int(m[1]), int(m[2])) for name in shapes if (m := _BLOCK.match(name))]
-    depth = [_contiguous(block for level, block in blocks if level == i) for i in range(1, groups)]
+    if groups > MAX_GROUPS:
+        what = f"{groups} level transformers (at most {MAX_GROUPS} are read)"
+        raise MisfitError(source.path, what, "use a checkpoint of this model")
+    blocks: dict[int, list[int]] = {}
+    for name in shapes:
+        if found := _BLOCK.match(name):
+            blocks.setdefault(int(found[1]), []).append(int(found[2]))
+    depth = [_contiguous(blocks.get(i, ())) for i in range(1, groups)]
     lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
     if not depth or not all(lengths):
         absent = [f"level_transformers.{i}.pos_encoding.pe" for i, d in enumerate(lengths) if not d]
@@ -193,6 +201,8 @@ def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
     wavelet, seq_len = values.get("wavelet"), values.get("seq_len")
     try:
         if seq_len is not None:
+            if abs(seq_len[0]) > MAX_STEPS:
+                raise ValueError(f"seq_len is more than {MAX_STEPS}")
             wavelet = wavelet or (auto_wavelet(seq_len[0]), "assumed")
             wanted = group_lengths(seq_len[0], wavelet[0], level, mode)
             if wanted != lengths:
@@ -210,10 +220,12 @@ def _search(
     wavelet: tuple[str, str] | None, lengths: tuple[int, ...], mode: str
 ) -> tuple[tuple[str | None, str], tuple[int | None, str]]:
     """The longest series whose groups have these lengths, under the given or the automatic wavelet."""
-    for seq_len in range(4 * lengths[-1], 0, -1):
-        for name in [wavelet[0]] if wavelet else dict.fromkeys(("db2", auto_wavelet(seq_len))):
-            if group_lengths(seq_len, name, len(lengths) - 1, mode) == lengths:
-                return wavelet or (name, "assumed"), (seq_len, "assumed")
+    names = [wavelet[0]] if wavelet else ["db2", "db4", "db6", "db8"]
+    fitting = [(seq_len, name) for name in names for seq_len in series_lengths(lengths, name, mode)
+               if wavelet or name in ("db2", auto_wavelet(seq_len))]  # fmt: skip
+    if fitting:
+        seq_len, name = max(fitting, key=lambda pair: pair[0])  # of several names the first
+        return wavelet or (name, "assumed"), (seq_len, "assumed")
     if wavelet:
         raise ValueError(f"no series gives groups {list(lengths)} with wavelet {wavelet[0]}, boundary mode {mode}")
     return (None, "assumed"), (None, "assumed")

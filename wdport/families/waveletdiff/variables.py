@@ -7,37 +7,61 @@ over many configurations. (A user's own model is built, since nothing else knows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 
 from wdport.diffusion.schedules import STEPS
 from wdport.families.waveletdiff.config import Config
+from wdport.limits import MAX_VALUES, MAX_VARIABLES
 
 Shape = tuple[int, ...]
 
 
 def variables(config: Config) -> dict[str, Shape]:
     """Path and shape of every variable of :class:`wdport.families.waveletdiff.port.WaveletDiff`."""
-    return dict(_all(config))
+    return dict(_all(config, config.depths))
 
 
-def _all(config: Config) -> Iterator[tuple[str, Shape]]:
+def sizes(config: Config) -> tuple[int, int]:
+    """How many variables there are and how many values they hold, counted by arithmetic: whatever the numbers in the
+    configuration, nothing is built."""
+    parts = [(shape, 1) for _, shape in _all(config, (0,) * config.groups)]
+    for width, depth in zip(config.widths, config.depths, strict=True):
+        parts += [(shape, depth) for _, shape in _block("", width, config)]
+    return sum(times for _, times in parts), sum(times * prod(shape) for shape, times in parts)
+
+
+def require_sizes(config: Config) -> Config:
+    """The configuration; raises ``ValueError`` where its model, with its tables, would be larger than any that is."""
+    variables, values = sizes(config)
+    values += sum(length * width for length, width in zip(config.level_lengths, config.widths, strict=True))
+    for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
+        if count > most:
+            raise ValueError(f"the sizes are those of a model of {count} {word}, at most {most} are read")
+    return config
+
+
+def _all(config: Config, depths: Sequence[int]) -> Iterator[tuple[str, Shape]]:
     time = config.time_embed_dim
     for name in ("beta", "alpha", "alpha_bar"):
         yield f"noise_schedule/{name}", (STEPS + 1,)
     yield from _mlp("time_embedding/mlp", time, 4 * time, time)
     if config.scale_embedding:
         yield from _mlp("scale_embedding/mlp", time, 4 * time, time)
-    for level, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
+    for level, (width, depth) in enumerate(zip(config.widths, depths, strict=True)):
         yield from _dense(f"level_{level}/input_proj", config.features, width)
         for block in range(depth):
-            path = f"level_{level}/block_{block}"
-            yield from _dense(f"{path}/norm1/ada_lin", time, 2 * width)
-            yield from _attention(f"{path}/attention", width, config)
-            yield from _dense(f"{path}/norm2/ada_lin", time, 2 * width)
-            yield from _mlp(f"{path}/mlp", width, 4 * width, width)
+            yield from _block(f"level_{level}/block_{block}", width, config)
         yield from _dense(f"level_{level}/output_proj", width, config.features)
     if config.cross_level_attention:
         yield from _cross_level(config)
+
+
+def _block(path: str, width: int, config: Config) -> Iterator[tuple[str, Shape]]:
+    yield from _dense(f"{path}/norm1/ada_lin", config.time_embed_dim, 2 * width)
+    yield from _attention(f"{path}/attention", width, config)
+    yield from _dense(f"{path}/norm2/ada_lin", config.time_embed_dim, 2 * width)
+    yield from _mlp(f"{path}/mlp", width, 4 * width, width)
 
 
 def _cross_level(config: Config) -> Iterator[tuple[str, Shape]]:

@@ -62,7 +62,7 @@ class Weights:
     def _make_plan(self) -> Plan:
         family, config = self.family, self.config
         shapes = {name: array.shape for name, array in self.tensors.items()}
-        constants = {name: constant.values.shape for name, constant in family.constants(config).items()}
+        constants = {name: constant.shape for name, constant in family.constants(config).items()}
         plan = make_plan(self.table, shapes, family.variables(config), constants, family.features(config))
         if isinstance(plan, Misfits):
             raise InternalError("selftest", plan.faults[0], "correct the table or the reference")
