@@ -63,6 +63,12 @@ MAX_NUMBER_CHARS: Final = 100
 MAX_TABLE_BYTES: Final = 1 << 20
 """A mapping table or configuration file; the longest shipped table has about 6 kB."""
 
+MAX_INCLUDES: Final = 50
+"""Files that a mapping table includes, one through another; the shipped ones include one."""
+
+MAX_TABLE_NODES: Final = 50_000
+"""Values and ends of groups in a YAML document; the largest shipped table has about 1,500."""
+
 MAX_TABLE_DEPTH: Final = 20
 """Nesting of a YAML document; the public training configuration has 3."""
 
@@ -109,9 +115,6 @@ model has 63 million."""
 MAX_TEXT_BYTES: Final = 1 << 30
 """A series as text, which takes about ten times that in memory; the largest public sets have 0.1 GB."""
 
-MAX_ARRAY_BYTES: Final = 64 << 30
-"""An array in a data file, as its header declares it; an uncompressed one has to be in the file besides."""
-
 MAX_INFLATION: Final = 200
 """How many bytes one byte of a compressed array may become: real series reach about 20, zeros 1,000."""
 
@@ -120,6 +123,9 @@ MIN_INFLATED_BYTES: Final = 32 << 20
 
 MAX_ARCHIVE_ARRAYS: Final = 10_000
 """Arrays in an ``.npz`` or ``.mat`` file."""
+
+MAX_POLICY_BYTES: Final = 1 << 18
+"""A policy; a waiver takes about 60."""
 
 MAX_BASELINE_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""

@@ -13,12 +13,15 @@ from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.limits import MAX_DEPTH, MAX_JSON_MARKS
 
 
-def strict_json(raw: bytes, part: str) -> dict[str, object]:
-    """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object."""
+def strict_json(raw: bytes, part: str, finite: bool = True) -> dict[str, object]:
+    """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object.
+
+    ``finite=False`` lets NaN and infinity pass, for a caller who says where they are.
+    """
     if sum(map(raw.count, _MARKS)) > MAX_JSON_MARKS:
         raise Fault(f"the {part} has more than {MAX_JSON_MARKS} brackets, commas and colons", COPY_AGAIN)
     try:
-        value = json.loads(raw.decode("utf-8"), **_STRICT)
+        value = json.loads(raw.decode("utf-8"), **(_STRICT if finite else _UNIQUE))
     except (ValueError, RecursionError):
         raise Fault(f"the {part} is not valid JSON", COPY_AGAIN) from None
     if not isinstance(value, dict):
@@ -66,5 +69,6 @@ def _finite(text: str) -> float:
 
 
 _MARKS: Final = (b"[", b"{", b",", b":")
-_STRICT: Final[Any] = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": _finite}
+_UNIQUE: Final[Any] = {"object_pairs_hook": _unique}
+_STRICT: Final[Any] = {**_UNIQUE, "parse_constant": _no_constant, "parse_float": _finite}
 _DECODER: Final = json.JSONDecoder(**_STRICT)
