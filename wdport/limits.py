@@ -47,9 +47,6 @@ MAX_ENTRY_BYTES: Final = 4096
 MAX_METADATA: Final = 10_000
 """Entries of a safetensors file's ``__metadata__``; training programs write about 100."""
 
-MAX_METADATA_BYTES: Final = 16 << 20
-"""All of that metadata; training programs write up to about 1 MB."""
-
 MAX_INDEX_BYTES: Final = 32 << 20
 """An index of shards; one of 92,000 tensors has 9 MB."""
 
@@ -75,6 +72,9 @@ MAX_TABLE_DEPTH: Final = 20
 MAX_MANIFEST_BYTES: Final = 64 << 20
 """A converted file's manifest: about 400 bytes for each of up to 150,000 tensors, and lines on what was not read."""
 
+MAX_METADATA_BYTES: Final = MAX_MANIFEST_BYTES + (8 << 20)
+"""All metadata of a safetensors file: the manifest, its quotes escaped, is the largest that is known."""
+
 MAX_HDF5_OBJECTS: Final = 500_000
 """Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
 
@@ -90,6 +90,7 @@ MAX_CONFIG_VALUES: Final = 500_000
 
 MAX_EMPTY_SHAPE: Final = 1 << 31
 """Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
+
 MAX_GROUPS: Final = 64
 """Groups of a wavelet decomposition: 2^63 values are halved 63 times."""
 
