@@ -47,9 +47,6 @@ MAX_ENTRY_BYTES: Final = 4096
 MAX_METADATA: Final = 10_000
 """Entries of a safetensors file's ``__metadata__``; training programs write about 100."""
 
-MAX_METADATA_BYTES: Final = 16 << 20
-"""All of that metadata; training programs write up to about 1 MB."""
-
 MAX_INDEX_BYTES: Final = 32 << 20
 """An index of shards; one of 92,000 tensors has 9 MB."""
 
@@ -63,6 +60,12 @@ MAX_NUMBER_CHARS: Final = 100
 MAX_TABLE_BYTES: Final = 1 << 20
 """A mapping table or configuration file; the longest shipped table has about 6 kB."""
 
+MAX_INCLUDES: Final = 50
+"""Files that a mapping table includes, one through another; the shipped ones include one."""
+
+MAX_TABLE_NODES: Final = 50_000
+"""Values and ends of groups in a YAML document; the largest shipped table has about 1,500."""
+
 MAX_TABLE_DEPTH: Final = 20
 """Nesting of a YAML document; the public training configuration has 3."""
 
@@ -71,6 +74,9 @@ MAX_MANIFEST_BYTES: Final = 16 << 20
 
 MAX_MANIFEST_MARKS: Final = 1_200_000
 """Brackets, braces, commas and colons in it, see :data:`MAX_JSON_MARKS`: about 30 for each tensor."""
+
+MAX_METADATA_BYTES: Final = MAX_MANIFEST_BYTES + (8 << 20)
+"""All metadata of a safetensors file: the manifest, its quotes escaped, is the largest that is known."""
 
 MAX_HDF5_OBJECTS: Final = 500_000
 """Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
@@ -109,9 +115,6 @@ model has 63 million."""
 MAX_TEXT_BYTES: Final = 1 << 30
 """A series as text, which takes about ten times that in memory; the largest public sets have 0.1 GB."""
 
-MAX_ARRAY_BYTES: Final = 64 << 30
-"""An array in a data file, as its header declares it; an uncompressed one has to be in the file besides."""
-
 MAX_INFLATION: Final = 200
 """How many bytes one byte of a compressed array may become: real series reach about 20, zeros 1,000."""
 
@@ -121,8 +124,8 @@ MIN_INFLATED_BYTES: Final = 32 << 20
 MAX_ARCHIVE_ARRAYS: Final = 10_000
 """Arrays in an ``.npz`` or ``.mat`` file."""
 
+MAX_POLICY_BYTES: Final = 1 << 18
+"""A policy; a waiver takes about 60."""
+
 MAX_BASELINE_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""
-
-MAX_RUN_BYTES: Final = 1 << 20
-"""``run.json`` of a sampling run that goes on; one has about 700 bytes."""

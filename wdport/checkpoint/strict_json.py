@@ -13,15 +13,16 @@ from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.limits import MAX_DEPTH, MAX_JSON_MARKS
 
 
-def strict_json(raw: bytes, part: str, marks: int = MAX_JSON_MARKS) -> dict[str, object]:
+def strict_json(raw: bytes, part: str, finite: bool = True, marks: int = MAX_JSON_MARKS) -> dict[str, object]:
     """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object.
 
-    It may have so many brackets, braces, commas and colons.
+    ``finite=False`` lets NaN and infinity pass, for a caller who says where they are. It may have so many ``marks``:
+    brackets, braces, commas and colons.
     """
     if sum(map(raw.count, _MARKS)) > marks:
         raise Fault(f"the {part} has more than {marks} brackets, commas and colons", COPY_AGAIN)
     try:
-        value = json.loads(raw.decode("utf-8"), **_STRICT)
+        value = json.loads(raw.decode("utf-8"), **(_STRICT if finite else _UNIQUE))
     except (ValueError, RecursionError):
         raise Fault(f"the {part} is not valid JSON", COPY_AGAIN) from None
     if not isinstance(value, dict):
@@ -69,5 +70,6 @@ def _finite(text: str) -> float:
 
 
 _MARKS: Final = (b"[", b"{", b",", b":")
-_STRICT: Final[Any] = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": _finite}
+_UNIQUE: Final[Any] = {"object_pairs_hook": _unique}
+_STRICT: Final[Any] = {**_UNIQUE, "parse_constant": _no_constant, "parse_float": _finite}
 _DECODER: Final = json.JSONDecoder(**_STRICT)

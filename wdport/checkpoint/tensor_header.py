@@ -85,7 +85,7 @@ class TensorHeader:
         found = _NAME.match(self._raw, at)
         if found is None:
             raise _not_json()
-        name, at = _text(found[1]), found.end()
+        name, at = _text(self._raw, *found.span(1)), found.end()
         if name == METADATA:
             entry, at = None, self._read_metadata(at)
         else:
@@ -109,12 +109,12 @@ class TensorHeader:
                 raise Fault(f"the header's {METADATA} is not a table of text", RESAVE)
             if pair.end() - start > MAX_METADATA_BYTES:
                 raise Fault(f"the header's {METADATA} has more than {MAX_METADATA_BYTES} bytes", RESAVE)
-            name, more = _text(pair[1]), pair[3] == b","
+            name, more = _text(self._raw, *pair.span(1)), pair[3] == b","
             if name in table:
                 raise Fault(f"key {name!r} stands twice in its JSON", COPY_AGAIN)
             if len(table) == MAX_METADATA:
                 raise Fault(f"the header's {METADATA} has more than {MAX_METADATA} entries", RESAVE)
-            table[name], at = _text(pair[2]), pair.end()
+            table[name], at = _text(self._raw, *pair.span(2)), pair.end()
         self.metadata = table
         return at
 
@@ -155,12 +155,13 @@ def _decoded(raw: bytes) -> str:
         raise _not_json() from None
 
 
-def _text(raw: bytes) -> str:
+def _text(raw: bytearray, start: int, stop: int) -> str:
     """What stands between the quotes of a JSON text."""
-    if b"\\" not in raw:
-        return _decoded(raw)
     try:
-        return str(json.loads(b'"%b"' % raw))
+        with memoryview(raw) as view, view[start:stop] as part:
+            if raw.find(b"\\", start, stop) < 0:
+                return str(part, "utf-8")
+            return str(json.loads(b'"%b"' % bytes(part)))
     except ValueError:
         raise _not_json() from None
 

@@ -94,7 +94,7 @@ def torn(path: Path, account: Account, sha256: str) -> str:
         return f"{beside.name} cannot be read ({error})"
     try:
         text = source.read(0, min(source.size, MAX_MANIFEST_BYTES))
-        told: Mapping[str, Any] = strict_json(text, "manifest", MAX_MANIFEST_MARKS)
+        told: Mapping[str, Any] = strict_json(text, "manifest", marks=MAX_MANIFEST_MARKS)
         output = dict(told["output"])
         whole = {name: output.pop(name) for name in _WHOLE}
     except (Fault, OSError, *_FAULTS):

@@ -26,7 +26,7 @@ from wdport.families.roles import Family
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.mapping.strict_yaml import load_yaml
+from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import Table, load_table
 from wdport.model import Array, Constant, Resolved, Signature, Source
 
@@ -151,11 +151,7 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     given = dict(settings.known or {})
     if settings.config:
         file = Path(settings.config)
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise MisfitError(file, f"cannot be read ({error.strerror})", "give the training configuration") from None
-        given = family.read_settings(load_yaml(data, file).plain(), file)
+        given = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
     if settings.statistics is not None:
         flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.faults import Fault
-from wdport.data.rows import Rows, lines_of
+from wdport.data.rows import Rows, lines_of, too_wide
 from wdport.data.table import Table
+from wdport.limits import MAX_FEATURES
 
 _ATTRIBUTE: Final = re.compile(r"""@attribute\s+('[^']+'|"[^"]+"|[^\s'"]\S*)\s+(\S.*)""", re.IGNORECASE)
 _NUMERIC: Final = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
@@ -23,12 +24,14 @@ _NUMERIC: Final = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
 def read_arff(path: Path, key: str | None) -> Table:
     """The table in an ARFF file; ``?``, sparse rows and relational attributes are refused."""
     del key
-    lines = [line.strip() for line in lines_of(path.read_bytes())]
+    lines = [line.strip() for line in lines_of(path)]
     start = next((number for number, line in enumerate(lines) if line.lower().startswith("@data")), None)
     if start is None:
         raise Fault("has no @DATA line" if any(lines) else "is empty", "give a complete ARFF file")
     declared = [_attribute(line, number) for number, line in enumerate(lines[:start], 1) if _is_attribute(line, number)]
     names = tuple(name for name, _ in declared)
+    if len(names) > MAX_FEATURES:
+        raise too_wide()
     numbered = [(number, line) for number, line in enumerate(lines[start + 1 :], start + 2) if line and line[0] != "%"]
     if not names or not numbered:
         raise Fault("has no rows" if names else "declares no attributes", "give a complete ARFF file")
@@ -63,4 +66,5 @@ def _attribute(line: str, number: int) -> tuple[str, bool]:
 def _marks(numbered: Sequence[tuple[int, str]]) -> tuple[str, str]:
     """Separator and quote of the data rows."""
     separator = "\t" if "\t" in numbered[0][1] and "," not in numbered[0][1] else ","
-    return separator, next((mark for _, line in numbered for mark in line if mark in "'\""), '"')
+    first = next((line for _, line in numbered if "'" in line or '"' in line), '"')
+    return separator, next(mark for mark in first if mark in "'\"")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-from numpy.lib.npyio import NpzFile
-
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import open_regular
+from wdport.data.archive import Arrays
+from wdport.data.npy import read_array
 from wdport.data.table import Table, table_of
 from wdport.errors import UsageError, WdportError
+
+_SHOWN = 20
 
 
 @contextmanager
@@ -34,8 +37,8 @@ def understood(kind: str) -> Iterator[None]:
 def read_npy(path: Path, key: str | None) -> Table:
     """The table in an ``.npy`` file: (T, F), or (T,) for one feature."""
     del key
-    with path.open("rb") as file, understood(".npy"):
-        array = np.lib.format.read_array(file, allow_pickle=False)
+    with open_regular(path) as file, understood(".npy"):
+        array = read_array(file, os.fstat(file.fileno()).st_size)
     return table_of(array)
 
 
@@ -43,20 +46,20 @@ def read_npz(path: Path, key: str | None) -> Table:
     """The table in the only array of an ``.npz`` file, or in the one called ``key``."""
     with opened_npz(path) as archive:
         array = archive[choose_key(key, archive.files, archive.files)]
-    if not isinstance(array, np.ndarray):  # a member that is no .npy file comes as bytes
-        raise Fault("its member is no array", "write it again with numpy.savez")
     return table_of(array)
 
 
 @contextmanager
-def opened_npz(path: Path) -> Iterator[NpzFile]:
-    """An ``.npz`` file, open; what its parser raises in the block becomes a :class:`Fault`."""
-    with path.open("rb") as file, understood(".npz"):
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, NpzFile):
+def opened_npz(path: Path, most: int | None = None) -> Iterator[Arrays]:
+    """An ``.npz`` file, open, of whose arrays none has more than ``most`` bytes.
+
+    What its parser raises in the block becomes a :class:`Fault`.
+    """
+    with open_regular(path) as file, understood(".npz"):
+        magic = file.read(6)
+        if magic == b"\x93NUMPY":
             raise Fault("holds a single array, not an .npz archive", "name it .npy")
-        with archive:
-            yield archive
+        yield Arrays(file, os.fstat(file.fileno()).st_size, most)
 
 
 def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str]) -> str:
@@ -66,11 +69,15 @@ def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str])
     """
     if key is not None:
         if key not in names:
-            fix = f"choose from {', '.join(candidates or names)}"
+            fix = f"choose from {_few(candidates or names)}"
             raise UsageError(("key", key), "names no array of the file", fix, details=names)
         return key
     if not candidates:
         raise Fault("holds no array of numbers over time", "save one array of shape (time steps, features) in it")
     if len(candidates) > 1:
-        raise Fault(f"holds {len(candidates)} arrays: {', '.join(candidates)}", "choose one with key")
+        raise Fault(f"holds {len(candidates)} arrays: {_few(candidates)}", "choose one with key")
     return candidates[0]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

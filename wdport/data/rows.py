@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import read_small
+from wdport.limits import MAX_FEATURES, MAX_TEXT_BYTES
 from wdport.model import Array
 
 
@@ -25,6 +28,8 @@ def is_number(cell: str) -> bool:
 
 def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
     """The cells of one line as `loadtxt` sees them; None separates at runs of blanks and knows no quotes."""
+    if line.count(delimiter or " ") > MAX_FEATURES or (delimiter is None and line.count("\t") > MAX_FEATURES):
+        raise too_wide()
     if delimiter is None or quote not in line:
         return line.split(delimiter)
     try:
@@ -33,8 +38,14 @@ def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
         raise Fault(f"its quotes do not match ({error})", "correct the line") from None
 
 
-def lines_of(data: bytes) -> list[str]:
-    """The lines of UTF-8 text with any of the three line ends."""
+def too_wide() -> Fault:
+    """What is raised over more columns than are read."""
+    return Fault(f"has more than {MAX_FEATURES} columns", "give one row per time step and one column per feature")
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file of UTF-8 text with any of the three line ends."""
+    data = read_small(path, MAX_TEXT_BYTES, "save it as .npy, or give only the part that is needed")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -70,18 +81,24 @@ class Rows:
                 found = len(self.cells(row))
             else:
                 found = line.count(self.delimiter) + 1
+                if found > MAX_FEATURES:
+                    raise too_wide()
             if found != width:
                 fix = "give every row one value per column" if line.strip() else "remove the line or fill it in"
                 what = f"has {found} values, not {width}" if line.strip() else "is empty"
                 raise Fault(what, fix, self.place(row))
 
-    def column(self, position: int) -> Iterator[str]:
-        """The cells of one column, from the top."""
-        return (self.cells(row)[position] for row in range(len(self.lines)))
-
-    def is_numeric(self, position: int) -> bool:
-        """Whether any cell of the column is a number."""
-        return any(map(is_number, self.column(position)))
+    def numeric(self, width: int) -> list[bool]:
+        """Of each of ``width`` columns, whether any cell is a number; rows must be of that width."""
+        found, waiting = [False] * width, list(range(width))
+        for row in range(len(self.lines)):
+            cells = self.cells(row)
+            for position in waiting:
+                found[position] = is_number(cells[position])
+            waiting = [position for position in waiting if not found[position]]
+            if not waiting:
+                break
+        return found
 
     def load(self, names: Sequence[str], picked: Sequence[int]) -> Array:
         """The columns at ``picked`` as (T, F) float64; rows must be of equal width. ``names``: of all columns."""

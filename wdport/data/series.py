@@ -74,7 +74,8 @@ class Series:
     def choose(self, columns: Sequence[str]) -> Series:
         """The features of these names, in this order; raises :class:`UsageError` for an unknown name."""
         names = pick(columns, self.names, self.dropped)
-        return Series(self.values[:, [self.names.index(name) for name in names]], names, self.dropped)
+        places = {name: place for place, name in enumerate(self.names)}
+        return Series(self.values[:, [places[name] for name in names]], names, self.dropped)
 
 
 def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: str | None = None) -> Series:

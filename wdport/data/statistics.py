@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -14,13 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import read_small
+from wdport.checkpoint.strict_json import strict_json
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
 from wdport.errors import UsageError
-from wdport.limits import MAX_TABLE_BYTES
+from wdport.limits import MAX_FEATURES, MAX_TABLE_BYTES
 from wdport.model import Array
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))
+_MOST_BYTES: Final = 16 * MAX_FEATURES + 10_000
+"""Of an array in an archive: long doubles and a header."""
+
 _FIX: Final = "give one finite mean and one positive std per feature"
 
 
@@ -102,7 +106,7 @@ def read_statistics(path: str | PathLike[str]) -> Statistics:
             entries = _json(file)
             return Statistics(*_checked(*_pair(entries, _PAIRS[1:])))
         if suffix == ".npz":
-            with opened_npz(file) as archive:
+            with opened_npz(file, _MOST_BYTES) as archive:
                 return Statistics(*_checked(*(np.atleast_1d(part) for part in _pair(archive, _PAIRS))))
         raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", "give a .json or .npz file")
 
@@ -116,13 +120,11 @@ def _pair(entries: object, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any
     raise Fault("holds no mean and std", f"give {' or '.join(f'{mean} and {std}' for mean, std in pairs)}")
 
 
-def _json(file: Path) -> object:
-    if file.stat().st_size > MAX_TABLE_BYTES:
-        raise Fault("is too long for statistics", f"keep it under {MAX_TABLE_BYTES} bytes")
+def _json(file: Path) -> dict[str, object]:
     try:
-        return json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise Fault(f"is no JSON ({error})", 'write {"mean": [...], "std": [...]}') from None
+        return strict_json(read_small(file, MAX_TABLE_BYTES), "file", finite=False)
+    except Fault as fault:
+        raise Fault(fault.what, 'write {"mean": [...], "std": [...]}') from None
 
 
 def _checked(mean: ArrayLike, std: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -143,6 +145,8 @@ def _numbers(name: str, values: ArrayLike) -> tuple[float, ...]:
         raise Fault(f"{name} is no list of numbers", _FIX) from None
     if array.dtype.kind not in "iuf" or not array.ndim or not array.size or array.size != array.shape[-1]:
         raise Fault(f"{name} is no list of numbers", _FIX)
+    if array.size > MAX_FEATURES:
+        raise Fault(f"{name} has {array.size} values, more than {MAX_FEATURES} features", _FIX)
     numbers = tuple(float(value) for value in array.reshape(-1))
     for number, value in enumerate(numbers, 1):
         if not isfinite(value):

@@ -5,6 +5,7 @@ The readers raise :class:`~wdport.checkpoint.faults.Fault`; :mod:`wdport.data.se
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,9 @@ from typing import Final
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
+from wdport.data.npy import require_real
 from wdport.errors import UsageError
+from wdport.limits import MAX_FEATURES
 from wdport.model import Array
 
 FILL: Final = "fill the gap or cut these rows out"
@@ -46,21 +49,23 @@ class Table:
             raise Fault("has no numeric column", "check the separator; decimals need a point")
         require_distinct(self.kept)
         names = self.kept if columns is None else pick(columns, self.kept, self.dropped)
-        numeric = [position for position, kept in enumerate(self.numeric) if kept]
-        values = self.load([numeric[self.kept.index(name)] for name in names])
+        places = {name: place for place, name in enumerate(self.names) if self.numeric[place]}
+        values = self.load([places[name] for name in names])
         require_finite(values, names, self.place)
         return values, names
 
 
 def table_of(array: Array) -> Table:
     """An array with time steps along its first axis as a table; its columns are ``column_1``, ``column_2``, ..."""
-    if array.dtype.kind not in "iuf":
-        raise Fault(f"holds {array.dtype}, not real numbers", "save it as float64")
+    require_real(array.dtype)
     if array.ndim not in (1, 2):
         raise Fault(f"has shape {array.shape}, which is not (time steps, features)", "save a 2D array")
     if 0 in array.shape:
         raise Fault(f"holds no values (shape {array.shape})", "give at least one time step of one feature")
     columns = array.reshape(len(array), -1)
+    if columns.shape[1] > MAX_FEATURES:
+        what = f"has shape {array.shape}, more than {MAX_FEATURES} features"
+        raise Fault(what, "give (time steps, features)")
     names = tuple(f"column_{number}" for number in range(1, columns.shape[1] + 1))
 
     def load(picked: Sequence[int]) -> Array:
@@ -79,8 +84,9 @@ def pick(columns: Sequence[str], names: Sequence[str], dropped: Sequence[str] = 
     """``columns``, each proved to be one of ``names``; raises :class:`UsageError` that lists these."""
     if isinstance(columns, str):
         raise UsageError("columns", f"is one text, {columns!r}", f"give a list: columns=[{columns!r}]")
+    known = set(names)
     for name in columns:
-        if name not in names:
+        if name not in known:
             what = "is not numeric" if name in dropped else "is no column"
             raise UsageError(("columns", name), what, f"choose from {', '.join(names)}", details=names)
     if not columns or len(set(columns)) < len(columns):
@@ -91,9 +97,9 @@ def pick(columns: Sequence[str], names: Sequence[str], dropped: Sequence[str] = 
 
 def require_distinct(names: Sequence[str]) -> None:
     """Raise :class:`Fault` where two columns have one name."""
-    for name in names:
-        if names.count(name) > 1:
-            raise Fault(f"has {names.count(name)} columns of the name {name!r}", "give every column its own name")
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise Fault(f"has {count} columns of the name {name!r}", "give every column its own name")
 
 
 def require_finite(values: Array, names: Sequence[str], place: Callable[[int], str] = row_place) -> None:

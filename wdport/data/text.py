@@ -29,7 +29,7 @@ def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
     With ``gaps``, an empty cell or what else stands for a missing number is NaN, and so may be a whole column.
     """
     del key
-    lines = lines_of(path.read_bytes())
+    lines = lines_of(path)
     first = next((number for number, line in enumerate(lines) if line.strip(" ")), len(lines))
     while len(lines) > first and not lines[-1].strip(" "):
         lines.pop()
@@ -48,7 +48,7 @@ def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
     titles = [cell.strip(' \t"') for cell in top] if header else [""] * len(top)
     names = tuple(title or f"column_{number}" for number, title in enumerate(titles, 1))
     index = header and len(titles) > 1 and not titles[0] and any(titles)
-    numeric = tuple(rows.is_numeric(position) and not (index and position == 0) for position in range(len(names)))
+    numeric = tuple(found and not (index and at == 0) for at, found in enumerate(rows.numeric(len(names))))
     for name, cell, kept in zip(names, rows.cells(0), numeric, strict=True):
         if not kept and _DECIMAL_COMMA.fullmatch(cell.strip()):
             raise Fault(f"column {name!r} holds {cell.strip()!r}", "write decimals with a point", rows.place(0))

@@ -47,4 +47,4 @@ def unsealed(text: bytes) -> dict[str, object]:
         raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
     if head != _HEAD.format(hashlib.sha256(body).hexdigest()).encode() or text[-1:] != b"}":
         raise Fault("its manifest is damaged, was edited, or is an older wdport's", CONVERT_AGAIN)
-    return strict_json(body, "manifest", MAX_MANIFEST_MARKS)
+    return strict_json(body, "manifest", marks=MAX_MANIFEST_MARKS)

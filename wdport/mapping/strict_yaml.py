@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
+from wdport.checkpoint.regular import read_option
 from wdport.errors import MisfitError
-from wdport.limits import MAX_TABLE_BYTES, MAX_TABLE_DEPTH
+from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = "tag:yaml.org,2002:"
@@ -33,6 +34,11 @@ class Node:
         if isinstance(self.value, list):
             return [node.plain() for node in self.value]
         return self.value
+
+
+def read_yaml(path: Path, fix: str) -> Node:
+    """Read a file of one YAML document; raises :class:`MisfitError`, with ``fix`` where it cannot be read at all."""
+    return load_yaml(read_option(path, MAX_TABLE_BYTES, MisfitError, fix), path)
 
 
 def load_yaml(data: bytes, where: str | Path) -> Node:
@@ -66,8 +72,10 @@ def _syntax(error: yaml.YAMLError, text: str, where: str | Path) -> MisfitError:
 def _refuse_surprises(text: str, where: str | Path) -> None:
     """One pass over the events, before anything is built."""
     depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         line = f"line {_line(event)}"
+        if number > MAX_TABLE_NODES:
+            raise MisfitError((where, line), f"more than {MAX_TABLE_NODES} values", "keep what is needed")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_TABLE_DEPTH:
@@ -111,6 +119,9 @@ def _scalar(node: yaml.Node, where: str | Path, line: int) -> Any:
     kind = node.tag.removeprefix(_PREFIX)
     if kind == "str":
         return node.value
+    if kind in ("int", "float") and len(node.value) > MAX_NUMBER_CHARS:
+        what = f"a number of {len(node.value)} characters"
+        raise MisfitError((where, f"line {line}"), what, f"write it in at most {MAX_NUMBER_CHARS}")
     if kind in ("int", "float", "bool", "null"):
         try:
             return yaml.constructor.SafeConstructor().construct_object(node)

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wdport.checkpoint.regular import read_option
 from wdport.errors import MisfitError
+from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.fields import Fields, Section
 from wdport.mapping.include import included_file
 from wdport.mapping.kinds import KINDS
@@ -32,11 +34,11 @@ _ROWS = ("layers", "tensors", "tied")
 
 def load_table(path: Path) -> Table:
     """Read a table file; raises :class:`MisfitError` naming the line of the first fault."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MisfitError(path, f"cannot be read ({error.strerror})", "give the path of a mapping table") from None
-    return parse_table(data, str(path), path.parent)
+    return parse_table(_read(path), str(path), path.parent)
+
+
+def _read(path: Path) -> bytes:
+    return read_option(path, MAX_TABLE_BYTES, MisfitError, "give the path of a mapping table")
 
 
 def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
@@ -109,7 +111,9 @@ class _Reader:
                 raise root.fault(f"include: {entry!r} includes itself", "remove one of the two", line)
             if file in self.files:
                 continue
-            self.files[file] = file.read_bytes()
+            if len(self.files) == MAX_INCLUDES:
+                raise root.fault(f"include: more than {MAX_INCLUDES} files", "put the rows into fewer", line)
+            self.files[file] = _read(file)
             self.open.append(file)
             table = self.read(self.files[file], str(file), file.parent)
             self.open.pop()

@@ -8,13 +8,14 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
 from wdport.files.atomic import write_text
+from wdport.limits import MAX_BASELINE_BYTES
 from wdport.parity.policy.baseline import RULES, SCHEMA, Baseline
-
-MAX_BYTES: Final = 16 << 20
-"""A baseline of the released model has 60 kB."""
 
 _FIX: Final = "make it again with wdport verify --update-baseline"
 
@@ -33,21 +34,15 @@ def write_baseline(path: PathText, baseline: Baseline) -> None:
 def read_baseline(path: PathText) -> Baseline:
     """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is none."""
     file = Path(path)
+    data = read_option(file, MAX_BASELINE_BYTES, InputError, _FIX)
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(file, f"cannot be read ({error.strerror})", _FIX) from None
-    if len(data) > MAX_BYTES:
-        raise InputError(file, "is too long for a baseline", _FIX)
-    try:
-        document = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise InputError(file, f"is not JSON: {error}", _FIX) from None
-    if not isinstance(document, dict) or set(document) != {"schema", "taps"}:
+        document = strict_json(data, "baseline", finite=False)
+    except Fault as fault:
+        raise InputError(file, fault.what, _FIX) from None
+    if set(document) != {"schema", "taps"}:
         raise InputError(file, "is not a baseline: it has not schema and taps, or more than these", _FIX)
     if type(document["schema"]) is not int or document["schema"] != SCHEMA:
-        raise InputError((file, "schema"), f"is {document['schema']!r}, this wdport reads {SCHEMA}", _FIX)
+        raise InputError((file, "schema"), f"is not {SCHEMA}, which this wdport reads", _FIX)
     if not isinstance(document["taps"], dict) or not document["taps"]:
         raise InputError((file, "taps"), "holds no taps", _FIX)
     for name, entry in document["taps"].items():
@@ -65,10 +60,3 @@ def _check(file: Path, name: str, entry: object) -> None:
         if not sound or not RULES[key].least <= number <= largest:
             what = f"{key} is {value!r}, not a number of at least {RULES[key].least:g}"
             raise InputError((file, name), what, _FIX)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a name stands in it twice")
-    return made

@@ -9,12 +9,14 @@ from datetime import date, datetime
 from math import isfinite
 from pathlib import Path
 
+from wdport.checkpoint.regular import read_option
 from wdport.conversion.prepare import PathText
 from wdport.errors import UsageError
 from wdport.families.registry import known_bounds
-from wdport.limits import MAX_TABLE_BYTES
+from wdport.limits import MAX_POLICY_BYTES
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
 
+_MOST_DOTS = 50
 _PATTERN = frozenset("*?<>[]{}")
 
 
@@ -48,19 +50,21 @@ def read_policy(path: PathText, today: date) -> Policy:
 
 
 def _load(file: Path) -> dict[str, object]:
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_TABLE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(file, f"cannot be read ({error.strerror})", "give the policy file") from None
-    if len(data) > MAX_TABLE_BYTES:
-        raise UsageError(file, "is too long for a policy", f"keep it under {MAX_TABLE_BYTES} bytes")
+    data = read_option(file, MAX_POLICY_BYTES, UsageError, "give the policy file")
+    _require_flat(file, data)
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise UsageError(file, "is not UTF-8", "save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(file, f"is not TOML: {error}", "correct it there") from None
+
+
+def _require_flat(file: Path, data: bytes) -> None:
+    """Refuse a name of many parts: the library keeps every beginning of it, so memory grows with their square."""
+    longest = max((line.count(b".") for line in data.splitlines()), default=0)
+    if longest > _MOST_DOTS:
+        raise UsageError(file, f"has a line with {longest} points", "break it up, or name one layer a waiver")
 
 
 def _bound(table: _Table, name: str) -> BoundSetting:

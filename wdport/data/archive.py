@@ -1,0 +1,80 @@
+"""An ``.npz`` file goes in; its arrays, each read when it is asked for, come out. Nothing is unpickled.
+
+What is declared is held against what the file can contain before memory is taken: a few kilobytes of deflated zeros
+may stand for gigabytes.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import IO, Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.data.npy import read_array
+from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MIN_INFLATED_BYTES
+from wdport.model import Array
+
+_END: Final = b"PK\5\6"
+_END_BYTES: Final = 22
+_LOCATOR_BYTES: Final = 20
+_ENTRY_BYTES: Final = 46
+"""Of a member in the archive's directory, besides its name."""
+
+_FIX: Final = "write it again with numpy.savez"
+
+
+class Arrays(Mapping[str, Array]):
+    """The arrays of an archive by name; those of more than ``most`` bytes each are refused."""
+
+    def __init__(self, file: IO[bytes], size: int, most: int | None = None) -> None:
+        _require_short_directory(file, size)
+        self._archive = zipfile.ZipFile(file)
+        self._most = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if most is None else most
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        for member in self._archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name in self._members:
+                raise Fault(f"holds two arrays of the name {name!r}", _FIX)
+            self._members[name] = member
+
+    @property
+    def files(self) -> list[str]:
+        """The names, in the order of the file."""
+        return list(self._members)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, name: str) -> Array:
+        member = self._members[name]
+        if not member.filename.endswith(".npy"):
+            raise Fault("its member is no array", _FIX, name)
+        if member.file_size > self._most:
+            what = f"unpacks to {member.file_size} bytes (at most {self._most} are read)"
+            raise Fault(what, "save it uncompressed, or only the part that is needed", name)
+        with self._archive.open(member) as file:
+            array = read_array(file, member.file_size)
+            file.read(1)  # at the end of a member its CRC is compared
+            return array
+
+
+def _require_short_directory(file: IO[bytes], size: int) -> None:
+    """Refuse a directory of more members than are read: the library takes them all into memory at opening."""
+    start = max(0, size - (1 << 16) - _END_BYTES)
+    file.seek(start)
+    tail = file.read(size - start)
+    at = len(tail) - _END_BYTES
+    if tail[at : at + 4] != _END:  # the library looks here first, then for the last one before a comment
+        at = tail.rfind(_END)
+    length = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    locator = tail[max(at - _LOCATOR_BYTES, 0) : at] if at >= 0 else b""
+    if locator[:4] == b"PK\6\7":  # the 64-bit form of the same
+        file.seek(int.from_bytes(locator[8:16], "little") & (1 << 62) - 1)
+        length = int.from_bytes(file.read(48)[40:], "little")
+    if length > MAX_ARCHIVE_ARRAYS * 4 * _ENTRY_BYTES:
+        raise Fault(f"holds more than {MAX_ARCHIVE_ARRAYS} arrays", "save what is needed in a file of its own")
+    file.seek(0)

@@ -1,0 +1,70 @@
+"""An open ``.npy`` file goes in; its array comes out, once the file is known to hold as much as it declares."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from math import prod
+from typing import IO, Final
+
+import numpy as np
+
+from wdport.checkpoint.faults import Fault
+from wdport.model import Array
+
+_MAX_HEADER: Final = 10_000
+"""Bytes; numpy refuses longer ones as well, but only after it has read them."""
+
+_PIECE: Final = 1 << 24
+"""Bytes that are read at a time."""
+
+_MAGIC: Final = b"\x93NUMPY"
+
+
+def read_array(file: IO[bytes], size: int) -> Array:
+    """The array of real numbers in ``file``, which has ``size`` bytes; raises :class:`Fault`, and what numpy raises."""
+    head = file.read(8)
+    if head[:6] != _MAGIC:
+        raise ValueError("the magic string is not correct")
+    width = 2 if head[6] == 1 else 4
+    length = file.read(width)
+    count = int.from_bytes(length, "little")
+    if count > _MAX_HEADER:
+        raise ValueError(f"a header of {count} bytes")
+    header = head + length + file.read(count)
+    shape, fortran, dtype = _declared(header)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+    require_real(dtype)
+    room = size - len(header)
+    if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > room:
+        raise Fault(f"declares an array of shape {shape} and {dtype}, and holds {room} bytes", "copy the file again")
+    flat = np.empty(prod(shape), dtype)
+    _fill(flat.view(np.uint8), file)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _fill(target: Array, file: IO[bytes]) -> None:
+    for start in range(0, len(target), _PIECE):
+        wanted = target[start : start + _PIECE]
+        piece = file.read(len(wanted))
+        if len(piece) != len(wanted):
+            raise ValueError("the data end early")
+        wanted[:] = np.frombuffer(piece, np.uint8)
+
+
+def require_real(dtype: np.dtype[np.generic]) -> None:
+    """Raise :class:`Fault` where an array of this type does not hold real numbers."""
+    if dtype.kind not in "iuf":
+        raise Fault(f"holds {dtype}, not real numbers", "save it as float64")
+
+
+def _declared(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    stream = BytesIO(header)
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:  # 3.0 is for names of fields, which numbers have none of
+        raise ValueError(f"format version {version}")
+    return shape, fortran, dtype
