@@ -126,5 +126,17 @@ def check(bad: Bad, folder: Path) -> None:
 
 
 def _quick(seconds: float, words: list[str], folder: Path) -> bool:
-    """Whether a command is fast enough, in the best of some attempts on a machine that may be busy."""
-    return seconds < LONGEST or any(run(words, folder, False).seconds < LONGEST for _ in range(5))
+    """Whether a command is fast enough, in the best of some attempts, on a machine that may be busy with others."""
+    allowed = LONGEST * max(1.0, _loop() / LOOP)
+    return seconds < allowed or any(run(words, folder, False).seconds < allowed for _ in range(4))
+
+
+LOOP = 0.015
+"""Seconds that :func:`_loop` takes on one core of a machine with nothing else to do."""
+
+
+def _loop() -> float:
+    began, total = time.process_time(), 0
+    for number in range(500_000):
+        total += number & 3
+    return time.process_time() - began
