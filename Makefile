@@ -6,13 +6,15 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit pairs parity selftest real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo test lint unit pairs parity selftest fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make selftest  known faults into correct ports: what verify finds"
+	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
+	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
 	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
@@ -63,6 +65,14 @@ parity: $(READY)
 
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md
+
+SECONDS ?= 60
+COUNT ?=
+fuzz: $(READY)
+	@$(BIN)/python -m tests.fuzz $(if $(COUNT),--count $(COUNT),--seconds $(SECONDS))
+
+guards: $(READY)
+	@$(BIN)/python -m tests.guards
 
 # Public packages with trained weights, in an environment of their own. Their dependencies are left out: what their code
 # imports and their networks do not use has stand-ins, see tests/real/references.py.

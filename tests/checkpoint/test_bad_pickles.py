@@ -201,12 +201,6 @@ PICKLES = {
 }
 
 
-@pytest.mark.parametrize("case", PICKLES)
-def test_refused(case: str, tmp_path: Path) -> None:
-    body, fragment = PICKLES[case]
-    refuse_bytes(tmp_path, archive(pickled(body)), fragment)
-
-
 def test_what_a_refused_tensor_was_called_is_said(tmp_path: Path) -> None:
     refuse_bytes(
         tmp_path,

@@ -156,12 +156,6 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_folder_refused(kind: str, tmp_path: Path) -> None:
-    broken(tmp_path, kind)
-    refuse(tmp_path, FOLDERS[kind])
-
-
 def test_a_large_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wdport.checkpoint.folder.MAX_CONFIG_BYTES", 10)
     refuse(model(tmp_path, "one"), "config.json: has")

@@ -175,11 +175,6 @@ LEGACY = {
 }
 
 
-@pytest.mark.parametrize("case", LEGACY)
-def test_refused(case: str, tmp_path: Path) -> None:
-    refuse_bytes(tmp_path, *LEGACY[case])
-
-
 def test_every_cut_is_refused(tmp_path: Path) -> None:
     for length in range(len(GOOD)):
         refuse_bytes(tmp_path, GOOD[:length], "")

@@ -60,30 +60,24 @@ def test_kinds(tmp_path: Path, head: str, rows: str, values: list[list[float]] |
     assert list(series.dropped) == dropped.split()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty"),
-        ("@relation r\n@attribute a numeric\n", "has no @DATA line"),
-        ("@relation r\n@data\n1\n", "declares no attributes"),
-        (HEAD, "has no rows"),
-        (HEAD + "1,2,1\n1,2\n", "line 9: has 2 values, not 3"),
-        (HEAD + "%\n\n1,2,1,4\n", "line 10: has 4 values, not 3"),
-        (HEAD + "1,2,1\n% c\n?,2,1\n", "line 10: column 'a' holds '?', which is not a number"),
-        (HEAD + "1,x,1\n", "line 8: column 'b c' holds 'x', which is not a number"),
-        (HEAD + "%\n1,2,1\n1,nan,1\n", "line 10: column 'b c' holds NaN"),
-        (HEAD + "1,2,1\n{0 5}\n", "line 9: is a sparse row"),
-        ("@relation r\n@attribute a relational\n@attribute b numeric\n@end a\n@data\n'1'\n", "line 2: declares a rel"),
-        ("@relation r\n@attribute a numeric\n@end a\n@data\n1\n", "line 3: '@end' is no part"),
-        ("@attribute a\n@data\n1\n", "line 1: is no attribute declaration"),
-        ("@attribute 'a\n@data\n1\n", "line 1: is no attribute declaration"),
-        (b"@attribute a numeric\n@data\n\xff\n", "line 3: is not UTF-8"),
-    ],
-)
-def test_faults(tmp_path: Path, text: str | bytes, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_series(write(tmp_path, text))
-    assert message in str(caught.value)
+FAULTS: list[tuple[str | bytes, str]] = [
+    ("", "is empty"),
+    ("@relation r\n@attribute a numeric\n", "has no @DATA line"),
+    ("@relation r\n@data\n1\n", "declares no attributes"),
+    (HEAD, "has no rows"),
+    (HEAD + "1,2,1\n1,2\n", "line 9: has 2 values, not 3"),
+    (HEAD + "%\n\n1,2,1,4\n", "line 10: has 4 values, not 3"),
+    (HEAD + "1,2,1\n% c\n?,2,1\n", "line 10: column 'a' holds '?', which is not a number"),
+    (HEAD + "1,x,1\n", "line 8: column 'b c' holds 'x', which is not a number"),
+    (HEAD + "%\n1,2,1\n1,nan,1\n", "line 10: column 'b c' holds NaN"),
+    (HEAD + "1,2,1\n{0 5}\n", "line 9: is a sparse row"),
+    ("@relation r\n@attribute a relational\n@attribute b numeric\n@end a\n@data\n'1'\n", "line 2: declares a rel"),
+    ("@relation r\n@attribute a numeric\n@end a\n@data\n1\n", "line 3: '@end' is no part"),
+    ("@attribute a\n@data\n1\n", "line 1: is no attribute declaration"),
+    ("@attribute 'a\n@data\n1\n", "line 1: is no attribute declaration"),
+    (b"@attribute a numeric\n@data\n\xff\n", "line 3: is not UTF-8"),
+]
+"""Of whole files: `tests/bad` runs them."""
 
 
 def test_a_nominal_attribute_cannot_be_picked(tmp_path: Path) -> None:

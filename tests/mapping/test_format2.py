@@ -84,17 +84,6 @@ BAD_TENSORS = {
 }
 
 
-@pytest.mark.parametrize("row", BAD_LAYERS)
-def test_a_bad_layer_is_refused_with_its_line(row: str) -> None:
-    good = "  - {torch: ok, keras: ok}\n"
-    assert BAD_LAYERS[row] in refused(f"layers:\n{good}  - {{{row}}}\n{good}", 4)
-
-
-@pytest.mark.parametrize("row", BAD_TENSORS)
-def test_a_bad_tensor_is_refused_with_its_line(row: str) -> None:
-    assert BAD_TENSORS[row] in refused(f"tensors:\n  - {{torch: ok, drop: why}}\n  - {{{row}}}\n", 4)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

@@ -77,14 +77,6 @@ def refused(data: bytes) -> str:
     return line
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_surprise_is_refused_with_its_line(name: str) -> None:
-    data, line, fragment = BAD[name]
-    message = refused(data)
-    assert message.startswith(f"table.yaml: {line}: ")
-    assert any(part in message for part in fragment.split("|"))
-
-
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"# nothing but this\n", b"  \n# \n"])
 def test_an_empty_file_is_refused(data: bytes) -> None:
     assert "empty" in refused(data)

@@ -106,23 +106,6 @@ def refused(text: str, line: int) -> str:
     return message
 
 
-@pytest.mark.parametrize("row", BAD_ROWS)
-def test_a_bad_row_is_refused_with_its_line(row: str) -> None:
-    message = refused(f"{HEAD}{SECTION}      - {row}\n      - {{torch: b, keras: b, rule: identity}}\n", 8)
-    assert BAD_ROWS[row] in message
-
-
-@pytest.mark.parametrize("tap", BAD_TAPS)
-def test_a_bad_tap_is_refused_with_its_line(tap: str) -> None:
-    assert BAD_TAPS[tap] in refused(f"{HEAD}{SECTION}    taps:\n      - {tap}\n", 9)
-
-
-@pytest.mark.parametrize("name", BAD_WHOLES)
-def test_a_bad_table_is_refused_with_its_line(name: str) -> None:
-    text, line, fragment = BAD_WHOLES[name]
-    assert fragment in refused(text, line)
-
-
 def parsed(section: str) -> Table:
     return parse_table(f"{HEAD}sections:\n{section}".encode(), "t.yaml")
 

@@ -44,7 +44,7 @@ ALLOWED: Final = frozenset(
 """Names below one of them that real files hold: a sparse tensor's layout, and TorchScript's lists."""
 
 _EXECUTING: Final = _words(
-    "eval exec compile getattr setattr delattr open __import__ execfile apply input breakpoint globals locals vars"
+    "eval exec compile getattr setattr delattr open file __import__ execfile apply input breakpoint globals locals vars"
 )
 
 NAMES: Final = frozenset(
@@ -54,7 +54,8 @@ NAMES: Final = frozenset(
     | {("types", name) for name in ("FunctionType", "CodeType", "LambdaType", "ModuleType")}
     | {("copyreg", "add_extension"), ("copy_reg", "add_extension"), ("logging.config", "dictConfig")}
     | {("numpy", "load"), ("numpy", "fromfile"), ("numpy", "loadtxt"), ("pandas", "read_pickle"), ("pandas", "eval")}
-    | {("profile", "run"), ("profile", "runctx"), ("trace", "Trace"), ("platform", "popen"), ("commands", "getoutput")}
+    | {("profile", name) for name in ("run", "runctx", "Profile")}
+    | {("trace", "Trace"), ("platform", "popen"), ("commands", "getoutput")}
     | {("torch", "load"), ("torch", "compile"), ("torch.storage", "_load_from_bytes")}
     | {("torch.fx.graph_module", "_forward_from_src"), ("torch.fx.graph_module", "_exec_with_source")}
     | {("torch._C", "_jit_script_compile"), ("torch._utils", "_import_dotted_name"), ("torch._ops", "load_library")}

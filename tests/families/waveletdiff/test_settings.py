@@ -96,16 +96,6 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "place", "fragment"), BAD, ids=lambda value: str(value))
-def test_a_value_of_the_wrong_kind_is_refused_with_its_place(
-    changes: dict[str, Any], place: str, fragment: str
-) -> None:
-    with pytest.raises(MisfitError) as caught:
-        read_settings(document(**changes), "c.yaml")
-    assert str(caught.value).startswith(f"c.yaml: {place}: ")
-    assert fragment in str(caught.value)
-
-
 UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
     ({"model": {"num_head": 4}}, "model.num_head", "did you mean model.num_heads?"),
     ({"model": {"numHeads": 4}}, "model.numHeads", "did you mean model.num_heads?"),

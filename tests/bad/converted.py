@@ -1,0 +1,355 @@
+"""Bad converted files: of each format, for the verbs that read one."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from tests.bad.case import Bad, Content, changed, flipped, half
+from tests.bad.damage import BIAS, WEIGHTS, configured, edited, members, packed, repacked, with_member, without_member
+from tests.bad.series import bomb
+
+ENDINGS = ("keras", "weights.h5", "safetensors")
+EVERY = ("inspect {}", "sample {} -o out.npz", "export {} -o out.stablehlo", "verify good.ckpt {}")
+"""Refused as soon as the file is looked at."""
+
+DRAW = ("sample {} --sampler ddim --steps 2 -o out.npz",)
+"""Refused when the variables are read."""
+
+
+def _rows(name: str, endings: tuple[str, ...], commands: tuple[str, ...], content: Content | None, line: str = "*",
+          child: bool = False, code: int | tuple[int, ...] = 3) -> dict[str, Bad]:  # fmt: skip
+    rows = {}
+    for ending in endings:
+        file = f"bad.{ending}"
+        rows[f"{ending}: {name}"] = Bad(
+            tuple(command.format(file) for command in commands), code, f"{file}: {line}",
+            {} if content is None else {file: content}, child, commands is DRAW,
+        )  # fmt: skip
+    return rows
+
+
+def _of_good(change: Callable[[bytes], bytes]) -> Content:
+    """The good file of the same ending, changed."""
+    return lambda path: changed(path.name.replace("bad", "good"), change)(path)
+
+
+KINDS: dict[str, Content | None] = {
+    "missing": None,
+    "empty": b"",
+    "text": b"these are my weights\n",
+    "an HTML page": b"<!DOCTYPE html><html><body>404</body></html>",
+    "a git-lfs pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+    "zeros": bytes(4096),
+    "a directory": lambda path: path.mkdir(),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "first half": _of_good(half),
+    "the first hundred bytes": _of_good(lambda data: data[:100]),
+    "minus the last byte": _of_good(lambda data: data[:-1]),
+}
+
+SPECIAL: dict[str, Content] = {
+    "a named pipe": os.mkfifo,
+    "endless": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+def _kinds() -> dict[str, Bad]:
+    rows: dict[str, Bad] = {}
+    for name, content in KINDS.items():
+        rows |= _rows(name, ENDINGS, EVERY, content)
+    for name, content in SPECIAL.items():
+        rows |= _rows(name, ENDINGS, EVERY[:2], content, child=True)
+    for ending, other in zip(ENDINGS, (*ENDINGS[1:], ENDINGS[0]), strict=True):
+        rows |= _rows(f"a .{other} file", (ending,), EVERY, changed(f"good.{other}", bytes))
+    rows |= _rows("a checkpoint", ("keras", "weights.h5"), EVERY, changed("good.ckpt", bytes))
+    rows["not a converted model"] = Bad(
+        tuple(command.format("good.ckpt") for command in EVERY[1:3]), 3, "good.ckpt: not a converted model; *", {}
+    )
+    return rows
+
+
+CONFIGURATIONS: dict[str, tuple[dict[str, Any], bool]] = {
+    "no layers": ({"num_layers": 0}, False),
+    "a negative width": ({"embed_dim": -16}, False),
+    "an odd width of time": ({"time_embed_dim": 7}, False),
+    "heads that do not divide": ({"num_heads": 3}, False),
+    "heads as text": ({"num_heads": "2"}, False),
+    "layers as text": ({"num_layers": "1"}, False),
+    "half a layer": ({"num_layers": 1.5}, False),
+    "a width that is true": ({"embed_dim": True, "num_heads": 1}, False),
+    "a truth that is text": ({"qk_norm": "no"}, False),
+    "no levels": ({"level_lengths": []}, False),
+    "levels as text": ({"level_lengths": "5558"}, False),
+    "levels of text": ({"level_lengths": ["5", "5", "8", "13"]}, False),
+    "a level of zero": ({"level_lengths": [5, 5, 8, 0]}, False),
+    "levels as a number": ({"level_lengths": 31}, False),
+    "features of another kind": ({"features": [3]}, False),
+    "an unknown target": ({"prediction_target": "velocity"}, False),
+    "an unknown schedule": ({"noise_schedule": "sunny"}, False),
+    "an unknown boundary": ({"boundary_mode": "open"}, False),
+    "a wavelet that is a number": ({"wavelet": 2}, False),
+    "an unknown wavelet": ({"wavelet": "db99"}, False),
+    "a mean alone": ({"norm_mean": [0.0, 0.0, 0.0]}, False),
+    "a mean of two": ({"norm_mean": [0.0, 0.0], "norm_std": [1.0, 1.0]}, False),
+    "a std of zero": ({"norm_mean": [0.0] * 3, "norm_std": [1.0, 0.0, 1.0]}, False),
+    "a mean that is NaN": ({"norm_mean": [float("nan")] * 3, "norm_std": [1.0] * 3}, False),
+    "a mean of text": ({"norm_mean": "abc", "norm_std": "abc"}, False),
+    "an unknown value": ({"colour": "red"}, False),
+    "a value that runs": ({"module": "os", "class_name": "system"}, False),
+    "10^9 layers": ({"num_layers": 10**9}, True),
+    "10^9 features": ({"features": 10**9}, True),
+    "a width of 10^12": ({"embed_dim": 10**12}, True),
+    "a million levels": ({"level_lengths": [5] * 10**6}, True),
+    "10^9 time steps": ({"seq_len": 10**9}, True),
+    "10^400 time steps": ({"seq_len": 10**400}, False),
+}
+
+
+def _configurations() -> dict[str, Bad]:
+    rows: dict[str, Bad] = {}
+    for name, (values, heavy) in CONFIGURATIONS.items():
+
+        def change(config: dict[str, Any], values: dict[str, Any] = values) -> None:
+            config.update(values)
+
+        commands = tuple(dict.fromkeys((EVERY[0], DRAW[0])))
+        rows |= _rows(f"config, {name}", ENDINGS, commands if heavy else EVERY, configured(change), child=heavy)
+    return rows
+
+
+def _quantised(file: h5py.File, **how: Any) -> None:
+    values = file[BIAS][()]
+    del file[BIAS]
+    file.create_dataset(BIAS, data=values, **how)
+
+
+def _instead(data: Any) -> Callable[[h5py.File], object]:
+    def change(file: h5py.File) -> None:
+        del file[BIAS]
+        file[BIAS] = data
+
+    return change
+
+
+def _external(file: h5py.File) -> None:
+    shape = file[BIAS].shape
+    del file[BIAS]
+    file.create_dataset(BIAS, shape, "f4", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)])
+
+
+def _virtual(file: h5py.File) -> None:
+    shape = file[BIAS].shape
+    del file[BIAS]
+    layout = h5py.VirtualLayout(shape, "f4")
+    layout[:] = h5py.VirtualSource("/etc/hostname", "x", shape)
+    file.create_virtual_dataset(BIAS, layout)
+
+
+def _huge(file: h5py.File) -> None:
+    del file[BIAS]
+    file.create_dataset(BIAS, (10**12,), "f4", chunks=(1 << 20,))
+
+
+def _deep(file: h5py.File) -> None:
+    group = file["level_1"]
+    for _ in range(2000):
+        group = group.create_group("g")
+
+
+def _many(file: h5py.File) -> None:
+    for number in range(3000):
+        file.create_dataset(f"extra/{number}", data=np.float32(1))
+
+
+def _cycle(file: h5py.File) -> None:
+    file["level_1/back"] = file["/"]
+
+
+HDF5: dict[str, Callable[[h5py.File], object]] = {
+    "missing": lambda file: file.__delitem__(BIAS),
+    "renamed": lambda file: file.move(BIAS, f"{BIAS[:-1]}7"),
+    "one too many": lambda file: file.create_dataset("level_1/more", data=1.0),
+    "another shape": _instead(np.zeros(1, "f4")),
+    "another rank": _instead(np.zeros((4, 4), "f4")),
+    "a null dataspace": _instead(h5py.Empty("f4")),
+    "a group in its place": lambda file: (file.__delitem__(BIAS), file.create_group(BIAS)),
+    "float64": _instead(np.zeros(16, "f8")),
+    "float16": _instead(np.zeros(16, "f2")),
+    "integers": _instead(np.zeros(16, "i4")),
+    "big-endian": _instead(np.zeros(16, ">f4")),
+    "complex": _instead(np.zeros(16, "c8")),
+    "text": _instead(np.array([b"abcd"] * 16)),
+    "records": _instead(np.zeros(16, [("a", "f4")])),
+    "references": lambda file: _instead(np.array([file.ref] * 16, h5py.ref_dtype))(file),
+    "chunked": lambda file: _quantised(file, chunks=(4,)),
+    "compressed": lambda file: _quantised(file, compression="gzip"),
+    "filtered": lambda file: _quantised(file, shuffle=True, chunks=(4,), fletcher32=True),
+    "scale and offset": lambda file: _quantised(file, scaleoffset=2, chunks=(4,)),
+    "growing": lambda file: _quantised(file, maxshape=(None,)),
+    "stored in /etc/passwd": _external,
+    "virtual": _virtual,
+    "a link to another file": lambda file: _instead(h5py.ExternalLink("/etc/hostname", "/x"))(file),
+    "a soft link": lambda file: _instead(h5py.SoftLink("/level_2/input_proj/vars/1"))(file),
+    "a soft link to itself": lambda file: _instead(h5py.SoftLink(f"/{BIAS}"))(file),
+    "a hard link": lambda file: _instead(file["level_2/input_proj/vars/1"])(file),
+    "a user's own type": lambda file: _instead(np.dtype("f4"))(file),
+    "4 TB declared": _huge,
+    "2,000 groups deep": _deep,
+    "3,000 more": _many,
+    "a group inside itself": _cycle,
+    "NaN": _instead(np.full(16, np.nan, "f4")),
+    "infinity": _instead(np.full(16, np.inf, "f4")),
+    "other values": _instead(np.full(16, 777, "f4")),
+}
+
+
+def _pipe_link(path: Path) -> None:
+    """A link to a file that never answers."""
+    os.mkfifo(path.with_name("pipe.h5"))
+    edited(_instead(h5py.ExternalLink("pipe.h5", "/x")))(path)
+
+
+def _zeroed(at: float, count: int = 8) -> Content:
+    def change(data: bytes) -> bytes:
+        place = int(len(data) * at) if at < 1 else int(at)
+        return data[:place] + bytes(count) + data[place + count :]
+
+    return _of_good(change)
+
+
+def _hdf5() -> dict[str, Bad]:
+    rows: dict[str, Bad] = {}
+    for name, edit in HDF5.items():
+        rows |= _rows(f"a variable, {name}", ("keras", "weights.h5"), DRAW, edited(edit), child=name in IN_CHILD)
+    rows |= _rows("a variable, a link to a pipe", ("weights.h5",), DRAW, _pipe_link, child=True)
+    for at in (8, 13, 14, 24, 40, 48, 64, 96, 136, 680, 0.3, 0.9):
+        rows |= _rows(f"zeros at {at}", ("weights.h5",), DRAW, _zeroed(at), child=True)
+    return rows
+
+
+IN_CHILD = {"4 TB declared", "2,000 groups deep", "a group inside itself", "references", "a soft link to itself",
+            "stored in /etc/passwd", "virtual", "a link to another file"}  # fmt: skip
+
+DEEP = b'{"config": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+ARCHIVE: dict[str, tuple[Content, bool]] = {
+    "no config.json": (without_member("config.json"), False),
+    "no weights": (without_member(WEIGHTS), False),
+    "config.json empty": (with_member("config.json", b""), False),
+    "config.json a list": (with_member("config.json", b"[]"), False),
+    "config.json not text": (with_member("config.json", b"\xff\xfe"), False),
+    "config.json deep": (with_member("config.json", DEEP), False),
+    "config.json of another class": (with_member("config.json", b'{"class_name": "Sequential", "config": {}}'), False),
+    "config.json of a lambda": (
+        with_member("config.json", b'{"module": "keras.layers", "class_name": "Lambda", "config": {}}'), False),
+    "config.json names code": (
+        with_member("config.json", b'{"module": "os", "class_name": "system", "config": "touch canary"}'), False),
+    "config.json bomb": (repacked(lambda contents: {**contents, "config.json": bytes(200 << 20)}, "config.json"), True),
+    "account empty": (with_member("wdport.json", b""), False),
+    "account a list": (with_member("wdport.json", b"[]"), False),
+    "account a number": (with_member("wdport.json", b'{"wdport": 3}'), False),
+    "account not JSON": (with_member("wdport.json", b'{"wdport": "{"}'), False),
+    "account deep": (with_member("wdport.json", json.dumps({"wdport": DEEP.decode()}).encode()), False),
+    "weights empty": (with_member(WEIGHTS, b""), True),
+    "weights of text": (with_member(WEIGHTS, b"hello " * 1000), True),
+    "weights of zeros": (with_member(WEIGHTS, bytes(4096)), True),
+    "weights cut": (repacked(lambda contents: {**contents, WEIGHTS: half(contents[WEIGHTS])}), True),
+    "weights compressed": (repacked(dict, WEIGHTS), True),
+    "bytes before": (_of_good(lambda data: b"junk" * 100 + data), True),
+    "bytes after": (_of_good(lambda data: data + b"junk" * 100), True),
+    "one bit of the weights": (_of_good(flipped), True),
+    "one bit near the end of the weights": (_of_good(lambda data: flipped(data, 0.98)), True),
+    "a member twice": (_of_good(lambda data: _twice(data)), True),
+    "a path upwards": (with_member("../evil.py", b"open('canary', 'w')"), True),
+    "encrypted": (_of_good(lambda data: _flagged(data, 1)), True),
+    "a data descriptor": (_of_good(lambda data: _flagged(data, 8)), True),
+    "another CRC": (_of_good(lambda data: _checksums(data)), True),
+}  # fmt: skip
+
+
+OTHERS = {"config.json of another class", "config.json of a lambda", "config.json names code"}
+"""Damaged if the file has an account of ours, and otherwise no model of ours."""
+
+
+def _twice(data: bytes) -> bytes:
+    """An archive whose directory has config.json twice."""
+    import io
+    import warnings
+    import zipfile
+
+    buffer = io.BytesIO(data)
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "a") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr("config.json", members(data)["config.json"].replace(b'"symmetric"', b'"periodic"'))
+    return buffer.getvalue()
+
+
+def _headers(data: bytes) -> list[int]:
+    """Where the entries of an archive's directory begin."""
+    found, at = [], struct.unpack("<L", data[-6:-2])[0]
+    while data[at : at + 4] == b"PK\1\2":
+        found.append(at)
+        at += 46 + sum(struct.unpack("<3H", data[at + 28 : at + 34]))
+    return found
+
+
+def _flagged(data: bytes, flag: int) -> bytes:
+    raw = bytearray(data)
+    for at in _headers(data):
+        raw[at + 8] |= flag
+    return bytes(raw)
+
+
+def _checksums(data: bytes) -> bytes:
+    raw = bytearray(data)
+    for at in _headers(data):
+        raw[at + 16 : at + 20] = struct.pack("<L", zlib.crc32(bytes(raw[at + 16 : at + 20])))
+    return bytes(raw)
+
+
+def _archives() -> dict[str, Bad]:
+    rows: dict[str, Bad] = {}
+    for name, (content, late) in ARCHIVE.items():
+        code = (3, 4) if name in OTHERS else 3
+        rows |= _rows(f"archive, {name}", ("keras",), DRAW if late else EVERY, content, child="bomb" in name, code=code)
+    rows |= _rows("only an archive", ("keras",), EVERY, lambda path: path.write_bytes(packed({"a": b""})))
+    rows |= _rows(
+        "config.json of 500 MB",
+        ("keras",),
+        EVERY[:1],
+        lambda path: path.write_bytes(bomb("config.json", 500 << 20)),
+        child=True,
+    )
+    return rows
+
+
+def _turned(path: Path) -> None:
+    """One bit of one weight is another, in whatever format."""
+    with h5py.File(path.with_name("good.weights.h5")) as file:
+        raw = np.ascontiguousarray(file["level_1/input_proj/vars/0"][()]).tobytes()
+    data = bytearray(path.with_name(path.name.replace("bad", "good")).read_bytes())
+    assert data.count(raw) == 1
+    data[data.index(raw) + 2] ^= 1
+    path.write_bytes(data)
+
+
+def _values() -> dict[str, Bad]:
+    """Another number in the weights, which only a checksum can tell."""
+    rows = _rows("one bit of a weight", ENDINGS, DRAW, _turned)
+    for verb, command in {"verified": "verify good.ckpt {}", "exported": "export {} -o out.stablehlo"}.items():
+        rows |= _rows(f"one bit of a weight, {verb}", ENDINGS, (command,), _turned)
+    return {name: replace(row, builds=True) for name, row in rows.items()}
+
+
+def converted() -> dict[str, Bad]:
+    """The rows."""
+    return {**_kinds(), **_configurations(), **_hdf5(), **_archives(), **_values()}

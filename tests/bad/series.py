@@ -1,0 +1,201 @@
+"""Bad data: series to compute statistics from, the statistics themselves, known values and states to start from."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from tests.bad.case import Bad, Content
+from tests.data import test_arff, test_statistics
+
+
+def npy(array: object) -> bytes:
+    """An array as a file."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array))
+    return buffer.getvalue()
+
+
+def npz(**arrays: Any) -> bytes:
+    """An archive of arrays."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def mat(**arrays: Any) -> bytes:
+    """A file of MATLAB 5."""
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, arrays)
+    return buffer.getvalue()
+
+
+def huge(shape: tuple[int, ...], dtype: str = "<f8") -> bytes:
+    """An ``.npy`` file that declares a shape and holds eight bytes."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(8)
+
+
+def bomb(name: str, size: int) -> bytes:
+    """A zip archive of one member that unpacks to ``size`` zeros."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        file = archive.open(name, "w")
+        for _ in range(size >> 20):
+            file.write(bytes(1 << 20))
+        file.close()
+    return buffer.getvalue()
+
+
+CALL = b"__import__('os').system('touch canary')"
+GRID = np.arange(6.0).reshape(3, 2)
+CELLS = np.array([[1, 2], [np.nan, 4]])
+SERIES: dict[str, tuple[str, Content, str]] = {
+    "csv, empty": ("csv", b"", "is empty*"),
+    "csv, a header alone": ("csv", b"a,b\n", "*"),
+    "csv, ragged": ("csv", b"a,b\n1,2\n3\n", "line 3: has 1 values, not 2; *"),
+    "csv, text among numbers": ("csv", b"a,b\n1,2\n3,x\n", "line 3: column 'b' holds 'x', which is not a number; *"),
+    "csv, NaN": ("csv", b"a,b\n1,2\n3,nan\n", "line 3: column 'b' holds NaN*"),
+    "csv, infinity": ("csv", b"a,b\n1,2\n3,1e999\n", "line 3: column 'b' holds an infinite value*"),
+    "csv, latin-1": ("csv", b"a,b\n1,2\n\xe9,3\n", "line 3: is not UTF-8 text; *"),
+    "csv, UTF-16": ("csv", "a,b\n1,2\n".encode("utf-16"), "*"),
+    "csv, no numbers": ("csv", b"a,b\nx,y\nz,w\n", "*"),
+    "csv, an open quote": ("csv", b'a,b\n1,"2\n', "*"),
+    "csv, names twice": ("csv", b"a,a\n1,2\n", "*"),
+    "csv, an empty row": ("csv", b"a,b\n1,2\n\n3,4\n", "*is empty*"),
+    "csv, zeros": ("csv", bytes(1000), "*"),
+    "csv, control characters": ("csv", b"a,\x1b[31m\n1,x\n2,3\n", "*"),
+    "npy, empty": ("npy", b"", "*"),
+    "npy, cut": ("npy", npy(GRID)[:-8], "is no .npy file, or a damaged one *"),
+    "npy, magic alone": ("npy", npy(GRID)[:6], "*"),
+    "npy, version 9": ("npy", b"\x93NUMPY\x09" + npy(GRID)[7:], "*"),
+    "npy, 8 TB": ("npy", huge((10**12,)), "*"),
+    "npy, beyond memory": ("npy", huge((10**30,)), "*"),
+    "npy, of code": ("npy", npy(np.array([GRID, None], object)), "*Object arrays cannot be loaded*"),
+    "npy, a header of code": ("npy", b"\x93NUMPY\x01\x00\x30\x00" + CALL.ljust(48), "*"),
+    "npy, three axes": ("npy", npy(np.ones((2, 2, 2))), "has shape *"),
+    "npy, no axis": ("npy", npy(np.float64(3)), "has shape *"),
+    "npy, no rows": ("npy", npy(np.ones((0, 3))), "holds no values*"),
+    "npy, no columns": ("npy", npy(np.ones((3, 0))), "holds no values*"),
+    "npy, text": ("npy", npy(np.array(["a", "b"])), "holds <U1*"),
+    "npy, truth": ("npy", npy(np.array([True, False])), "holds bool*"),
+    "npy, complex": ("npy", npy(np.ones(3, complex)), "holds complex128*"),
+    "npy, records": ("npy", npy(np.zeros(3, [("a", float)])), "*not real numbers*"),
+    "npy, NaN": ("npy", npy(CELLS), "row 2: column 'column_1' holds NaN*"),
+    "npy, infinity": ("npy", npy(np.array([[1.0, -np.inf]])), "row 1: column 'column_2' holds an infinite value*"),
+    "npz, empty": ("npz", npz(), "holds no array*"),
+    "npz, two arrays": ("npz", npz(a=GRID, b=GRID), "holds 2 arrays: a, b; *"),
+    "npz, one array": ("npz", npy(GRID), "holds a single array*"),
+    "npz, cut": ("npz", npz(a=GRID)[:-30], "is no .npz file, or a damaged one *"),
+    "npz, of code": ("npz", npz(a=np.array([GRID, None], object)), "*Object arrays cannot be loaded*"),
+    "npz, a damaged member": ("npz", npz(a=GRID).replace(GRID.tobytes(), GRID[::-1].tobytes()), "*"),
+    "npz, no array in it": ("npz", bomb("a.txt", 0), "*"),
+    "mat, empty": ("mat", b"", "*"),
+    "mat, cut": ("mat", mat(x=GRID)[:-20], "*"),
+    "mat, version 7.3": ("mat", b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(600),
+                         "is a MATLAB 7.3 file; *"),
+    "mat, no series": ("mat", mat(rate=2.5), "holds no array of numbers over time*"),
+    "mat, two": ("mat", mat(a=GRID, b=GRID), "holds 2 arrays*"),
+    "mat, zeros": ("mat", bytes(300), "*"),
+    "of another kind": ("xlsx", b"PK", "is of an unknown kind (.xlsx)*"),
+    "of no kind": ("dat", b"1,2\n", "is of an unknown kind*"),
+}  # fmt: skip
+
+WIDE = ",".join(map(str, range(20_000)))
+SLOW: dict[str, tuple[str, Content, str]] = {
+    "csv, 20,000 columns": ("csv", f"{WIDE}\n".encode() * 2, "*"),
+    "arff, 20,000 columns": ("arff", b"".join(b"@attribute a%d numeric\n" % n for n in range(20_000))
+                             + b"@data\n" + f"{WIDE}\n".encode(), "*"),
+    "npy, 20,000 columns": ("npy", npy(np.zeros((1, 20_000))), "*"),
+}  # fmt: skip
+
+
+def _series() -> dict[str, Bad]:
+    rows = {}
+    for name, (ending, content, line) in SERIES.items():
+        file = f"bad.{ending}"
+        command = f"convert good.ckpt --data {file} -o out.keras"
+        rows[f"data: {name}"] = Bad((command,), 3, f"{file}: {line}", {file: content})
+    for number, (text, message) in enumerate(test_arff.FAULTS):
+        data = text if isinstance(text, bytes) else text.encode()
+        command = "convert good.ckpt --data bad.arff -o out.keras"
+        rows[f"data: arff {number}, {message}"] = Bad((command,), 3, f"bad.arff: *{message}*", {"bad.arff": data})
+    for name, (ending, content, line) in SLOW.items():
+        file = f"bad.{ending}"
+        command = f"convert good.ckpt --data {file} -o out.keras"
+        rows[f"data: {name}"] = Bad((command,), 3, f"{file}: {line}", {file: content}, child=True)
+    return rows
+
+
+def _statistics() -> dict[str, Bad]:
+    command = "convert good.ckpt --norm-stats {} -o out.keras"
+    rows = {}
+    for number, (mean, std, message) in enumerate(test_statistics.BAD):
+        text = json.dumps({"mean": mean, "std": std}).encode()
+        rows[f"statistics {number}: {message}"] = Bad(
+            (command.format("bad.json"),), 3, f"bad.json: *{message}*", {"bad.json": text}
+        )
+    for name, (ending, content, line) in STATISTICS.items():
+        file = f"bad.{ending}"
+        rows[f"statistics: {name}"] = Bad((command.format(file),), 3, f"{file}: {line}", {file: content})
+    three = json.dumps({"mean": [1, 2], "std": [1, 2]}).encode()
+    rows["statistics: of another number of features"] = Bad(
+        (command.format("bad.json"),), 4, "good.ckpt: *", {"bad.json": three}
+    )
+    return rows
+
+
+STATISTICS: dict[str, tuple[str, Content, str]] = {
+    "empty": ("json", b"", "is no JSON*"),
+    "cut": ("json", b'{"mean": [1', "is no JSON*"),
+    "a list": ("json", b"[1]", "*"),
+    "no std": ("json", b'{"mean": [1]}', "*"),
+    "deep": ("json", b"[" * 9999, "*"),
+    "not text": ("json", b"\xff\xfe", "*"),
+    "too long": ("json", b" " * ((1 << 20) + 1), "is too long*"),
+    "a mean twice": ("json", b'{"mean": [0, 0, 0], "std": [1, 1, 1], "mean": [9, 9, 9]}', "*mean*"),
+    "numbers of 10,000 digits": ("json", b'{"mean": [' + b"9" * 10_000 + b'], "std": [1]}', "*"),
+    "npz, no zip": ("npz", b"PK\3\4", "is no .npz file*"),
+    "npz, no statistics": ("npz", npz(mean=1), "holds no mean and std*"),
+    "npz, of code": ("npz", npz(mean=np.array([None]), std=np.array([None])), "*"),
+    "npz, unpacks to 500 MB": ("npz", lambda path: path.write_bytes(bomb("mean.npy", 500 << 20)), "*"),
+    "of another kind": ("txt", b"1 2", "is of an unknown kind*"),
+}
+
+
+def _states() -> dict[str, Bad]:
+    """What ``sample`` starts from or is held to."""
+    rows = {}
+    for name, (option, ending, content, code, line) in STATES.items():
+        file = f"bad.{ending}"
+        command = f"sample good.keras --sampler ddim --steps 2 --{option} {file} -o out.npz"
+        rows[f"{option}: {name}"] = Bad((command,), code, line, {file: content}, builds=True)
+    return rows
+
+
+STATES: dict[str, tuple[str, str, Content, int, str]] = {
+    "of text": ("init", "npy", b"hello", 3, "bad.npy: *"),
+    "of code": ("init", "npy", npy(np.array([None])), 3, "bad.npy: *"),
+    "cut": ("init", "npy", npy(np.zeros((2, 31, 3), np.float32))[:-9], 3, "bad.npy: *"),
+    "8 TB": ("init", "npy", huge((10**9, 31, 33)), 3, "bad.npy: *"),
+    "of another shape": ("init", "npy", npy(np.zeros((2, 30, 3), np.float32)), 2, "*bad.npy*"),
+    "not finite": ("init", "npy", npy(np.full((2, 31, 3), np.nan, np.float32)), 2, "*"),
+    "none": ("init", "npy", npy(np.zeros((0, 31, 3), np.float32)), 2, "*"),
+    "empty": ("known", "csv", b"", 3, "bad.csv: *"),
+    "ragged": ("known", "csv", b"a,b,c\n1,2,3\n4,5\n", 3, "bad.csv: line 3: *"),
+    "of other features": ("known", "csv", b"a,b\n" + b"1,2\n" * 24, 2, "known: has shape (24, 2)*"),
+    "infinite": ("known", "npy", npy(np.full((24, 3), np.inf)), 2, "known: has infinite values*"),
+    "far away": ("known", "npy", npy(np.full((24, 3), 1e30)), 2, "known: has a value *"),
+    "of another kind": ("known", "mat", b"x", 3, "bad.mat: is of an unknown kind*"),
+}
+
+
+def series() -> dict[str, Bad]:
+    """The rows."""
+    return {**_series(), **_statistics(), **_states()}

@@ -1,0 +1,34 @@
+"""Every bad file of the table ends every command as its row says, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bad.pending import PENDING
+from tests.bad.run import check, place
+from tests.bad.table import TABLE
+
+
+def test_the_table_is_broad() -> None:
+    """At least 250 files, every verb that reads one, every code that a bad file can end with."""
+    assert len(TABLE) >= 250
+    verbs = {command.split()[0] for bad in TABLE.values() for command in bad.commands}
+    assert verbs == {"convert", "verify", "record", "inspect", "sample", "export"}
+    assert {code for bad in TABLE.values() for code in bad.codes} >= {2, 3, 4}
+    assert set(PENDING) <= set(TABLE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=f"pending: {PENDING[name]}")) if name in PENDING else name
+        for name in TABLE
+    ],
+)
+def test_a_bad_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = TABLE[name]
+    place(bad, tmp_path)
+    check(bad, tmp_path)

@@ -1,0 +1,127 @@
+"""Good files of every kind that is read, to make mutants of."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from safetensors.torch import save
+
+from tests.bad.ground import ground
+from tests.bad.series import GRID, mat, npy, npz
+from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, tensor
+from tests.checkpoint.legacy import saved
+from tests.families.toys.nets import lstm
+from tests.make import make_state
+from wdport.recorder import parse_input, record_file
+
+ROOT = Path(__file__).parents[2]
+
+
+def _zips() -> list[bytes]:
+    buffer = io.BytesIO()
+    torch.save({"epoch": 1, "state_dict": dict(list(make_state().items())[:12])}, buffer)
+    return [buffer.getvalue(), archive(), archive(pickled(table({"a": tensor(), "b": tensor((3,), (2,))})))]
+
+
+def _legacies() -> list[bytes]:
+    some = dict(list(make_state().items())[:12])
+    return [saved(some), saved({"model": some, "step": 3}), saved(torch.nn.Linear(2, 3).state_dict())]
+
+
+def _safetensors() -> list[bytes]:
+    some = {name: t.contiguous() for name, t in list(make_state().items())[:12]}
+    return [save(some), save(some, {"format": "pt"}), safetensors({"w": entry()})]
+
+
+def _scripted() -> list[bytes]:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), buffer)
+    return [buffer.getvalue()]
+
+
+def _recordings() -> list[bytes]:
+    """A small model's, which is read in a moment."""
+    with TemporaryDirectory() as folder:
+        checkpoint, output = Path(folder, "x.pt"), Path(folder, "x.run.npz")
+        torch.save(lstm().state_dict(), checkpoint)
+        given = (parse_input("x: b 9 5"),)
+        record_file("tests.families.toys.nets:lstm", str(checkpoint), str(output), inputs=given)
+        return [output.read_bytes()]
+
+
+def _good(name: str) -> Callable[[], list[bytes]]:
+    return lambda: [(ground() / name).read_bytes()]
+
+
+def _indexes() -> list[bytes]:
+    told = {"metadata": {"total_size": 48}, "weight_map": {"a": "a.safetensors", "b": "b.safetensors"}}
+    return [json.dumps(told, indent=1).encode()]
+
+
+def _tables() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((ROOT / "mappings").glob("*.yaml"))] + [
+        (ground() / "own.yaml").read_bytes()
+    ]
+
+
+CONFIG = b"""model:
+  num_layers: 1
+  embed_dim: 16
+  time_embed_dim: 8
+  prediction_target: noise
+attention: {use_cross_level_attention: true}
+noise: {schedule: exponential}
+dataset: {name: etth1, seq_len: 24}
+wavelet: {type: db2, levels: 3}
+training: {epochs: 5000, lr: 1.0e-3}
+"""
+CSV = [b"date,a,b\n2016-07-01 00:00:00,1,2\n2016-07-02,3.5,-4e3\n", b"1;2\n3;4\n", b'"a, m",b\n"1",2\n', b"1 2\n3 4\n"]
+ARFF = [b"@RELATION r\n@ATTRIBUTE a NUMERIC\n@attribute 'b c' real\n@ATTRIBUTE y {0,1}\n@DATA\n1,2,1\n3,4.5,0\n"]
+POLICY = [b'[bounds]\nlogic = { value = 1e-9, reason = "emulated", expires = 2027-01-31 }\nnumerics = { value = 4 }\n'
+          b'[[waivers]]\ntap = "a.b"\ngate = "B"\nreason = "fused"\nexpires = 2027-01-31\n']  # fmt: skip
+BASELINE = [b'{"schema": 1, "taps": {"a.b": {"isolated": 1e-15, "cumulative": 2e-15, "rms_ratio": 1.0}}}']
+STATISTICS = [b'{"mean": [1.0, -2.0, 3.0], "std": [0.5, 4.0, 1e-3]}']
+
+SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "zip": _zips,
+    "torchscript": _scripted,
+    "keras": _good("good.keras"),
+    "weights.h5": _good("good.weights.h5"),
+    "converted safetensors": _good("good.safetensors"),
+    "recording": _recordings,
+    "legacy": _legacies,
+    "safetensors": _safetensors,
+    "index": _indexes,
+    "mapping": _tables,
+    "configuration": lambda: [CONFIG],
+    "csv": lambda: CSV,
+    "arff": lambda: ARFF,
+    "npy": lambda: [npy(GRID), npy(np.arange(5, dtype="i2"))],
+    "npz": lambda: [npz(x=GRID)],
+    "mat": lambda: [mat(x=GRID)],
+    "statistics": lambda: STATISTICS,
+    "statistics npz": lambda: [npz(mean=[1.0, 2.0], std=[1.0, 2.0])],
+    "known": lambda: [b"a,b\n1,\n,2\n3,NA\n", *CSV],
+    "init": lambda: [npy(np.zeros((2, 4, 3), np.float32))],
+    "policy": lambda: POLICY,
+    "baseline": lambda: BASELINE,
+}
+
+
+def write_seeds(folder: Path, names: list[str]) -> None:
+    """The good files of these readers, as the workers look for them, and what some of them need beside them."""
+    for name in names:
+        for number, data in enumerate(SEEDS[name]()):
+            (folder / f"{name}.{number}").write_bytes(data)
+    (folder / "good.ckpt").write_bytes((ground() / "good.ckpt").read_bytes())
+    for name in "ab":
+        (folder / f"{name}.safetensors").write_bytes(safetensors({name: entry()}))

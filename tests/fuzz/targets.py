@@ -1,0 +1,156 @@
+"""Every reader of a file that may come from anywhere, and what reading one gives.
+
+What a reader does not need is not imported: a worker starts for each of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+Found = dict[str, object]
+"""What was read, by name: the bytes of arrays, and everything else that decides what is computed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """``name`` is the file's; ``summed`` says that its format has checksums, so that no damage to it may pass."""
+
+    name: str
+    read: Callable[[Path], Found]
+    summed: bool = False
+
+
+def _checkpoint(path: Path) -> Found:
+    from wdport.checkpoint import open_checkpoint
+
+    with open_checkpoint(path) as opened:
+        return {name: _bytes(opened.read(name)) for name in opened.tensors}
+
+
+def _bytes(array: Any) -> tuple[str, tuple[int, ...], bytes]:
+    return str(array.dtype), array.shape, array.tobytes()
+
+
+def _index(path: Path) -> Found:
+    """A sharded index; its shards lie beside it."""
+    return _checkpoint(path)
+
+
+def _table(path: Path) -> Found:
+    from wdport.mapping.table import load_table
+
+    load_table(path)
+    return {}
+
+
+def _config(path: Path) -> Found:
+    from wdport.conversion.prepare import Settings, prepare
+
+    with prepare(path.with_name("good.ckpt"), Settings(config=path, values={"num_heads": "2", "wavelet": "db2"})):
+        return {}
+
+
+def _converted(path: Path) -> Found:
+    from wdport.conversion.load import open_converted
+    from wdport.files.model_files import read_variables
+
+    opened = open_converted(path)
+    found: Found = {name: _bytes(array) for name, array in read_variables(path, opened.variables)}
+    return found | {"the configuration": json.dumps(opened.config.to_dict(), default=str)}
+
+
+def _recording(path: Path) -> Found:
+    from wdport.parity.recording import open_recording
+
+    with open_recording(path) as opened:
+        found: Found = {"the index": json.dumps(opened.index, sort_keys=True)}
+        for case, told in opened.cases.items():
+            seen = opened.observation(case)
+            found[f"{case} outputs"] = [_bytes(array) for array in seen.outputs]
+            found[f"{case} told"] = str(told["names"])
+        return found
+
+
+def _series(path: Path) -> Found:
+    from wdport.data import read_series
+
+    read_series(path)
+    return {}
+
+
+def _statistics(path: Path) -> Found:
+    from wdport.data import read_statistics
+
+    read_statistics(path)
+    return {}
+
+
+def _known(path: Path) -> Found:
+    from wdport.sampling import read_known
+
+    read_known(path)
+    return {}
+
+
+def _init(path: Path) -> Found:
+    from wdport.sampling import read_init
+
+    read_init(path)
+    return {}
+
+
+def _policy(path: Path) -> Found:
+    from wdport.parity.policy import read_policy
+
+    read_policy(path, date(2026, 1, 1))
+    return {}
+
+
+def _baseline(path: Path) -> Found:
+    from wdport.parity.policy import read_baseline
+
+    read_baseline(path)
+    return {}
+
+
+SUMMED = {
+    "zip": Target("x.pt", _checkpoint, summed=True),
+    "torchscript": Target("x.ts.pt", _checkpoint, summed=True),
+    "keras": Target("x.keras", _converted, summed=True),
+    "weights.h5": Target("x.weights.h5", _converted, summed=True),
+    "converted safetensors": Target("x.safetensors", _converted, summed=True),
+    "recording": Target("x.run.npz", _recording, summed=True),
+}
+"""Formats with checksums: no damage may pass."""
+
+PLAIN = {
+    "legacy": Target("x.pth", _checkpoint),
+    "safetensors": Target("y.safetensors", _checkpoint),
+}
+"""Weights without checksums: what passes is counted."""
+
+TEXTS = {
+    "index": Target("model.safetensors.index.json", _index),
+    "mapping": Target("x.yaml", _table),
+    "configuration": Target("c.yaml", _config),
+    "csv": Target("x.csv", _series),
+    "arff": Target("x.arff", _series),
+    "npy": Target("x.npy", _series),
+    "npz": Target("x.npz", _series),
+    "mat": Target("x.mat", _series),
+    "statistics": Target("s.json", _statistics),
+    "statistics npz": Target("s.npz", _statistics),
+    "known": Target("k.csv", _known),
+    "init": Target("i.npy", _init),
+    "policy": Target("parity.toml", _policy),
+    "baseline": Target("b.json", _baseline),
+}
+
+TARGETS = SUMMED | PLAIN | TEXTS
+MUTANTS = ("zip", "legacy", "safetensors", "keras", "weights.h5", "converted safetensors", "recording")
+"""Those of the table of mutants."""
