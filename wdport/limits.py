@@ -129,3 +129,6 @@ MAX_POLICY_BYTES: Final = 1 << 18
 
 MAX_BASELINE_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""
+
+MAX_RUN_BYTES: Final = 1 << 20
+"""``run.json`` of a sampling run that goes on; one has about 700 bytes."""
