@@ -14,6 +14,7 @@ from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, SAVE_WITH_KERAS,
 from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.zipdirectory import Directory, Entry, read_directory
+from wdport.limits import MAX_MEMBERS
 
 _LOCAL: Final = Struct("<4s5H3L2H")
 _DESCRIPTORS: Final = (Struct("<4s3L"), Struct("<4sL2Q"))
@@ -41,9 +42,9 @@ def read_members(source: Source) -> dict[str, Span]:
     }
 
 
-def read_flat_members(source: Source) -> dict[str, Span]:
+def read_flat_members(source: Source, most: int = MAX_MEMBERS) -> dict[str, Span]:
     """Every member of an archive without a root folder, all of them stored, in the directory's order."""
-    directory = read_directory(source.read, source.size)
+    directory = read_directory(source.read, source.size, most)
     _check_names(directory.entries)
     for entry in directory.entries:
         _check_entry(entry, False, SAVE_WITH_KERAS)

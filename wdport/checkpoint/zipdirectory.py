@@ -52,10 +52,10 @@ class Directory:
     start: int
 
 
-def read_directory(read: Read, file_size: int) -> Directory:
-    """Parse the end records and the central directory of a file of ``file_size`` bytes."""
+def read_directory(read: Read, file_size: int, most: int = MAX_MEMBERS) -> Directory:
+    """Parse the end records and the central directory, of ``most`` entries, of a file of ``file_size`` bytes."""
     count, size, start = _end_records(read, file_size)
-    if count > MAX_MEMBERS or size > MAX_DIRECTORY_BYTES:
+    if count > most or size > MAX_DIRECTORY_BYTES:
         raise Fault(f"zip archive of {count} members: more than are read", COPY_AGAIN)
     raw = read(start, size)
     entries: list[Entry] = []

@@ -1,121 +1,102 @@
 """A recording's path in; the names, shapes and calls of the PyTorch model that was recorded out, without torch.
 
-The file may come from anywhere: nothing in it is run, and it is never unpacked beyond its own size.
+The file may come from anywhere: nothing in it is run, and all of it has the types that a recorder gives it.
 """
 
 from __future__ import annotations
 
-import json
-import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from wdport.compare.calls import Case
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
+from wdport.parity.recorded_values import boolean, count, items, number, pair, sha256, shape, table, text, texts
+from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
 
-_AGAIN = "record it again with wdport record"
-_FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, zipfile.BadZipFile, OSError,
-           NotImplementedError, RuntimeError)  # fmt: skip
-"""What zipfile, numpy and our own reading raise at a damaged file."""
+Known = dict[str, Array]
+"""Arrays by what refers to them, so that none is read twice within a case."""
 
 
 class Recording:
     """An open recording. ``tensors`` are those of its state_dict, ``values`` those of them that it holds."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+    def __init__(self, path: Path, file: RecordingFile) -> None:
         self.path = path
-        self._archive = archive
-        self.index = json.loads(self._member("index").tobytes())
+        self._file = file
+        self.index = file.index()
         schema = self.index["schema"]
-        if schema != SCHEMA:
-            raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", _AGAIN)
-        self.tensors = {
-            str(name): Tensors(tuple(int(size) for size in each["shape"]), str(each["dtype"]), each["sha256"])
-            for name, each in self.index["tensors"].items()
-        }
-        told = self.index.get("values", {}).items()
-        self.values: dict[str, Array] = {str(name): self._arrays(str(each), {}) for name, each in told}
-        self.names = [str(name) for name in self.index["names"]]
-        self.cases = {_case(each): each for each in self.index["cases"]}
+        if type(schema) is not int or schema != SCHEMA:
+            raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", AGAIN)
+        self.tensors = {name: _tensors(table(each)) for name, each in table(self.index["tensors"]).items()}
+        values = table(self.index.get("values", {}))
+        self.values: dict[str, Array] = {name: self.array(text(each)) for name, each in values.items()}
+        self.names = texts(self.index["names"])
+        self.cases: dict[Case, dict[str, object]] = {}
+        for each in items(self.index["cases"]):
+            told = table(each)
+            if (case := _case(told)) in self.cases:
+                raise ValueError(f"{case.describe()} stands in it twice")
+            self.cases[case] = told
 
-    def arrays(self, reference: object) -> Any:
-        """The array, or the nested list of arrays, that the index refers to."""
-        with _reading(self.path):
-            return self._arrays(reference, {})
+    def array(self, reference: object) -> Array:
+        """The array that the index refers to."""
+        with reading(self.path):
+            return self._file.array(reference, {})
 
     def observation(self, case: Case) -> Observation:
         """What was recorded in ``case``; raises :class:`IncompleteError` if nothing was."""
         if case not in self.cases:
-            raise IncompleteError(self.path, f"has no {case.describe()}", _AGAIN)
-        with _reading(self.path):
-            told, known = self.cases[case], dict[object, Array]()
-
-            def get(reference: object) -> Any:
-                return self._arrays(reference, known)
-
-            def calls(listed: Mapping[str, tuple[object, object, str, list[str]]]) -> dict[str, Call]:
-                return {
-                    name: Call(tuple(get(given)), tuple(get(made)), str(caller), tuple(map(str, names)))
-                    for name, (given, made, caller, names) in listed.items()
-                }
-
-            names = tuple(map(str, told["names"]))
-            seen = Observation(
-                tuple(get(told["inputs"])), tuple(get(told["outputs"])), calls(told["calls"]), None, names
-            )
-            if told["single"] is None:
-                return seen
-            single = told["single"]
-            first, second = ((tuple(get(outputs)), calls(listed)) for outputs, listed in single["isolated"])
-            reference, truth = map(tuple, get(single["outputs"]))
-            found = Single(tuple(get(single["inputs"])), (reference, truth), (first, second))
-            return Observation(seen.inputs, seen.outputs, seen.calls, found, names)
+            raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
+        with reading(self.path):
+            told, known = self.cases[case], Known()
+            names = tuple(texts(told["names"]))
+            inputs, outputs = (self._flat(told[name], known) for name in ("inputs", "outputs"))
+            calls = self._calls(told["calls"], known)
+            single = None if told["single"] is None else self._single(table(told["single"]), known)
+            return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         """What was recorded of it in ``case``; raises :class:`InputError` if nothing was."""
-        with _reading(self.path):
-            taps, outputs = self.cases[case]["conditioning"][dtype]
+        with reading(self.path):
+            taps, outputs = items(table(self.cases[case]["conditioning"])[dtype], 2)
             spreads = {
-                str(name): Spread(**{part: _pair(pair) for part, pair in each.items()}) for name, each in taps.items()
+                name: Spread(**{part: pair(each) for part, each in table(parts).items()})
+                for name, parts in table(taps).items()
             }
-            return Conditioning(spreads, tuple(self._arrays(outputs, {})))
+            return Conditioning(spreads, self._flat(outputs, {}))
 
     def sweeps(self) -> dict[str, Sweep]:
         """What was recorded at every time."""
-        with _reading(self.path):
-            told = self.index["sweeps"]
-            return {str(name): Sweep(*self._arrays(list(each), {})) for name, each in told.items()}
+        with reading(self.path):
+            told = table(self.index["sweeps"])
+            return {name: Sweep(*self._flat(items(each, 3), {})) for name, each in told.items()}
 
-    def _arrays(self, reference: object, known: dict[object, Array]) -> Any:
+    def _single(self, told: Mapping[str, object], known: Known) -> Single:
+        first, second = (items(each, 2) for each in items(told["isolated"], 2))
+        reference, truth = (self._flat(each, known) for each in items(told["outputs"], 2))
+        isolated = tuple((self._flat(outputs, known), self._calls(calls, known)) for outputs, calls in (first, second))
+        return Single(self._flat(told["inputs"], known), (reference, truth), (isolated[0], isolated[1]))
+
+    def _calls(self, told: object, known: Known) -> dict[str, Call]:
+        calls = {}
+        for name, each in table(told).items():
+            given, made, caller, names = items(each, 4)
+            inputs = tuple(self._nested(one, known) for one in items(given))
+            calls[name] = Call(inputs, self._flat(made, known), text(caller), tuple(texts(names)))
+        return calls
+
+    def _flat(self, references: object, known: Known) -> tuple[Array, ...]:
+        return tuple(self._file.array(each, known) for each in items(references))
+
+    def _nested(self, reference: object, known: Known) -> Any:
+        """The array, or the nested list of arrays."""
         if isinstance(reference, list):
-            return [self._arrays(each, known) for each in reference]
-        if reference not in known:
-            number, _, rounded = str(reference).partition(":")
-            if number not in known:
-                known[number] = self._member(str(int(number)))
-            if rounded:
-                known[reference] = known[number].astype(np.float32) if rounded == "s" else _rounded(known[number])
-        return known[reference]
-
-    def _member(self, name: str) -> Array:
-        info = self._archive.getinfo(f"{name}.npy")
-        if info.compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"{info.filename} is compressed")
-        data = self._archive.read(info)
-        stream = BytesIO(data)
-        if np.lib.format.read_magic(stream) != (1, 0):
-            raise ValueError(f"{info.filename} is no array of numpy's first format")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        if dtype.kind not in "fiub" or fortran:
-            raise ValueError(f"{info.filename} holds {dtype}")
-        return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
+            return [self._nested(each, known) for each in reference]
+        return self._file.array(reference, known)
 
 
 class Replay:
@@ -124,18 +105,18 @@ class Replay:
     framework = "torch"
 
     def __init__(self, recording: Recording) -> None:
-        with _reading(recording.path):
+        with reading(recording.path):
             index = recording.index
             self._recording = recording
             self.names = recording.names
-            self.told = f"{index['reference']}, recorded"
-            self.shifts: dict[str, Array] = {name: recording.arrays(at) for name, at in index["shifts"].items()}
-            self.evaluating = index["evaluating"] is True
-            own = {str(name): str(value) for name, value in index["environment"].items()}
+            self.told = f"{text(index['reference'])}, recorded"
+            self.shifts = {name: recording.array(at) for name, at in table(index["shifts"]).items()}
+            self.evaluating = boolean(index["evaluating"])
+            own = {name: text(value) for name, value in table(index["environment"]).items()}
             self.environment = {f"recorded_{name}": value for name, value in own.items() if "torch" not in name}
             self.environment |= {name: own[name] for name in ("torch", "torch_matmul")}
-            self.notes = [str(note) for note in index["notes"]]
-            self.findings = [] if index["repeats"] is True else ["the reference does not repeat itself bit for bit"]
+            self.notes = texts(index["notes"])
+            self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
 
     def use(self, random_biases: bool) -> None:
         """Nothing to do: every case was recorded with its own weights."""
@@ -143,7 +124,7 @@ class Replay:
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         seen = self._recording.observation(case)
         if seen.single is None and case.numerics:
-            raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", _AGAIN)
+            raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", AGAIN)
         # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
         layers = set(map(layer_of, taps))
         if untapped := [name for name in seen.calls if layer_of(name) not in layers]:
@@ -163,33 +144,22 @@ class Replay:
 @contextmanager
 def open_recording(path: Path) -> Iterator[Recording]:
     """Open a file of `wdport record`; raises :class:`InputError` if it is none, or damaged."""
-    with _reading(path):
-        archive = zipfile.ZipFile(path)
-    with archive:
-        with _reading(path):
-            recording = Recording(path, archive)
-        yield recording
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
+    with reading(path):
+        file = RecordingFile(path)
     try:
-        yield
-    except FileNotFoundError:
-        raise InputError(path, "no such file", "check the path") from None
-    except _FAULTS as error:
-        text = f"{type(error).__name__}: {error}" if isinstance(error, (KeyError, TypeError)) else str(error)
-        raise InputError(path, f"is no sound recording ({text})", _AGAIN) from None
+        with reading(path):
+            recording = Recording(path, file)
+        yield recording
+    finally:
+        file.close()
 
 
-def _rounded(array: Array) -> Array:
-    return array.astype(np.float32).astype(np.float64)
+def _tensors(told: Mapping[str, object]) -> Tensors:
+    if set(told) != {"shape", "dtype", "sha256"}:
+        raise ValueError("a tensor has not just shape, dtype and sha256")
+    return Tensors(shape(told["shape"]), text(told["dtype"]), sha256(told["sha256"]))
 
 
-def _pair(told: Sequence[float]) -> tuple[float, float]:
-    square, largest = told
-    return float(square), float(largest)
-
-
-def _case(told: Mapping[str, float]) -> Case:
-    return Case(int(told["seed"]), int(told["batch"]), float(told["scale"]), bool(told["random_biases"]))
+def _case(told: Mapping[str, object]) -> Case:
+    seed, batch = count(told["seed"]), count(told["batch"])
+    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]))

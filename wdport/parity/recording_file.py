@@ -1,0 +1,132 @@
+"""A recording's file in; its index and its arrays out, every byte of them checked, and nothing but what was written.
+
+The file may come from anywhere. Its members are plain and tile the file; their CRCs and sizes are compared before an
+array is made of them, so memory stays within the file's size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
+from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.strict_json import require_shallow, strict_json
+from wdport.checkpoint.ziparchive import read_flat_members
+from wdport.errors import InputError
+from wdport.limits import MAX_EMPTY_SHAPE, MAX_INDEX_BYTES, MAX_INDEX_ITEMS, MAX_RECORDED
+from wdport.model import Array
+
+AGAIN: Final = "record it again with wdport record"
+INDEX: Final = "index.npy"
+
+_MEMBER: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.npy|index\.npy")
+_REFERENCE: Final = re.compile(r"(0|[1-9][0-9]{0,8})(?::([sd]))?")
+_MAGIC: Final = b"\x93NUMPY\x01\x00"
+_HEADER: Final = re.compile(
+    rb"\{'descr': '([<>|](?:f[248]|[iu][1248]|b1))', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n"
+)
+_SIZES: Final = re.compile(r"|[0-9]{1,12},|[0-9]{1,12}(?:, [0-9]{1,12})+")
+
+_FAULTS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading an index raises that is not built as a recorder builds it."""
+
+
+class RecordingFile:
+    """An open recording."""
+
+    def __init__(self, path: Path) -> None:
+        self._source = Source(path)
+        try:
+            self._members = read_flat_members(self._source, MAX_RECORDED)
+            for name in self._members:
+                if not _MEMBER.fullmatch(name):
+                    raise Fault(f"holds {name!r}, which no recording has")
+            if INDEX not in self._members:
+                raise Fault(f"has no {INDEX}")
+        except BaseException:
+            self._source.close()
+            raise
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._source.close()
+
+    def index(self) -> dict[str, object]:
+        """What the file says of itself."""
+        span = self._members[INDEX]
+        if span.nbytes > MAX_INDEX_BYTES:
+            raise Fault("has an index longer than any recording's")
+        raw = _array(span).tobytes()
+        if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_INDEX_ITEMS:
+            raise Fault("has an index of more items than any recording's")
+        index = strict_json(raw, "index")
+        require_shallow(index, "index")
+        return index
+
+    def array(self, reference: object, known: dict[str, Array]) -> Array:
+        """The array that the index refers to, which is put into what is ``known``."""
+        found = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
+        if found is None:
+            raise Fault(f"refers to an array as {reference!r}")
+        if found[0] not in known:
+            number, rounded = found[1], found[2]
+            if number not in known:
+                if f"{number}.npy" not in self._members:
+                    raise Fault(f"has no array {number}")
+                known[number] = _array(self._members[f"{number}.npy"])
+            if rounded:
+                known[found[0]] = _rounded(known[number], rounded)
+        return known[found[0]]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever is found wrong with a recording becomes an :class:`InputError` that names it."""
+    try:
+        with located(path):
+            yield
+    except InputError as error:
+        if isinstance(error.__context__, Fault):
+            raise InputError(path, f"is no sound recording ({_told(error.__context__)})", AGAIN) from None
+        raise
+    except _FAULTS as error:
+        text = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
+        raise InputError(path, f"is no sound recording ({text})", AGAIN) from None
+
+
+def _told(fault: Fault) -> str:
+    return f"{fault.part}: {fault.what}" if fault.part else fault.what
+
+
+def _array(span: Span) -> Array:
+    """A member as the array that it holds; the one way in which a recorder writes it is read."""
+    data = span.read()
+    header = int.from_bytes(data[8:10], "little")
+    found = _HEADER.fullmatch(data, 10, 10 + header) if data[:8] == _MAGIC and len(data) >= 10 + header else None
+    sizes = _SIZES.fullmatch(found[2].decode()) if found else None
+    if found is None or sizes is None:
+        raise Fault(f"{span.name} is no array of numbers as numpy writes it")
+    dtype = np.dtype(found[1].decode())
+    shape = tuple(int(size) for size in sizes[0].split(",") if size)
+    if prod(shape) * dtype.itemsize != len(data) - 10 - header:
+        raise Fault(f"{span.name} does not have the size of {dtype} {shape}")
+    if prod(size or 1 for size in shape) * dtype.itemsize > max(len(data), MAX_EMPTY_SHAPE):
+        raise Fault(f"{span.name} has the absurd shape {shape}")
+    return np.frombuffer(data, dtype, offset=10 + header).reshape(shape)
+
+
+def _rounded(array: Array, how: str) -> Array:
+    """To float32, and for "d" back; only what was float64 is ever referred to so."""
+    if array.dtype != np.float64:
+        raise Fault(f"rounds an array of {array.dtype}")
+    with np.errstate(over="ignore"):  # the recorder did the same
+        narrow = array.astype(np.float32)
+    return narrow if how == "s" else narrow.astype(np.float64)
