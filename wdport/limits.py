@@ -133,11 +133,11 @@ MAX_BASELINE_BYTES: Final = 16 << 20
 MAX_RUN_BYTES: Final = 1 << 20
 """``run.json`` of a sampling run that goes on; one has about 700 bytes."""
 
-MAX_RECORDED: Final = 100_000
-"""Arrays in a recording; one of a model with 31 modules has about 2,000."""
+MAX_RECORDED: Final = 300_000
+"""Arrays in a recording; one of the smallest WaveletDiff has about 2,000."""
 
 MAX_INDEX_BYTES: Final = 64 << 20
 """The index of a recording; that of the same model has 0.6 MB."""
 
-MAX_INDEX_ITEMS: Final = 1_000_000
-"""Values in it: each takes up to 64 bytes of memory."""
+MAX_ITEM_BYTES: Final = 64
+"""Memory of a value in it: all may take as much as the file and 64 MiB. That model's file has 229 bytes each."""

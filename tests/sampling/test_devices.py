@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,22 @@ def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: P
     assert [code for code, _, _ in said] == [2, 5], said
     assert "holds parts of another run" in said[0][2]
     assert "--distributed: the first process cannot begin; see what it says" in said[1][2]
+
+
+def test_a_process_that_dies_ends_the_first(model: Path, tmp_path: Path) -> None:
+    """At once, with what is finished kept; jax waits for five minutes at its end, and aborts."""
+    address, path = free_address(), tmp_path / "a.npz"
+    words = ["--sampler", "ddim", "--steps", "10", "-n", "200000", "--batch", "8", "--chunk", "8", "-o", str(path)]
+    both = [start(1, "-c", RUN, "sample", str(model), *words, "--distributed", f"{address},{i}/2") for i in (0, 1)]
+    while both[0].poll() is None and not list(tmp_path.glob("a.npz.parts/0*.npz")):
+        time.sleep(0.1)
+    both[1].kill()
+    killed = time.monotonic()
+    said = ended(*both)
+    assert (said[0][0], said[1][0]) == (5, -9), said
+    assert time.monotonic() - killed < 60
+    assert "error: --distributed: another process has ended (" in said[0][2]
+    assert list(tmp_path.glob("a.npz.parts/0*.npz"))
 
 
 def test_a_batch_is_a_multiple_of_the_devices() -> None:

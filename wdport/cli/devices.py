@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
+from typing import Final
 
 from wdport.errors import MachineError, UsageError
+
+PATIENCE: Final = 20
+"""Seconds without a sign of life after which a process counts as dead; jax waits for 100, and at the end for 300. A
+process that is alive gives one from a thread of its own, whatever it computes."""
 
 _PLACE = re.compile(r"(?P<address>[^,]+:[0-9]{1,5}),(?P<process>[0-9]{1,6})/(?P<processes>[0-9]{1,6})")
 
@@ -36,8 +42,10 @@ def _join(*where: str | int) -> None:
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
+    known = inspect.signature(jax.distributed.initialize).parameters
+    options = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds") if name in known}
     try:
-        jax.distributed.initialize(*where)  # type: ignore[arg-type]
+        jax.distributed.initialize(*where, **options)  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
         what = f"the processes did not find one another ({str(error).splitlines()[0]})"
         raise MachineError("--distributed", what, "check the address, and that every process is started") from error

@@ -10,10 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final, TextIO
+from typing import Final, NoReturn, TextIO
+
+import click
 
 from wdport.checkpoint.located import from_os
 from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
@@ -122,6 +124,14 @@ def _discard(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def leave(error: WdportError) -> NoReturn:
+    """Tell the error and end at once: on its way out, jax would wait for processes that are gone, and abort."""
+    with suppress(OSError):
+        click.echo(f"error: {error}", err=True)
+    end_output()
+    os._exit(error.exit_code)
 
 
 def open_streams() -> None:

@@ -9,10 +9,11 @@ import click
 
 from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
+from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
 from wdport.cli.options import pad_option
 from wdport.dtype_policies import POLICIES
-from wdport.errors import UsageError
+from wdport.errors import MachineError, UsageError
 from wdport.files.writable import by_name, require_apart, with_manifests
 
 
@@ -73,7 +74,12 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     if figure:
         require_apart([("-o", target.path), ("--plot", figure.path)], {})
     require_jax()
-    draw(wanted, devices, join, Files(converted, target, figure))
+    try:
+        draw(wanted, devices, join, Files(converted, target, figure))
+    except MachineError as error:
+        if type(error).__name__ == "LostProcess":  # its module brings in jax
+            leave(error)
+        raise
     return 0
 
 

@@ -21,7 +21,7 @@ from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.ziparchive import read_flat_members
 from wdport.errors import InputError
-from wdport.limits import MAX_EMPTY_SHAPE, MAX_INDEX_BYTES, MAX_INDEX_ITEMS, MAX_RECORDED
+from wdport.limits import MAX_EMPTY_SHAPE, MAX_INDEX_BYTES, MAX_ITEM_BYTES, MAX_RECORDED
 from wdport.model import Array
 
 AGAIN: Final = "record it again with wdport record"
@@ -65,7 +65,7 @@ class RecordingFile:
         if span.nbytes > MAX_INDEX_BYTES:
             raise Fault("has an index longer than any recording's")
         raw = _array(span).tobytes()
-        if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_INDEX_ITEMS:
+        if sum(map(raw.count, (b",", b"[", b"{"))) * MAX_ITEM_BYTES > self._source.size + MAX_INDEX_BYTES:
             raise Fault("has an index of more items than any recording's")
         index = strict_json(raw, "index")
         require_shallow(index, "index")

@@ -14,10 +14,14 @@ from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wdport.diffusion.schedules import Array
-from wdport.errors import UsageError
+from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Tree
 
 AXIS = "samples"
+
+
+class LostProcess(MachineError):
+    """One of the processes that share a job does not answer any more."""
 
 
 class Spread:
@@ -84,7 +88,13 @@ class Spread:
             return np.asarray(values)
         from jax.experimental.multihost_utils import process_allgather
 
-        return np.asarray(process_allgather(np.asarray(values), tiled=True))
+        own = np.asarray(values)
+        try:
+            return np.asarray(process_allgather(own, tiled=True))
+        except (RuntimeError, ValueError) as error:  # as gloo's are, of either kind
+            what = f"another process has ended ({str(error).splitlines()[0]})"
+            fix = "see what it says, and start all of them again: finished samples are kept"
+            raise LostProcess("--distributed", what, fix) from error
 
 
 def spread_over(devices: int | str | None, shard_weights: bool = False) -> Spread | None:
