@@ -136,7 +136,7 @@ MAX_RUN_BYTES: Final = 1 << 20
 MAX_RECORDED: Final = 300_000
 """Arrays in a recording; one of the smallest WaveletDiff has about 2,000."""
 
-MAX_INDEX_BYTES: Final = 64 << 20
+MAX_RECORDED_BYTES: Final = 64 << 20
 """The index of a recording; that of the same model has 0.6 MB."""
 
 MAX_ITEM_BYTES: Final = 64

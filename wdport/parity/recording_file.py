@@ -21,7 +21,7 @@ from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.ziparchive import read_flat_members
 from wdport.errors import InputError
-from wdport.limits import MAX_EMPTY_SHAPE, MAX_INDEX_BYTES, MAX_ITEM_BYTES, MAX_RECORDED
+from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RECORDED, MAX_RECORDED_BYTES
 from wdport.model import Array
 
 AGAIN: Final = "record it again with wdport record"
@@ -62,10 +62,10 @@ class RecordingFile:
     def index(self) -> dict[str, object]:
         """What the file says of itself."""
         span = self._members[INDEX]
-        if span.nbytes > MAX_INDEX_BYTES:
+        if span.nbytes > MAX_RECORDED_BYTES:
             raise Fault("has an index longer than any recording's")
         raw = _array(span).tobytes()
-        if sum(map(raw.count, (b",", b"[", b"{"))) * MAX_ITEM_BYTES > self._source.size + MAX_INDEX_BYTES:
+        if sum(map(raw.count, (b",", b"[", b"{"))) * MAX_ITEM_BYTES > self._source.size + MAX_RECORDED_BYTES:
             raise Fault("has an index of more items than any recording's")
         index = strict_json(raw, "index")
         require_shallow(index, "index")
