@@ -47,7 +47,7 @@ def test_the_file_holds_what_python_gives(model: Path, tmp_path: Path, capsys: p
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("mixed_bfloat16", marks=pytest.mark.full), "float64"])
 def test_the_network_computes_in_what_is_asked_for(
     model: Path, tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

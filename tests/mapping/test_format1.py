@@ -47,7 +47,7 @@ def test_the_taps_are_the_same(name: str) -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("name", ["official", "qk_norm, scale embedding"])
+@pytest.mark.parametrize("name", [pytest.param("official", marks=pytest.mark.full), "qk_norm, scale embedding"])
 def test_the_faults_are_the_same(name: str) -> None:
     """One tensor after another missing, of another shape, or renamed: the same sentences, but for the line numbers."""
     new, old = both(name)

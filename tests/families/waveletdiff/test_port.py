@@ -112,6 +112,7 @@ def test_released_size() -> None:
     assert sum(count for name, count in counts.items() if not name.startswith("noise_schedule")) == 63_099_552
 
 
+@pytest.mark.full
 def test_predict_and_call_agree() -> None:
     model = WaveletDiff(SMALL)
     values = tuple(value.astype(np.float32) for value in inputs(SMALL))
