@@ -6,7 +6,7 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit pairs parity selftest fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo test lint unit pairs parity selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
@@ -15,6 +15,7 @@ help:
 	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
 	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
+	@echo "make faults  kills, races, full and broken disks under every verb that writes"
 	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
@@ -59,7 +60,7 @@ pairs: $(READY)
 
 parity: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal parity_tests
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m full tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m full --ignore tests/faults tests
 	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
 		$$($(BIN)/python -m parity_tests.pairs build/parity --recorded)
 
@@ -73,6 +74,10 @@ fuzz: $(READY)
 
 guards: $(READY)
 	@$(BIN)/python -m tests.guards
+
+# 1,000 signals, 300 races, sizes and refused calls; full disks and kills of whole commands.
+faults: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -rP tests/faults
 
 # Public packages with trained weights, in an environment of their own. Their dependencies are left out: what their code
 # imports and their networks do not use has stand-ins, see tests/real/references.py.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
@@ -72,3 +73,21 @@ def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, numb
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=25)
     assert (done.returncode, done.stderr) == (128 + number, SAID)
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
+
+
+def test_what_is_written_by_then_is_told(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interruption while the summary is made, say: both files are there and stay."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wdport.cli.convert._text", interrupted)
+    assert main(command) == 130
+    names = [f"{tmp_path}/small.safetensors{more}" for more in ("", ".wdport.json")]
+    assert capsys.readouterr().err == f"\nerror: interrupted; {' and '.join(names)} were written\n"
+    assert all(Path(name).exists() for name in names)
+    monkeypatch.setattr("wdport.conversion.river.convert", interrupted)
+    assert main([*command, "--force"]) == 130
+    assert capsys.readouterr().err.strip() == "error: interrupted; nothing was changed"

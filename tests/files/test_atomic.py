@@ -282,6 +282,7 @@ WRITERS = {
     "files/keras_files.py": "writes to the name that the writer gives it",
     "conversion/river.py": "writes the manifest to the name that the writer gives it",
     "sampling/parts.py": "writes into the file that the writer opens",
+    "cli/failures.py": "opens standard streams that are closed",
     "parity/repro.py": "writes to the names that the writer gives it",
     "parity/reports/markdown.py": "appends to the summary of a step",
     "parity/selftest/edits.py": "copies of code in a temporary folder",

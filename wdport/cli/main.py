@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from wdport.cli.failures import UnexpectedEnd, discard_output, end_output, failure_of, lost_output, open_streams
-from wdport.cli.signals import resend_lost_signals, signal_of, unwind_at_sigterm
+from wdport.cli.signals import ignore_signals, resend_lost_signals, signal_of, unwind_at_sigterm
 from wdport.errors import WdportError, printable
 from wdport.files.written import WRITTEN, what_was_written
 from wdport.limits import MAX_MESSAGE_CHARS
@@ -63,6 +63,7 @@ def run() -> None:
     resend_lost_signals()
     code = main()
     end_output()
+    ignore_signals()
     if not code:  # nothing is running any more
         gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
     sys.exit(code)

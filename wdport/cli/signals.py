@@ -31,6 +31,12 @@ def unwind_at_sigterm() -> None:
     signal.signal(signal.SIGTERM, _terminate)
 
 
+def ignore_signals() -> None:
+    """All is done and said: the exit code stands."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def resend_lost_signals() -> None:
     """What a signal raises within a collection of garbage, where jax has a part, Python drops: send it once more."""
     sys.unraisablehook = _dropped

@@ -89,7 +89,9 @@ class Parts:
                         raise
                     self._clear(_FINISHED.fullmatch)
                     self._begin(facts, settled)
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and not self._found():
+                    self.remove()
                 os.close(self._lock)
                 raise
 

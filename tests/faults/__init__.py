@@ -1,0 +1,1 @@
+"""Kills, full and broken disks, races: what every verb leaves behind."""

@@ -1,0 +1,142 @@
+"""What is interrupted: every format of every verb, through the command line's own entry and the code that writes.
+
+`convert` runs whole. Of the others what comes after the arithmetic runs, which a process that is forked for every
+fault cannot afford; `test_faults.py` also kills whole commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wdport.cli import main as command_line
+from wdport.errors import error_of
+from wdport.exporting.artefact import write_artefact
+from wdport.files.samples import write_samples
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
+from wdport.files.written import noticing
+from wdport.parity.reports import write_reports
+from wdport.recorder import Refusal, _Writer
+from wdport.sampling.output import _kept
+from wdport.sampling.parts import Parts
+
+PARTS, EACH = 3, 40
+"""Of the samples."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """``act`` writes ``outputs`` into a folder, of the ``edition`` "old" or "new", and gives the exit code."""
+
+    name: str
+    outputs: tuple[str, ...]
+    act: Callable[[Path, str], int]
+    paired: bool = False
+
+
+def prepare(folder: Path) -> None:
+    """What the jobs read."""
+    subprocess.run([sys.executable, "-m", "tests.faults.inputs", str(folder)], check=True)
+
+
+def _converted(suffix: str) -> Job:
+    name = f"out.{suffix}"
+
+    def act(folder: Path, edition: str) -> int:
+        settings = (folder.parent / "settings").read_text().split()
+        checkpoint = str(folder.parent / f"{edition}.ckpt")
+        return command_line.main(["convert", checkpoint, "-o", str(folder / name), "--force", *settings])
+
+    return Job(f"convert {suffix}", (name, f"{name}.wdport.json"), act, True)
+
+
+def _written(verb: str, outputs: tuple[str, ...], write: Callable[[Path, str], None]) -> Job:
+    """A job whose arithmetic is left out: ``write`` in the place of the verb."""
+
+    def act(folder: Path, edition: str) -> int:
+        with contextlib.ExitStack() as stack:
+            before = command_line.group.main
+            stack.callback(setattr, command_line.group, "main", before)
+            command_line.group.main = lambda **_: write(folder, edition)  # type: ignore[method-assign, assignment]
+            return command_line.main([verb])
+
+    return Job(verb, outputs, act)
+
+
+def _values(edition: str, index: int = 0) -> np.ndarray:
+    return np.random.default_rng([edition == "new", index]).normal(size=(EACH, 24, 3)).astype(np.float32)
+
+
+def _sampled(suffix: str) -> Job:
+    name = f"out.{suffix}"
+
+    def write(folder: Path, edition: str) -> None:
+        path = folder / name
+        require_writable(path, {}, force=True)
+        with Parts(path, {"edition": edition}, anew=True) as parts, _kept(parts, PARTS * EACH, path):
+            for index in range(parts.done // EACH, PARTS):
+                parts.save(index * EACH, {"series": _values(edition, index)})
+            write_samples(Target(path, suffix), PARTS * EACH, parts.blocks)
+            parts.remove()
+
+    return _written(f"sample {suffix}", (name,), write)
+
+
+def _recorded(folder: Path, edition: str) -> None:
+    """As `wdport record` and the recorder do."""
+    path = folder / "out.run.npz"
+    require_writable(path, {}, force=True)
+    try:
+        with noticing(path):
+            try:
+                writer = _Writer(str(path))
+                try:
+                    for index in range(4):
+                        writer.put(_values(edition, index))
+                    writer.close({"edition": edition})
+                except BaseException:
+                    writer.abandon()
+                    raise
+            except OSError as error:
+                raise Refusal(5, str(path), f"could not be written ({error.strerror})", "check its folder") from error
+    except Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+
+
+def _reported(folder: Path, edition: str) -> None:
+    verdict = pickle.loads((folder.parent / f"{edition}.verdict").read_bytes())
+    write_reports(verdict, **{kind: folder / f"out.{kind}" for kind in ("json", "junit", "markdown", "html")})
+
+
+def _exported(folder: Path, edition: str) -> None:
+    target = Target(folder / "out.stablehlo", "stablehlo")
+    write_artefact(target, {"edition": edition}, {"denoiser": bytes(20_000)}, [_values(edition, i) for i in range(4)])
+
+
+REPORTS = tuple(f"out.{kind}" for kind in ("json", "junit", "markdown", "html"))
+JOBS = {
+    job.name: job
+    for job in (
+        *map(_converted, ("keras", "weights.h5", "safetensors")),
+        *map(_sampled, ("npz", "npy", "csv", "parquet")),
+        _written("record", ("out.run.npz",), _recorded),
+        _written("verify reports", REPORTS, _reported),
+        _written("export", ("out.stablehlo",), _exported),
+    )
+}
+
+
+def states(job: Job, folder: Path, contents: dict[str, dict[str, bytes]]) -> Iterator[str]:
+    """ "old", "new", "none" or "partial" for each output."""
+    for name in job.outputs:
+        path = folder / name
+        held = path.read_bytes() if path.exists() else None
+        yield "none" if held is None else next((e for e, known in contents.items() if known[name] == held), "partial")

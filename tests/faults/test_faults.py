@@ -1,0 +1,145 @@
+"""Under any weather an output is the old one or the new one, whole; a pair is of one edition, or it is told; nothing is
+left after the next run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.jobs import JOBS
+from tests.make import SETTINGS, make_state, save
+
+CONVERT = "convert keras,convert weights.h5,convert safetensors"
+TMPFS = """
+import subprocess, sys
+folder, *command = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], check=True)
+sys.exit(subprocess.run([sys.executable, *command, folder]).returncode)
+"""
+
+
+def campaign(folder: Path, *options: str, small_disk: bool = False) -> list[dict[str, Any]]:
+    """The lines of a campaign; each fails by what is wrong in it."""
+    command = ["-m", "tests.faults.campaign", *options]
+    if small_disk:  # in a mount namespace of its own, where the machine allows one
+        command = ["unshare", "-m", sys.executable, "-c", TMPFS, str(folder), *command]
+    else:
+        command = [sys.executable, *command, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    for line in lines:
+        sys.stdout.write(f"{ {**line, 'wrong': len(line['wrong'])} }\n")
+    assert [wrong for line in lines for wrong in line["wrong"]] == []
+    return lines
+
+
+def test_a_few_of_everything(tmp_path: Path) -> None:
+    jobs = "convert keras,sample npz,record"
+    found = campaign(tmp_path, "--jobs", jobs, "--kills", "6", "--size-limits", "250000")
+    assert len(found) == 2 * len(jobs.split(","))
+    assert all(line["times"] for line in found)
+
+
+def test_each_call_that_gives_a_name(tmp_path: Path) -> None:
+    (found,) = campaign(tmp_path, "--jobs", "verify reports", "--refusals", "1000")
+    assert found["ended"]["5"] > 20
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    (found,) = campaign(tmp_path, "--jobs", "convert safetensors", "--races", "3")
+    assert found["ended"] == {"0": 3}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("job", JOBS)
+def test_signals(tmp_path: Path, job: str) -> None:
+    (found,) = campaign(tmp_path, "--jobs", job, "--kills", "100")
+    assert sum(found["ended"].values()) == 100
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("job", CONVERT.split(","))
+def test_races(tmp_path: Path, job: str) -> None:
+    (found,) = campaign(tmp_path, "--jobs", job, "--races", "100")
+    assert found["ended"] == {"0": 100}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("job", JOBS)
+def test_refusals(tmp_path: Path, job: str) -> None:
+    campaign(tmp_path, "--jobs", job, "--size-limits", "8192", "--refusals", "40")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("job", JOBS)
+def test_full_disks(tmp_path: Path, job: str) -> None:
+    """A real one, with every other number of free pages."""
+    allowed = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True)
+    if allowed.returncode:
+        pytest.skip("no file system can be mounted here")
+    (found,) = campaign(tmp_path, "--jobs", job, "--full-disks", "2", small_disk=True)
+    assert set(found["ended"]) == {"0", "5"}
+
+
+WHOLE = {
+    "convert": (["convert", "a.ckpt", "-o", "x.keras"], ["x.keras", "x.keras.wdport.json"]),
+    "sample": (["sample", "a.keras", "-n", "6", "--chunk", "2", "--sampler", "ddim", "--steps", "2", "-o", "x.npz"],
+               ["x.npz"]),
+    "record": (["record", "tests.user_model:small", "a.ckpt", "-o", "x.npz"], ["x.npz"]),
+    "export": (["export", "a.keras", "-o", "x.stablehlo"], ["x.stablehlo"]),
+    "verify": (["verify", "a.ckpt", "a.keras", "--json", "x.json", "--html", "x.html"], ["x.json", "x.html"]),
+}  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("verb", WHOLE)
+def test_whole_commands(tmp_path: Path, verb: str) -> None:
+    """From outside, at any time: at start, while computing, while writing, at the end."""
+    words, outputs = WHOLE[verb]
+    settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+    save(tmp_path / "a.ckpt", make_state())
+    _run(["convert", "a.ckpt", *settings], tmp_path)
+    if verb == "convert":
+        words = [*words, *settings]
+    began = time.monotonic()
+    _run(words, tmp_path)
+    took = time.monotonic() - began
+    whole = sorted(os.listdir(tmp_path))
+    chance = random.Random(verb)
+    for index in range(9):
+        for name in outputs:
+            (tmp_path / name).unlink(missing_ok=True)
+        with subprocess.Popen(_command(words), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True, env=_environment()) as process:  # fmt: skip
+            time.sleep(chance.uniform(0.2, 1.0) * took)
+            number = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[index % 3]
+            process.send_signal(number)
+            said = process.communicate(timeout=120)[1]
+        assert process.returncode in (0, -number, 128 + number), said
+        if number == signal.SIGKILL or "kept" in said:
+            _run([*words, "--force"], tmp_path)
+            assert sorted(os.listdir(tmp_path)) == whole
+        assert set(os.listdir(tmp_path)) <= set(whole)
+
+
+def _command(words: list[str]) -> list[str]:
+    return [sys.executable, "-m", "wdport", *words]
+
+
+def _environment() -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+def _run(words: list[str], folder: Path) -> None:
+    subprocess.run(_command(words), cwd=folder, check=True, capture_output=True, env=_environment())
