@@ -11,7 +11,7 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
 from wdport.cli.options import pad_option
 from wdport.dtype_policies import POLICIES
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
 
 
@@ -75,11 +75,15 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     return 0
 
 
+_DIGITS = 18
+"""More samples than 64 bits count are none."""
+
+
 def _number(option: str, text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise UsageError(option, f"{text!r} is no number of samples", "give 1 or more, or auto")
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
+        raise UsageError(option, f"{printable(text, 40)!r} is no number of samples", "give 1 or more, or auto")
     return int(text)
 
 
