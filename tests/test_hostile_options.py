@@ -12,6 +12,7 @@ import pytest
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import read_config
 from wdport.checkpoint.regular import open_regular, read_option, read_small
+from wdport.cli.main import main
 from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, MisfitError, UsageError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
@@ -120,3 +121,20 @@ def test_config_json_beside_a_checkpoint(tmp_path: Path) -> None:
     ):
         path.write_bytes(content)
         assert message in refused("config.json", path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sample", "x.keras", "--pad-widths", "1000000000"),
+        ("sample", "x.keras", "--batch", "9" * 100_000),
+        ("sample", "x.keras", "--chunk", "9" * 100_000),
+        ("sample", "x.keras", "-n", "1" + "0" * 400),
+        ("export", "x.keras", "--pad-widths", "1" + "0" * 400),
+        ("export", "x.keras", "--batch", "1" + "0" * 400),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:40],
+)
+def test_absurd_numbers_are_a_usage_error(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(list(arguments)) == 2
+    assert len(capsys.readouterr().err) <= 241

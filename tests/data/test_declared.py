@@ -41,6 +41,9 @@ def mat(rows: int, columns: int) -> bytes:
     return stream.getvalue()
 
 
+MAT_4 = struct.pack("<5i", 0, 10**9, 2, 0, 2) + b"x\0"
+"""The head of a matrix in version 4, and no values."""
+
 WIDE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "csv": ("x.csv", lambda path: path.write_text(f"{','.join(NAMES)}\n{ONES}\n{TWOS}\n")),
     "csv without names": ("x.csv", lambda path: path.write_text(f"{ONES}\n{TWOS}\n")),
@@ -84,7 +87,8 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "npz beyond its member": ("x.npz", npz(a=npy("(10000000000,)")), "declares an array"),
     "npz of zeros": ("x.npz", npz(a=npy("(5000000,)", data=bytes(40_000_000))), "unpacks to 40000"),
     "npz of many": ("x.npz", npz(**{f"a{n:0200}": b"" for n in range(8000)}), "more than 10000 arrays"),
-    "mat of zeros": ("x.mat", mat(40_000, 1000), "declares an array of shape (40000, 1000)"),
+    "mat of zeros": ("x.mat", mat(40_000, 1000), "unpacks to more than 33554432 bytes"),
+    "mat beyond the file": ("x.mat", MAT_4, "declares an array of shape (1000000000, 2)"),
 }  # fmt: skip
 
 
@@ -103,6 +107,13 @@ def test_a_mat_file_of_many_variables(tmp_path: Path) -> None:
     head, one = stream.getvalue()[:128], stream.getvalue()[128:]
     (tmp_path / "x.mat").write_bytes(head + one * 10_001)
     with pytest.raises(InputError, match="more than 10000 arrays"):
+        read_series(tmp_path / "x.mat")
+
+
+def test_a_mat_file_whose_small_variables_unpack_to_much_together(tmp_path: Path) -> None:
+    one = mat(10_000, 1000)
+    (tmp_path / "x.mat").write_bytes(one + 4 * one[128:])
+    with pytest.raises(InputError, match="unpacks to more than 33554432 bytes"):
         read_series(tmp_path / "x.mat")
 
 

@@ -25,11 +25,12 @@ def read_safetensors(source: Source) -> Contents:
     header, data_start = _header(source)
     tensors: dict[str, TensorRef] = {}
     spans: dict[str, Span] = {}
-    for entry in header:
-        if entry.name in tensors:
-            raise Fault(f"key {entry.name!r} stands twice in its JSON", COPY_AGAIN)
-        tensors[entry.name] = _tensor(entry)
-        spans[entry.name] = Span(source, data_start + entry.begin, entry.end - entry.begin, None, entry.name)
+    with header:
+        for entry in header:
+            if entry.name in tensors:
+                raise Fault(f"key {entry.name!r} stands twice in its JSON", COPY_AGAIN)
+            tensors[entry.name] = _tensor(entry)
+            spans[entry.name] = Span(source, data_start + entry.begin, entry.end - entry.begin, None, entry.name)
     _check_tiling(spans, data_start, source.size)
     return Contents("safetensors", tensors, spans, [source], dict(header.metadata or {}))
 

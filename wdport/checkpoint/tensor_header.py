@@ -52,11 +52,20 @@ class Entry(NamedTuple):
 
 
 class TensorHeader:
-    """Iterating gives every tensor's :class:`Entry` once; ``metadata`` is complete after that."""
+    """Iterating gives every tensor's :class:`Entry` once; ``metadata`` is complete after that.
+
+    A context manager that gives the bytes back at the end, for an error keeps what was at hand when it was raised.
+    """
 
     def __init__(self, raw: bytearray) -> None:
         self._raw = raw
         self.metadata: dict[str, str] | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.clear()
 
     def __iter__(self) -> Iterator[Entry]:
         raw = self._raw

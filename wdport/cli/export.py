@@ -33,7 +33,7 @@ class Options(TypedDict):
               help="The network alone, or a whole sampler with it.")  # fmt: skip
 @click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
               help="Some of cpu, cuda, rocm, tpu, with commas; none of them has to be here.")  # fmt: skip
-@click.option("--batch", type=click.IntRange(1), help="A fixed number of samples.  [default: any number]")
+@click.option("--batch", type=click.IntRange(1, 1 << 24), help="A fixed number of samples.  [default: any number]")
 @click.option("--sampler", help="As in wdport sample; for --what sampler.  [default: ddpm]")
 @click.option("--steps", type=int, help="As in wdport sample.  [default: all]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")

@@ -15,6 +15,7 @@ from wdport.errors import WdportError
 from wdport.files.target import FORMATS
 
 if TYPE_CHECKING:
+    from wdport.checkpoint import Checkpoint
     from wdport.conversion.account import Account
     from wdport.conversion.entries import ConfigEntry
 
@@ -156,40 +157,41 @@ def _checkpoint(path: Path, key: str | None) -> Found:
     from wdport.checkpoint import open_checkpoint
 
     with open_checkpoint(path, key=key) as checkpoint:
-        model, config = _recognise(path, key)
-        return {
+        found: Found = {
             "file": path.name,
             "kind": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
             "bytes": sum(file.stat().st_size for file in checkpoint.files.values()),
             "files": {name: str(file) for name, file in checkpoint.files.items()},
             "config_json": checkpoint.config,
-            "model": model,
+            "model": "",
             "key": checkpoint.key,
             "prefixes": list(checkpoint.prefixes),
             "other_keys": list(checkpoint.other_keys),
             "ignored": dict(checkpoint.ignored),
             "not_read": list(checkpoint.not_read),
             "shared": [list(names) for names in checkpoint.shared],
-            "config": config,
+            "config": {},
             "tensors": {
                 name: {"dtype": info.dtype, "shape": list(info.shape)} for name, info in checkpoint.tensors.items()
             },
         }
+        found["model"], found["config"] = _recognise(checkpoint, key)  # last: it may take a prefix from the names
+        return found
 
 
-def _recognise(path: Path, key: str | None) -> tuple[str, dict[str, ConfigEntry]]:
+def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry]]:
     """Family, variant and configuration; where nothing fits, the reason."""
-    from wdport.conversion.prepare import Settings, prepare
+    from wdport.conversion.prepare import Settings, prepared_from
 
     try:
-        with prepare(path, Settings(key=key)) as prepared:
-            values, origins = prepared.config.to_dict(), prepared.resolved.origins
-            config: dict[str, ConfigEntry] = {
-                name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
-            }
-            return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config
+        prepared = prepared_from(checkpoint, Settings(key=key))
     except WdportError as error:
         return f"not recognised: {error.what}", {}
+    values, origins = prepared.config.to_dict(), prepared.resolved.origins
+    config: dict[str, ConfigEntry] = {
+        name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
+    }
+    return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config
 
 
 def _text(found: Found, every: bool) -> str:

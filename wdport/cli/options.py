@@ -11,6 +11,9 @@ import click
 from wdport.errors import UsageError, printable
 from wdport.files.writable import is_stream, require_apart, require_writable
 
+MAX_PAD_WIDTHS = 1024
+"""The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
+
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""
 
@@ -32,7 +35,7 @@ mapping_option = click.option(
     "--mapping", metavar="FILE", help="A mapping table of your own.  [default: the shipped one that fits]"
 )
 pad_option = click.option(
-    "--pad-widths", type=click.IntRange(1), default=1, metavar="M",
+    "--pad-widths", type=click.IntRange(1, MAX_PAD_WIDTHS), default=1, metavar="M",
     help="Fill widths up with zeros to a multiple of M, for matrix units of that size; no use on a CPU.",
 )  # fmt: skip
 force_option = click.option("--force", is_flag=True, help="Replace files that are no reports of wdport.")

@@ -13,7 +13,7 @@ from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
 from wdport.cli.options import pad_option
 from wdport.dtype_policies import POLICIES
-from wdport.errors import MachineError, UsageError
+from wdport.errors import MachineError, UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
 
 
@@ -83,11 +83,15 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     return 0
 
 
+_DIGITS = 18
+"""More samples than 64 bits count are none."""
+
+
 def _number(option: str, text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise UsageError(option, f"{text!r} is no number of samples", "give 1 or more, or auto")
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
+        raise UsageError(option, f"{printable(text, 40)!r} is no number of samples", "give 1 or more, or auto")
     return int(text)
 
 

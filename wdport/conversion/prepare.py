@@ -104,19 +104,23 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
     Raises ``InputError`` for a bad file, ``MisfitError`` where table, configuration and file do not fit.
     """
     with open_checkpoint(Path(path), key=settings.key) as checkpoint:
-        table = (
-            load_table(Path(settings.mapping))
-            if settings.mapping
-            else choose_table(checkpoint.tensors, checkpoint.path)
-        )
-        notes = leave_out_head(checkpoint, table)
-        family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
-        resolved = _resolve(checkpoint, family, settings)
-        shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-        variables = family.variables(resolved.config)
-        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
-        comparisons = _compare(checkpoint, plan, constants)
-        yield Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables, notes)
+        yield prepared_from(checkpoint, settings)
+
+
+def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
+    """The same for a checkpoint that is open, whose names lose a prefix that the table leaves out; raises alike."""
+    if settings.mapping:
+        table = load_table(Path(settings.mapping))
+    else:
+        table = choose_table(checkpoint.tensors, checkpoint.path)
+    notes = leave_out_head(checkpoint, table)
+    family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
+    resolved = _resolve(checkpoint, family, settings)
+    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    variables = family.variables(resolved.config)
+    plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
+    comparisons = _compare(checkpoint, plan, constants)
+    return Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables, notes)
 
 
 def signature_of(path: PathText, settings: Settings) -> Signature:
