@@ -42,7 +42,19 @@ def record(data: Path, words: list[str]) -> None:
     config = data.with_suffix(".rc")
     config.write_text(f"[run]\nbranch = True\nsource = {rooms}\ndata_file = {data}\n")
     tests = [word for word in (words or TESTS) if (ROOT / word).exists()]
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-m", "not full and not pending", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not full and not pending",
+        *tests,
+    ]
     given = ["--cov", "--cov-branch", f"--cov-config={config}", "--cov-context=test", "--cov-report=term:skip-covered"]
     subprocess.run([*command, *given], cwd=ROOT, check=False)
 
@@ -143,7 +155,8 @@ def _warm() -> None:
     del conftest
     ground()
     with redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *(t for t in TESTS if (ROOT / t).exists())])
+        present = [test for test in TESTS if (ROOT / test).exists()]
+        pytest.main(["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *present])
 
 
 if __name__ == "__main__":

@@ -38,8 +38,7 @@ def _differs(one: CodeType, other: CodeType) -> bool:
     """Whether two codes do other things; where they stand is no difference."""
     if one.co_code != other.co_code or len(one.co_consts) != len(other.co_consts) or one.co_names != other.co_names:
         return True
+    pairs = [(a, b) for a, b in zip(one.co_consts, other.co_consts, strict=True) if not isinstance(a, frozenset)]
     return any(
-        _differs(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is not type(b) or repr(a) != repr(b)
-        for a, b in zip(one.co_consts, other.co_consts, strict=True)
-        if not (isinstance(a, frozenset) and isinstance(b, frozenset))
+        _differs(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else repr(a) != repr(b) for a, b in pairs
     )
