@@ -107,9 +107,10 @@ def keep(tally: Tally, seed: int, good: Path, folder: Path) -> None:
         return
     seeds = seeds_in(good, tally.name)
     folder.mkdir(parents=True, exist_ok=True)
-    for index, _what in tally.findings[:KEPT]:
+    for index, what in tally.findings[:KEPT]:
         path = folder / f"{tally.name.replace(' ', '-')}-{seed}-{index}-{TARGETS[tally.name].name}"
         path.write_bytes(mutant(seeds, seed, index)[1])
+        print(f"  {tally.name} {seed}:{index}: {what}\n    {path}")
 
 
 def main() -> int:
@@ -124,17 +125,20 @@ def main() -> int:
     names = given.target or list(MUTANTS if given.count else TARGETS)
     each = -(-given.count // len(names)) if given.count else 1 << 40
     seconds = 1e9 if given.count else given.seconds / len(names)
-    tallies = []
     from tests.fuzz.seeds import write_seeds
 
+    tallies = []
+    print(HEAD, flush=True)
     with TemporaryDirectory(prefix="wdport-fuzz-") as folder:
         write_seeds(Path(folder), names)
         for name in names:
             tallies.append(fuzz(name, given.seed, each, seconds, Path(folder)))
+            print(tallies[-1].row(), flush=True)
             keep(tallies[-1], given.seed, Path(folder), given.keep)
     done, found = sum(t.done for t in tallies), sum(len(t.findings) for t in tallies)
-    sum(t.kinds["unnoticed"] for t in tallies if TARGETS[t.name].summed)
-    done / max(sum(t.seconds for t in tallies), 1e-9)
+    wrong = sum(t.kinds["unnoticed"] for t in tallies if TARGETS[t.name].summed)
+    rate = done / max(sum(t.seconds for t in tallies), 1e-9)
+    print(f"{done} mutants, {rate:.0f}/s; {found} findings; other weights unsaid, in formats with checksums: {wrong}")
     return 1 if found else 0
 
 

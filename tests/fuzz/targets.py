@@ -56,11 +56,10 @@ def _config(path: Path) -> Found:
 
 
 def _converted(path: Path) -> Found:
-    from wdport.conversion.load import open_converted
-    from wdport.files.model_files import read_variables
+    from wdport.conversion.load import open_converted, sound_variables
 
     opened = open_converted(path)
-    found: Found = {name: _bytes(array) for name, array in read_variables(path, opened.variables)}
+    found: Found = {name: _bytes(array) for name, array in sound_variables(opened)}
     return found | {"the configuration": json.dumps(opened.config.to_dict(), default=str)}
 
 

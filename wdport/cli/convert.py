@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wdport.cli.options import LONGEST_FACT, facts, key_option, mapping_option, parse_values, size
+from wdport.checkpoint.known import require_sha256
+from wdport.cli.options import LONGEST_FACT, facts, key_option, mapping_option, parse_values, sha256_option, size
 from wdport.cli.progress import progress_bar
 from wdport.errors import printable
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @mapping_option
 @click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
 @key_option
+@sha256_option
 @click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 @click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
@@ -46,6 +48,7 @@ def command(
     mapping: str | None,
     model: str | None,
     key: str | None,
+    sha256: str | None,
     strict: bool,
     force: bool,
     cast: bool,
@@ -57,6 +60,7 @@ def command(
     Writes the model, re-reads and compares it, and puts a manifest FILE.wdport.json beside it.
     """
     values = parse_values(pairs)
+    require_sha256(checkpoint, sha256)
     from wdport.conversion.river import convert
 
     with progress_bar("converting") as progress:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, pad_option, size
+from wdport.cli.options import facts, pad_option, sha256_option, size
 from wdport.errors import UsageError
 from wdport.files.writable import with_manifests
 
@@ -42,19 +42,29 @@ class Options(TypedDict):
 @click.option("--precision", type=click.Choice(["highest", "default"]), default="highest", show_default=True,
               help="Of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
 @pad_option
+@sha256_option
 @click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 def command(
-    model: str, output: str | None, what: str, platforms: str, dtype: str, force: bool, **options: Unpack[Options]
+    model: str,
+    output: str | None,
+    what: str,
+    platforms: str,
+    dtype: str,
+    sha256: str | None,
+    force: bool,
+    **options: Unpack[Options],
 ) -> int:
     """Write a converted MODEL as StableHLO with its weights, to run with jax alone.
 
     Copy wdport/exporting/loader.py to where it runs; it needs jax and, to read the file, flatbuffers.
     """
     # The files are looked at before jax is imported, so that a refusal is instant.
+    from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
     from wdport.exporting.artefact import export_target
 
+    require_sha256(model, sha256)
     converted = open_converted(model)
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):

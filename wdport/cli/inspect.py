@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 import click
 
-from wdport.cli.options import facts, key_option, size
+from wdport.checkpoint.known import require_sha256
+from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.errors import WdportError
 from wdport.files.target import FORMATS
 
@@ -56,10 +57,12 @@ class Found(TypedDict):
 @click.command(name="inspect")
 @click.argument("file")
 @key_option
+@sha256_option
 @click.option("--tensors", "every", is_flag=True, help="List every tensor.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
-def command(file: str, key: str | None, every: bool, as_json: bool) -> int:
+def command(file: str, key: str | None, sha256: str | None, every: bool, as_json: bool) -> int:
     """Show what is in FILE, a checkpoint or a converted model: layout, configuration, tensors."""
+    require_sha256(file, sha256)
     found = _converted(Path(file)) or _checkpoint(Path(file), key)
     click.echo(json.dumps(found, indent=1, default=str) if as_json else _text(found, every))
     return 0

@@ -43,6 +43,10 @@ key_option = click.option(
     "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
 )
 
+sha256_option = click.option(
+    "--sha256", metavar="HEX", help="The SHA-256 that the first file named must have, the checkpoint if there is one."
+)
+
 
 @dataclass(frozen=True)
 class Report:

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from wdport.cli.options import facts, key_option, size
+from wdport.checkpoint.known import require_sha256, require_undamaged
+from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError, error_of
 from wdport.files.writable import by_name, require_writable
@@ -28,6 +29,7 @@ from wdport.recorder import Input
 )
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
+@sha256_option
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 def command(
     subject: tuple[str, ...],
@@ -36,6 +38,7 @@ def command(
     leave_out: tuple[str, ...],
     inputs: tuple[str, ...],
     key: str | None,
+    sha256: str | None,
     force: bool,
 ) -> int:
     """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record what it computes.
@@ -46,6 +49,8 @@ def command(
 
     reference, checkpoint = _subject(subject, mapping)
     target = _target({"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}, output, force)
+    require_sha256(checkpoint, sha256)
+    require_undamaged(checkpoint)
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
         notes = known.pop("notes", ())

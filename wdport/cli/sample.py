@@ -11,7 +11,7 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import pad_option
+from wdport.cli.options import pad_option, sha256_option
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -50,10 +50,11 @@ from wdport.files.writable import by_name, require_apart, with_manifests
               "policy of the network. States, noise schedule and the way back to series are float32 with all but "
               "float64.")  # fmt: skip
 @pad_option
+@sha256_option
 @click.option(
     "--force", is_flag=True, help="Replace an existing output or figure (never a link), and parts of another run."
 )
-def command(chunk: str, batch: str, **options: Any) -> int:
+def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
 
     The same command goes on where an interrupted one stopped.
@@ -63,10 +64,12 @@ def command(chunk: str, batch: str, **options: Any) -> int:
     if wanted.shard_weights and devices is None:
         raise UsageError("--shard-weights", "there is one device alone", "ask for several, or for --devices all")
     # The files are looked at before jax is imported, so that a refusal is instant.
+    from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
     from wdport.files.figure import figure_target
     from wdport.files.samples import samples_target
 
+    require_sha256(wanted.model, sha256)
     converted = open_converted(wanted.model)
     inputs = with_manifests(by_name(model=wanted.model, known=wanted.known, init=wanted.init), ["model"])
     target = samples_target(_output(wanted), inputs, wanted.force)

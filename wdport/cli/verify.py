@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports
+from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports, sha256_option
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -32,6 +32,7 @@ from wdport.parity.repro_files import KINDS
 @click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
+@sha256_option
 @click.option("--full", is_flag=True, help="Compare bfloat16, gradients, optimiser steps and sampling as well.")
 @click.option("--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, in place of ours.")
 @click.option("--against", metavar="FILE", help="A recording by `wdport record`, in place of CHECKPOINT; no torch.")
@@ -51,6 +52,7 @@ def command(
     model: str | None,
     inputs: tuple[str, ...],
     key: str | None,
+    sha256: str | None,
     full: bool,
     reference: str | None,
     against: str | None,
@@ -82,11 +84,13 @@ def command(
     require_reports(wanted, with_manifests(read, ["converted"]), force)
     require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
     from wdport.checkpoint import open_checkpoint
+    from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
     from wdport.conversion.prepare import Settings, prepare
     from wdport.families.choice import own_model
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
+    require_sha256(files[0], sha256)
     own = own_model(mapping, model, reference, inputs)
     open_converted(converted, own)
     if checkpoint and own is not None:  # planning would build the model, so only the files are looked at

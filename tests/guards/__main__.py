@@ -1,0 +1,163 @@
+"""``make guards``: every refusal of the rooms that read and write files deleted, one at a time; which ones does no test
+notice?
+
+The quick tests run once under coverage, which says who executes each refusal. Then, for each, a process that has
+everything imported already deletes it from the loaded module and runs those tests until one fails. What is known from
+an earlier run of the same sources is not asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from tests.guards.find import ROOMS, Guard, all_guards
+
+ROOT = Path(__file__).parents[2]
+TESTS = ("tests/checkpoint", "tests/mapping", "tests/files", "tests/bad", "tests/test_conversion.py",
+         "tests/test_writable.py", "tests/test_errors.py", "tests/cli", "tests/families/test_custom.py")  # fmt: skip
+"""Which tests are asked."""
+
+MOST = 8
+"""Tests that are tried for one guard."""
+
+SLOWEST = 120
+"""Seconds after which the tests of one guard are stopped: it hangs without the guard, which is noticed."""
+
+
+def record(data: Path, words: list[str]) -> None:
+    """Run the tests under coverage; ``data`` then knows which of them executed each line."""
+    rooms = ",".join(f"wdport/{room}" for room in ROOMS)
+    config = data.with_suffix(".rc")
+    config.write_text(f"[run]\nbranch = True\nsource = {rooms}\ndata_file = {data}\n")
+    tests = [word for word in (words or TESTS) if (ROOT / word).exists()]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not full and not pending",
+        *tests,
+    ]
+    given = ["--cov", "--cov-branch", f"--cov-config={config}", "--cov-context=test", "--cov-report=term:skip-covered"]
+    subprocess.run([*command, *given], cwd=ROOT, check=False)
+
+
+def users(data: Path) -> dict[str, dict[int, list[str]]]:
+    """Per file, the tests that execute each line."""
+    from coverage import CoverageData
+
+    seen = CoverageData(str(data))
+    seen.read()
+    return {name: _tests(seen.contexts_by_lineno(name)) for name in seen.measured_files()}
+
+
+def _tests(contexts: dict[int, list[str]]) -> dict[int, list[str]]:
+    return {
+        line: sorted({name.partition("|")[0] for name in names if name.endswith("|run")})
+        for line, names in contexts.items()
+    }
+
+
+def judge(guard: Guard, tests: list[str]) -> str:
+    """Run these tests without the guard in a copy of this process; what came of it."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # jax: nothing of it has run here
+        child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.write(writing, _tried(guard, tests).encode()[:4000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        said = told.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "hangs" if os.WTERMSIG(status) == signal.SIGALRM else f"dies by signal {os.WTERMSIG(status)}"
+    return said
+
+
+def _tried(guard: Guard, tests: list[str]) -> str:
+    from tests.guards.swap import delete
+
+    signal.alarm(SLOWEST)
+    if not delete(guard):
+        return "not swapped"
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov", *tests])
+    return {0: "unnoticed", 1: "noticed"}.get(int(code), f"pytest ends with {code}: {out.getvalue()[-500:]}")
+
+
+def choose(tests: list[str]) -> list[str]:
+    """The tests to try: those that are about bad input first, and no long list of them."""
+    return sorted(tests, key=lambda name: (not any(word in name for word in ("bad", "refused", "guard")), name))[:MOST]
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.guards", description=__doc__)
+    parser.add_argument("--room", action="append", choices=ROOMS)
+    parser.add_argument("--again", action="store_true", help="run the tests under coverage again")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "guards")
+    parser.add_argument("tests", nargs="*", help="instead of all that are asked")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    data = given.folder.resolve() / "coverage"
+    if given.again or not data.exists():
+        record(data, given.tests)
+    guards = all_guards(ROOT / "wdport", tuple(given.room or ROOMS))
+    known = given.folder / "known.json"
+    results: dict[str, str] = json.loads(known.read_text()) if known.exists() and not given.again else {}
+    executed = users(data)
+    _warm()
+    for guard in guards:
+        name = _name(guard)
+        if name not in results or results[name] not in ("noticed", "hangs"):
+            tests = executed.get(str(guard.path), {}).get(guard.line, [])
+            results[name] = judge(guard, choose(tests)) if tests else "no test raises it"
+            known.write_text(json.dumps(results, indent=1))
+            if results[name] != "noticed":
+                print(f"{guard.path.relative_to(ROOT)}:{guard.line}: {guard.text[:90]}: {results[name]}", flush=True)
+    ended = [results[_name(guard)] for guard in guards]
+    noticed = sum(each == "noticed" or each.startswith(("hangs", "dies")) for each in ended)
+    print(f"{noticed} of {len(guards)} deleted guards are noticed: {100 * noticed / max(len(guards), 1):.1f} %")
+    return 0 if noticed >= 0.95 * len(guards) else 1
+
+
+def _name(guard: Guard) -> str:
+    """A guard in a source: the source changes, and it is asked again."""
+    return f"{hashlib.sha256(guard.path.read_bytes()).hexdigest()[:12]} {guard.key} {guard.number}"
+
+
+def _warm() -> None:
+    """Import what the tests import, and make the files that they share, so that a copy of this process need not."""
+    import conftest
+    from tests.bad.ground import ground
+
+    del conftest
+    ground()
+    with redirect_stdout(io.StringIO()):
+        present = [test for test in TESTS if (ROOT / test).exists()]
+        pytest.main(["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *present])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
