@@ -134,3 +134,13 @@ def test_a_small_file_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("wdport.checkpoint.regular.os.fdopen", late)
     with pytest.raises(Fault, match="was changed"):
         read_small(path, 100)
+
+
+def test_another_file_under_the_name_when_it_is_hashed(tmp_path: Path) -> None:
+    path, other = tmp_path / "model.bin", tmp_path / "other.bin"
+    as_safetensors(path)
+    as_safetensors(other, 1)
+    with open_checkpoint(path) as checkpoint:
+        other.replace(path)
+        with pytest.raises(InputError, match="was replaced"):
+            checkpoint.file_sha256()
