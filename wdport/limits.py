@@ -91,10 +91,10 @@ MAX_EMPTY_SHAPE: Final = 1 << 31
 """Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
 
 MAX_GROUPS: Final = 64
-"""Groups of a wavelet decomposition: 2^63 values are halved 63 times."""
+"""Levels of a decomposition, and one more: 2^63 values are halved 63 times."""
 
 MAX_STEPS: Final = 1 << 24
-"""Time steps of one window, and so coefficients of one group; the longest windows in public use have a few thousand."""
+"""Time steps of one window, and so the values of one level; the longest windows in public use have a few thousand."""
 
 MAX_FEATURES: Final = 100_000
 """Features of a series; the widest public set (traffic) has 862."""

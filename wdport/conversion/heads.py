@@ -5,7 +5,7 @@ Wrappers that are known are taken away where the names are read; this one is kno
 
 from __future__ import annotations
 
-from wdport.checkpoint import Checkpoint
+from wdport.checkpoint.checkpoint import Checkpoint
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.rows import Table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,21 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
             document: Any = strict_json(beside.config_json or b"{}", "config.json")
             family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
             values = document["config"]["config"]
-        return Converted(file, form, family, family.load_config(values), account)
-    except (Fault, *_FAULTS) as error:
+        return _large_enough(Converted(file, form, family, family.load_config(values), account))
+    except Fault as fault:
+        raise InputError(file, fault.what, fault.fix) from None
+    except _FAULTS as error:
         raise InputError(file, f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
+
+
+def _large_enough(converted: Converted) -> Converted:
+    """Raise :class:`Fault` where the file cannot hold the variables of its configuration, before a model is built."""
+    variables = converted.variables
+    if (size := converted.path.stat().st_size) < 4 * sum(map(prod, variables.values())):
+        raise Fault(f"has {size} bytes, too few for the model of its configuration", CONVERT_AGAIN)
+    if converted.account is not None and converted.account.variables != variables:
+        raise Fault("its manifest has other variables than the model of its configuration", CONVERT_AGAIN)
+    return converted
 
 
 def open_account(file: Path) -> tuple[Account | None, Beside]:
