@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 Make = Callable[[Path], object]
 WEIGHTS = "model.weights.h5"
+ACCOUNT = "wdport.json"
 BIAS = "level_1/input_proj/vars/1"
 """A bias of the small model, and its name in a file of ours: ``level_1/input_proj/bias``."""
 
@@ -88,9 +90,9 @@ def configured(change: Callable[[dict[str, Any]], object]) -> Make:
         else:
             path.write_bytes(good.read_bytes())
             with h5py.File(path, "a") as file:
-                for name, value in list(file.attrs.items()):
-                    if isinstance(value, str):
-                        file.attrs[name] = _walk(value, change)
+                text = bytes(file[ACCOUNT][()]).decode()
+                del file[ACCOUNT]
+                file[ACCOUNT] = np.frombuffer(_walk(text, change).encode(), np.uint8)
 
     return make
 

@@ -156,8 +156,9 @@ def _piped(folder: Path) -> None:
 
 
 def _linked(folder: Path) -> None:
-    _first(folder).unlink()
-    (folder / "000000000-000000002.npz").symlink_to("/dev/zero")
+    part = _first(folder)
+    part.unlink()
+    part.symlink_to("/dev/zero")
 
 
 def _all(value: float) -> Callable[[dict[str, np.ndarray]], object]:

@@ -22,7 +22,7 @@ from wdport.limits import MAX_MESSAGE_CHARS
 LONGEST = 0.3
 """Seconds of computing that a refusal may take; the table is run in one process, with everything imported."""
 
-HANG = 8.0
+HANG = 30.0
 """Seconds after which a child that should have refused is given up, on a machine that may be busy."""
 
 MEMORY = 8 << 30

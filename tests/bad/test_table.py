@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad.pending import PENDING
 from tests.bad.run import check, place
 from tests.bad.table import TABLE
 
@@ -17,18 +16,9 @@ def test_the_table_is_broad() -> None:
     verbs = {command.split()[0] for bad in TABLE.values() for command in bad.commands}
     assert verbs == {"convert", "verify", "record", "inspect", "sample", "export"}
     assert {code for bad in TABLE.values() for code in bad.codes} >= {2, 3, 4}
-    assert set(PENDING) <= set(TABLE)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.pending, pytest.mark.xfail(reason=f"pending: {PENDING[name]}")])
-        if name in PENDING
-        else name
-        for name in TABLE
-    ],
-)
+@pytest.mark.parametrize("name", TABLE)
 def test_a_bad_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bad = TABLE[name]

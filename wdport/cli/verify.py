@@ -88,6 +88,7 @@ def command(
     from wdport.conversion.load import open_converted
     from wdport.conversion.prepare import Settings, prepare
     from wdport.families.choice import own_model
+    from wdport.parity.recording import open_recording
 
     # Everything small is looked at before torch, keras and jax are imported, so that a refusal is instant.
     require_sha256(files[0], sha256)
@@ -99,6 +100,9 @@ def command(
     elif checkpoint:
         with prepare(checkpoint, Settings(mapping=mapping, key=key)) as prepared:
             require_apart([(each.option, each.path) for each in wanted], prepared.checkpoint.files)
+    else:
+        with open_recording(Path(str(against))):
+            pass
     today = datetime.now(UTC).date()
     from wdport.parity.gated import judge, read_terms
     from wdport.parity.gated import update_baseline as write

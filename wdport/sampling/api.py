@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import understood
 from wdport.data.files import data_file
+from wdport.data.npy import read_array
 from wdport.diffusion.schedules import Array
 from wdport.model import KerasModel
 from wdport.sampling.job import plan_job
@@ -73,6 +75,5 @@ def sample(
 
 def read_init(path: str | PathLike[str]) -> Array:
     """An array from a ``.npy`` file, x_T; raises :class:`InputError` for any other file."""
-    with data_file(path) as file, file.open("rb") as opened, understood(".npy"):
-        array: Array = np.lib.format.read_array(opened, allow_pickle=False)
-    return array
+    with data_file(path) as file, open_regular(file) as opened, understood(".npy"):
+        return read_array(opened, os.fstat(opened.fileno()).st_size)
