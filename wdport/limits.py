@@ -134,10 +134,13 @@ MAX_RUN_BYTES: Final = 1 << 20
 """``run.json`` of a sampling run that goes on; one has about 700 bytes."""
 
 MAX_RECORDED: Final = 300_000
-"""Arrays in a recording; one of the smallest WaveletDiff has about 2,000."""
+"""Arrays in a recording; one of a model of 200 variables has about 2,000."""
 
 MAX_RECORDED_BYTES: Final = 64 << 20
 """The index of a recording; that of the same model has 0.6 MB."""
 
 MAX_ITEM_BYTES: Final = 64
-"""Memory of a value in it: all may take as much as the file and 64 MiB. That model's file has 229 bytes each."""
+"""Memory of a value in it: all may take as much as the file and 64 MiB. That file has 229 bytes each."""
+
+MAX_PAD_WIDTHS: Final = 1024
+"""The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""

@@ -182,6 +182,6 @@ def test_killed_conversion_is_cleaned_up_by_the_next(checkpoint: Path) -> None:
         process.stdout.readline()
         process.kill()
         process.wait(20)
-    assert len(list(checkpoint.parent.iterdir())) == 2
+    assert len(list(checkpoint.parent.iterdir())) == 3
     assert main(["convert", str(checkpoint), "-o", str(out), *SET]) == 0
     assert {p.name for p in checkpoint.parent.iterdir()} == {"small.ckpt", out.name, f"{out.name}.wdport.json"}

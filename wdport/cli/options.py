@@ -10,9 +10,7 @@ import click
 
 from wdport.errors import UsageError, printable
 from wdport.files.writable import is_stream, require_apart, require_writable
-
-MAX_PAD_WIDTHS = 1024
-"""The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
+from wdport.limits import MAX_PAD_WIDTHS
 
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""

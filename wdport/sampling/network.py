@@ -22,6 +22,7 @@ from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
 from wdport.families.roles import Denoiser, Sampled, Tree
+from wdport.limits import MAX_PAD_WIDTHS
 from wdport.model import Array, Diffused, KerasModel
 
 SCHEDULE = "noise_schedule"
@@ -174,8 +175,13 @@ def _once(arrange: Callable[..., Tree]) -> Any:
 
 
 def _require_widths(pad_widths: int) -> None:
-    if isinstance(pad_widths, bool) or not isinstance(pad_widths, (int, np.integer)) or pad_widths < 1:
-        raise UsageError("pad_widths", f"{pad_widths!r} is no width", "give 1 or more, such as 128 or 256")
+    if (
+        isinstance(pad_widths, bool)
+        or not isinstance(pad_widths, (int, np.integer))
+        or not (1 <= pad_widths <= MAX_PAD_WIDTHS)
+    ):
+        fix = f"give 1 to {MAX_PAD_WIDTHS}, such as 128 or 256"
+        raise UsageError("pad_widths", f"{str(pad_widths)[:20]} is no width", fix)
 
 
 def keras_network(model: KerasModel) -> Network:
