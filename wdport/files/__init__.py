@@ -1,1 +1,1 @@
-"""Writing converted models: atomically, re-read and compared, with a manifest."""
+"""Files that wdport writes, each whole or not at all; and the converted models that it reads again."""
