@@ -71,15 +71,13 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, as_json
 def _converted(path: Path) -> Found | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
     from wdport.conversion.load import OWN, open_account
+    from wdport.files.model_files import read_beside
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
         return None
-    try:
-        account, _ = open_account(path)
-    except WdportError:
-        if path.name.endswith(".safetensors") and not _says_so(path):
-            return None  # a checkpoint in this format
-        raise
+    if path.name.endswith(".safetensors") and read_beside(path).manifest is None:
+        return None  # a checkpoint in this format
+    account, _ = open_account(path)
     if account is None or account.family != OWN:
         found = _shipped(path)
     else:
@@ -92,15 +90,6 @@ def _converted(path: Path) -> Found | None:
         found["mapping"] = {"name": account.mapping.name, "sha256": account.mapping.sha256}
         found["manifest"] = _manifest(path, account)
     return found
-
-
-def _says_so(path: Path) -> bool:
-    """Whether a safetensors file says that wdport wrote it."""
-    from wdport.checkpoint import open_checkpoint
-    from wdport.files.safetensors_file import METADATA
-
-    with open_checkpoint(path) as checkpoint:
-        return METADATA in checkpoint.metadata
 
 
 def _shipped(path: Path) -> Found:
