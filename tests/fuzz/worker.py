@@ -17,8 +17,13 @@ from tempfile import TemporaryDirectory
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
 
-def work(name: str, seed: int, start: int, count: int, seconds: float, progress: Path) -> dict[str, object]:
-    """Read mutants ``start`` to ``start + count`` of ``name``, or as many as there is time for."""
+def work(
+    name: str, seed: int, start: int, count: int, seconds: float, progress: Path, limited: bool = True
+) -> dict[str, object]:
+    """Read mutants ``start`` to ``start + count`` of ``name``, or as many as there is time for.
+
+    ``limited`` caps the memory of this process.
+    """
     from tests.fuzz.mutators import mutant
     from tests.fuzz.targets import TARGETS
     from tests.fuzz.trial import Trials, limit
@@ -30,7 +35,8 @@ def work(name: str, seed: int, start: int, count: int, seconds: float, progress:
             if path.suffix in (".ckpt", ".safetensors"):
                 (Path(folder) / path.name).write_bytes(path.read_bytes())
         trials = Trials(TARGETS[name], Path(folder), seeds_in(progress.parent, name))
-        limit()
+        if limited:
+            limit()
         index, began = start, time.monotonic()
         while index < start + count and time.monotonic() - began < seconds:
             os.pwrite(told.fileno(), struct.pack("<Qd", index + 1, time.monotonic()), 0)

@@ -15,7 +15,7 @@ def delete(guard: Guard) -> int:
     new = {_place(code): code for code in _codes(compile(without(guard), name, "exec"))}
     swapped = 0
     for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__.co_filename == name:
+        if type(each) is FunctionType and each.__code__.co_filename == name:
             code = new.get(_place(each.__code__))
             if code is not None and code.co_freevars == each.__code__.co_freevars and _differs(code, each.__code__):
                 each.__code__ = code

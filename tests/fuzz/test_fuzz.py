@@ -1,0 +1,72 @@
+"""The tool itself: mutants are the same every time, good readers pass, and a reader at fault is found."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint.forge import SIX_FLOATS, archive, entry, safetensors
+from tests.fuzz.mutators import mutant
+from tests.fuzz.targets import SUMMED, TARGETS, Found, Target
+from tests.fuzz.trial import Trials
+from tests.fuzz.worker import work
+
+SEEDS = [archive(), safetensors({"w": entry()})]
+
+
+def test_a_mutant_is_two_numbers() -> None:
+    made = [mutant(SEEDS, 3, index) for index in range(50)]
+    assert made == [mutant(SEEDS, 3, index) for index in range(50)]
+    assert made != [mutant(SEEDS, 4, index) for index in range(50)]
+    assert {origin for origin, _ in made} == {0, 1}
+    assert sum(data != SEEDS[origin] for origin, data in made) >= 45
+
+
+def test_a_reader_without_faults(tmp_path: Path) -> None:
+    """The reader of archives, in the words of a worker."""
+    (tmp_path / "zip.0").write_bytes(archive())
+    progress = tmp_path / "zip-0"
+    progress.write_bytes(bytes(16))
+    ended = work("zip", 0, 0, 150, 60.0, progress, limited=False)
+    assert (ended["index"], ended["findings"]) == (150, [])
+    assert json.loads(progress.with_suffix(".json").read_text()) == json.loads(json.dumps(ended))
+
+
+def _faulty(path: Path) -> Found:
+    data = path.read_bytes()
+    if data[:4] != b"PK\3\4":
+        raise KeyError("PK")
+    if len(data) % 2:
+        time.process_time()
+        began = time.process_time()
+        while time.process_time() - began < 1.1:
+            pass
+    return {"w": data.replace(SIX_FLOATS, b"") == data}
+
+
+def test_a_reader_at_fault_is_found(tmp_path: Path) -> None:
+    good = archive() + b"\0" * (len(archive()) % 2)
+    trials = Trials(Target("x.pt", _faulty, summed=True), tmp_path, [good])
+    assert not trials.run(0, good).finding
+    assert trials.run(0, b"hello!").finding == "raises KeyError: 'PK'"
+    assert trials.run(0, good + b"x").finding.startswith("took 1.")
+    assert trials.run(0, good.replace(SIX_FLOATS, bytes(24))).finding == "reads other values than were written"
+
+
+def test_memory_is_seen(tmp_path: Path) -> None:
+    def greedy(path: Path) -> Found:
+        return {"n": len(bytearray(200 << 20)) if path.read_bytes() == b"more" else 0}
+
+    trials = Trials(Target("x.pt", greedy), tmp_path, [b"less"])
+    assert not trials.run(0, b"less").finding
+    assert "MB for 4 bytes" in trials.run(0, b"more").finding
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_names(name: str) -> None:
+    """Two readers in one folder do not get in each other's way."""
+    assert sum(each.name == TARGETS[name].name for each in TARGETS.values()) == 1
+    assert TARGETS[name].summed == (name in SUMMED)
