@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.bad.case import Bad, Content, changed, flipped, half
 from tests.checkpoint import test_bad_archives, test_bad_files, test_bad_pickles, test_folders, test_legacy
 from tests.checkpoint import test_safetensors as tensors
-from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, tensor
+from tests.checkpoint.forge import EMPTY, archive, entry, name, pickled, safetensors, table, tensor
 
 LOOK, CONVERT, VERIFY = "inspect bad.pt", "convert bad.pt", "verify bad.pt good.keras"
 READ = "record bad.pt --mapping own.yaml"
@@ -128,10 +128,12 @@ def _whole() -> dict[str, Bad]:
 TWO = archive(pickled(table({"model": table({"w": tensor()}), "ema": table({"w": tensor()})})))
 MIXED = archive(pickled(table({"module.a": tensor(), "b": tensor()})))
 COLLIDING = archive(pickled(table({"module.a": tensor(), "module._orig_mod.a": tensor()})))
+OBJECT = archive(pickled(table({"model": table({"w": tensor()}), "net": name("my", "Net") + EMPTY + b"\x81"})))
 CONTENTS: dict[str, tuple[str, int, str, bytes]] = {
     "two candidates": ("inspect bad.pt", 3, "bad.pt: *--key*", TWO),
     "two candidates, converted": ("convert bad.pt", 3, "bad.pt: *--key*", TWO),
     "another key": ("inspect bad.pt --key optimizer", 3, "bad.pt: *optimizer*", TWO),
+    "a key of an object": ("inspect bad.pt --key net", 3, "bad.pt: key 'net' is an object of class my.Net, *", OBJECT),
     "mixed prefixes": ("convert bad.pt", 3, "bad.pt: *", MIXED),
     "no table fits": ("convert bad.pt", 4, "bad.pt: *", archive()),
     "no table fits a safetensors": ("convert bad.pt", 4, "bad.pt: *", safetensors({"w": entry()})),

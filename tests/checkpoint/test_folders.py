@@ -161,6 +161,11 @@ def test_a_large_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     refuse(model(tmp_path, "one"), "config.json: has")
 
 
+def test_a_crowded_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdport.checkpoint.folder._MOST_FILES", 1)
+    refuse(model(tmp_path, "one"), "is a directory of 2 files; give the path of a checkpoint file")
+
+
 def test_a_shard_that_is_no_table_of_tensors(tmp_path: Path) -> None:
     model(tmp_path, "bin shards")
     torch.save(FIRST | {"note": "x"}, tmp_path / "pytorch_model-00001-of-00002.bin")

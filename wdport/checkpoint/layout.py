@@ -84,7 +84,7 @@ def find_state_dict(tree: object, key: str | None) -> StateDict:
     value = path[-1][1] if path else None
     if not _is_state(value):
         if isinstance(value, Inert):
-            raise Fault(f"key {key!r} holds {_object(value)}", LOAD_TRUSTED)
+            raise Fault(f"key {key!r} {_object(value)}", LOAD_TRUSTED)
         raise Fault(f"key {key!r} holds no state_dict; {_candidates_text(tree)}", _pick(tree))
     others = {str(name): beside for name, beside in tree.items() if name != path[0][0]}
     scalars = (str, int, float, bool, type(None))
