@@ -79,7 +79,7 @@ def test_the_only_matrix_over_time_of_a_mat_file(tmp_path: Path, dtype: Any) -> 
         (np.ones((3, 0)), "holds no values"),
         (np.array(["a", "b"]), "holds <U1"),
         (np.array([True, False]), "holds bool"),
-        (np.ones(3, complex), "holds complex128"),
+        (np.ones(3, complex), "holds complex"),
         (np.zeros(3, [("a", float)]), "not real numbers"),
         (np.array([[1, 2], [np.nan, 4]]), "row 2: column 'column_1' holds NaN"),
         (np.array([[1, 2], [3, -np.inf]]), "row 2: column 'column_2' holds an infinite value"),
@@ -101,7 +101,7 @@ def test_arrays_that_are_no_series(tmp_path: Path, kind: str, array: Any, messag
         (scipy.sparse.csc_array(GRID), "x is sparse, not a full array"),
         ({"a": GRID}, "x is struct, not a full array"),
         (np.ones((2, 2, 2)), "has shape"),
-        (GRID + 1j, "holds complex128"),
+        (GRID + 1j, "holds complex"),
         (GRID / np.nan, "row 1: column 'column_1' holds NaN"),
     ],
 )
