@@ -17,7 +17,7 @@ from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
 from wdport.families.waveletdiff.fast import Denoiser
-from wdport.files import keras_files
+from wdport.files import keras_files, model_files
 from wdport.files.model_files import read_variables
 from wdport.parity.library import misread
 from wdport.parity.verdict import Verdict
@@ -96,7 +96,8 @@ def test_writer_and_reader_that_exchange_two_tensors(
         found = places(names)
         return {**found, first: found[second], second: found[first]}
 
-    monkeypatch.setattr(keras_files, "dataset_paths", exchanged)
+    for module in (keras_files, model_files):
+        monkeypatch.setattr(module, "dataset_paths", exchanged)
     path = save(tmp_path / "small.ckpt", make_state())
     opened = open_converted(wdport.convert(path, path.with_suffix(suffix), values=SETTINGS).output)
     ours = dict(read_variables(opened.path, opened.variables))

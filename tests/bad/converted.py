@@ -345,8 +345,7 @@ def _turned(path: Path) -> None:
 def _values() -> dict[str, Bad]:
     """Another number in the weights, which only a checksum can tell."""
     rows = _rows("one bit of a weight", ENDINGS, DRAW, _turned)
-    for verb, command in {"verified": "verify good.ckpt {}", "exported": "export {} -o out.stablehlo"}.items():
-        rows |= _rows(f"one bit of a weight, {verb}", ENDINGS, (command,), _turned)
+    rows |= _rows("one bit of a weight, exported", ENDINGS, ("export {} -o out.stablehlo",), _turned)
     return {name: replace(row, builds=True) for name, row in rows.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,14 @@ def test_the_table_is_broad() -> None:
     assert {code for bad in TABLE.values() for code in bad.codes} >= {2, 3, 4}
 
 
-@pytest.mark.parametrize("name", TABLE)
+def rows() -> list[Any]:
+    """All of them; of those that take a process or a model of their own, `make test` runs every eighth."""
+    slow = [name for name, bad in TABLE.items() if bad.child or bad.builds]
+    rare = set(slow) - set(slow[::8])
+    return [pytest.param(name, marks=[pytest.mark.full] if name in rare else []) for name in TABLE]
+
+
+@pytest.mark.parametrize("name", rows())
 def test_a_bad_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bad = TABLE[name]

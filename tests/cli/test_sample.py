@@ -93,7 +93,8 @@ def test_an_interrupted_run_goes_on(
     def interrupted(parts: Parts, start: int, block: Any) -> None:
         if saved:
             if when == "while saving":
-                (parts.folder / ".000000002-000000004.npz.99999999.wdport-tmp.npz").write_bytes(b"half")
+                unfinished = f".000000002-000000004-{'0' * 64}.npz.{'f' * 16}.wdport-tmp.npz"
+                (parts.folder / unfinished).write_bytes(b"half")
             raise error
         saved.append(start)
         keep(parts, start, block)

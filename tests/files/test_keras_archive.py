@@ -52,7 +52,7 @@ def test_what_keras_writes(saved_models: list[Path], tmp_path: Path) -> None:
             with zipfile.ZipFile(path) as archive, opened(path) as ours:
                 assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
                 assert ours.config_json() == archive.read("config.json")
-                assert (ours.read(MANIFEST), ours.others) == (None, [])
+                assert ours.read(MANIFEST) is None
                 held = Path(archive.extract(WEIGHTS, tmp_path))
         with open_weights(path) as file, h5py.File(held) as reference:
             for name in file.contents.datasets:
@@ -76,8 +76,11 @@ def test_what_we_write(tmp_path: Path) -> None:
 
 
 def test_assets_and_strangers(tmp_path: Path) -> None:
-    with opened(sound(tmp_path / "a.keras", **{"assets/words.txt": b"a", "notes.txt": b"b"})) as ours:
-        assert ours.others == ["notes.txt"]
+    with opened(sound(tmp_path / "a.keras", **{"assets/words.txt": b"a"})) as ours:
+        assert ours.read(MANIFEST) is None
+    strange = sound(tmp_path / "b.keras", **{"assets/words.txt": b"a", "notes.txt": b"b"})
+    with pytest.raises(Fault, match="neither Keras nor wdport writes this member"), opened(strange):
+        pass
 
 
 def test_every_byte_counts(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def found(checkpoint: Path, output: Path) -> dict[str, str]:
         opened = open_converted(output)
         variables = dict(read_variables(output, opened.variables))
         told = provenance(opened, variables, file_sha256(output), prepared.checkpoint.file_sha256())
-        return {each.kind: str(each) for each in (*told, *contradictions(prepared, opened, None))}
+        return {each.kind: str(each) for each in (*told, *contradictions(prepared, opened, None, Settings()))}
 
 
 def seal(manifest: dict[str, Any]) -> str:
@@ -174,15 +174,78 @@ def test_an_edited_description_in_an_archive_is_refused(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.count("its config.json is not the one that was written") == 3
 
 
-def test_what_keras_saved_is_read_and_said(tmp_path: Path, capsys: Any) -> None:
+SETS = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+def pack(path: Path, contents: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> tuple[Path, Path]:
     checkpoint = save(tmp_path / "small.ckpt", make_state())
-    model = wdport.load_model(wdport.convert(checkpoint, values=SETTINGS).output)
-    model.save(tmp_path / "again.keras")
-    assert main(["verify", str(checkpoint), str(tmp_path / "again.keras")]) == 0
-    assert "saved by Keras: nothing in the converted file says what it was made from" in capsys.readouterr().out
+    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.keras", values=SETTINGS).output
+
+
+def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path, Path], capsys: Any) -> None:
+    """The one beside it tells it from that; without either, the configuration has to come out of the checkpoint."""
+    checkpoint, output = archive
+    stripped = {name: data for name, data in members(output).items() if name != "wdport.json"}
+    pack(output, stripped)
+    for arguments in (["inspect", str(output)], ["verify", str(checkpoint), str(output)], ["sample", str(output)]):
+        assert main(arguments) == 3
+    assert capsys.readouterr().err.count("holds no manifest, and one stands beside it") == 3
+    manifest_of(output).unlink()
+    assert main(["verify", str(checkpoint), str(output), *SETS]) == 0
+    changed = stripped["config.json"].replace(b'"noise"', b'"coefficient"').replace(b"0.1", b"0.2")
+    pack(output, stripped | {"config.json": changed})
+    assert main(["verify", str(checkpoint), str(output), *SETS]) == 1
+    shown = capsys.readouterr().out
+    assert "prediction_target is coefficient in the converted file, and nothing tells so: noise is assumed" in shown
+    assert "dropout is 0.2 in the converted file, and nothing tells so: 0.1 is assumed" in shown
+
+
+def test_a_renamed_manifest_is_refused(archive: tuple[Path, Path], capsys: Any) -> None:
+    output = archive[1]
+    output.write_bytes(output.read_bytes().replace(b"wdport.json", b"wdporT.json"))
+    assert main(["inspect", str(output)]) == 3
+    assert "wdporT.json: neither Keras nor wdport writes this member" in capsys.readouterr().err
+
+
+def test_a_description_of_another_model_is_refused(archive: tuple[Path, Path], capsys: Any) -> None:
+    """Where all hashes were made anew: Keras itself would build another model than wdport does."""
+    output, found = archive[1], members(archive[1])
+    config = found["config.json"].replace(b'"noise"', b'"coefficient"')
+    manifest = json.loads(found["wdport.json"])["manifest"]
+    manifest["output"]["config_json"] = hashlib.sha256(config).hexdigest()
+    pack(output, found | {"config.json": config, "wdport.json": seal(manifest).encode()})
+    assert main(["inspect", str(output)]) == 3
+    assert "its config.json describes another model than its manifest" in capsys.readouterr().err
+
+
+def test_a_trained_model_that_keras_saved_is_read_and_said(archive: tuple[Path, Path], capsys: Any) -> None:
+    checkpoint, output = archive
+    model = wdport.load_model(output)
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    again = output.with_name("again.keras")
+    model.save(again)
+    assert main(["verify", str(checkpoint), str(again), *SETS]) == 0
+    assert "again.keras was saved by Keras, nothing in it says what it was made from" in capsys.readouterr().out
+    assert main(["inspect", str(again)]) == 0
+    assert "none: saved by Keras" in capsys.readouterr().out
+    assert main(["sample", str(again), "-n", "1", "--sampler", "ddim", "--steps", "2"]) == 0
+    assert "note: again.keras was saved by Keras" in capsys.readouterr().err
     model.weights[-1].assign(model.weights[-1] * np.nan)
-    model.save(tmp_path / "nan.keras")
-    assert main(["sample", str(tmp_path / "nan.keras"), "-n", "1", "--sampler", "ddim", "--steps", "2"]) == 3
+    model.save(output.with_name("nan.keras"))
+    assert main(["sample", str(output.with_name("nan.keras")), "-n", "1", "--sampler", "ddim", "--steps", "2"]) == 3
     assert "has NaN or infinite values; save a sound model with Keras" in capsys.readouterr().err
 
 

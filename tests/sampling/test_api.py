@@ -135,7 +135,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: wdport.sample(m, 1, steps=50), "steps: ddpm takes all 1000 steps, not 50; leave it out"),
     "eta of ddpm": (lambda m: wdport.sample(m, 1, eta=1.0), "eta: does not belong to ddpm"),
     "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: 0 is no number of steps"),
-    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: 0 is no width; give 1 or more"),
+    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: 0 is no width; give 1 to 1024"),
     "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 are asked for, 1 are here; give fewer"),
     "init of another shape": (
         lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 30, 3); give (n, 31, 3) for this model"),

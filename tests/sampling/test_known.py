@@ -34,7 +34,7 @@ def about(target: str, **changes: Any) -> Diffused:
     """What the family says of such a model."""
     told = {"noise": "noise", "sample": "coefficient"}[target]
     values: dict[str, Any] = {"wavelet": "db2", "seq_len": LENGTH, "boundary_mode": "symmetric",
-                              "prediction_target": told, "norm_mean": MEAN, "norm_std": STD}  # fmt: skip
+                              "prediction_target": told, "norm_mean": list(MEAN), "norm_std": list(STD)}  # fmt: skip
     return FAMILY.diffused(Config(TRANSFORM.level_lengths, FEATURES, 4, 2, 1, 4, **(values | changes)))
 
 

@@ -84,8 +84,8 @@ def _draw(
 ) -> None:
     from wdport.sampling.output import Output, draw_to_file
 
-    start_jax()
     gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
+    start_jax()  # after that: devices that are frozen are not taken down in order when the process ends
     request = _request(wanted, devices)
     job = _job(wanted, files.model, variables.result(), request)
     about = job.sampler.programs.network.about
@@ -125,6 +125,8 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
 
 
 def _variables(converted: Converted) -> dict[str, Array]:
+    if converted.note:
+        click.echo(f"note: {converted.note}", err=True)
     return dict(sound_variables(converted))
 
 

@@ -70,7 +70,7 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, as_json
 
 def _converted(path: Path) -> Found | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
-    from wdport.conversion.load import OWN, open_account
+    from wdport.conversion.load import OWN, UNTOLD, open_account
     from wdport.files.model_files import read_beside
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
@@ -85,7 +85,9 @@ def _converted(path: Path) -> Found | None:
         built_by = str(account.values["keras"])
         found = _found(path, f"your own, built by {built_by}", account.config, account.variables)
         found["built_by"] = built_by
-    if account is not None:
+    if account is None:
+        found["manifest"] = f"none: saved by Keras, {UNTOLD}"
+    else:
         found["source"] = {"name": account.source.name, "sha256": account.source.sha256}
         found["mapping"] = {"name": account.mapping.name, "sha256": account.mapping.sha256}
         found["manifest"] = _manifest(path, account)

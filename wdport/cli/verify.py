@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import Report, force_option, key_option, mapping_option, reports, require_reports, sha256_option
+from wdport.cli.options import (
+    Report,
+    force_option,
+    key_option,
+    mapping_option,
+    parse_values,
+    reports,
+    require_reports,
+    sha256_option,
+)
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -29,6 +38,9 @@ from wdport.parity.repro_files import KINDS
 @click.command(name="verify")
 @click.argument("files", nargs=-1, required=True, metavar="[CHECKPOINT] CONVERTED")
 @mapping_option
+@click.option("--config", metavar="FILE", help="The training configuration, to hold CONVERTED's to it.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value of it, such as num_heads=8.")
+@click.option("--norm-stats", metavar="FILE", help="Mean and std per feature (JSON, NPZ), likewise.")
 @click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
@@ -49,6 +61,9 @@ from wdport.parity.repro_files import KINDS
 def command(
     files: tuple[str, ...],
     mapping: str | None,
+    config: str | None,
+    pairs: tuple[str, ...],
+    norm_stats: str | None,
     model: str | None,
     inputs: tuple[str, ...],
     key: str | None,
@@ -71,16 +86,17 @@ def command(
 
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
-    checkpoint, converted = _files(files, against, reference, full)
+    checkpoint, converted = _files(files, against, reference, full, config or pairs or norm_stats)
+    values = parse_values(pairs)
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "there is no baseline to update", "name one with --baseline FILE")
     wanted = reports(("--json", "json", json_file), ("--html", "html", html), ("--junit", "junit", junit),
                      ("--markdown", "markdown", markdown),
                      ("--baseline", "baseline", baseline if update_baseline else None))  # fmt: skip
     wanted += _repro_files(repro)
-    read = by_name(checkpoint=checkpoint, converted=converted, mapping=mapping, against=against, policy=policy,
-                   baseline=None if update_baseline else baseline, **_module_files(reference),
-                   **_module_files(model, "model"))  # fmt: skip
+    read = by_name(checkpoint=checkpoint, converted=converted, mapping=mapping, config=config, norm_stats=norm_stats,
+                   against=against, policy=policy, baseline=None if update_baseline else baseline,
+                   **_module_files(reference), **_module_files(model, "model"))  # fmt: skip
     require_reports(wanted, with_manifests(read, ["converted"]), force)
     require_apart(by_name(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
     from wdport.checkpoint import open_checkpoint
@@ -118,7 +134,8 @@ def command(
         canaries = _canaries(terms.policy, say) if terms.any and not no_canary else None
         if checkpoint:
             verdict = verify(checkpoint, converted, mapping=mapping, key=key, reference=reference, full=full,
-                             repro=repro, say=say, model=model, inputs=inputs)  # fmt: skip
+                             repro=repro, say=say, model=model, inputs=inputs, config=config, values=values,
+                             norm_stats=norm_stats)  # fmt: skip
         else:
             verdict = verify_recording(converted, str(against), mapping=mapping, repro=repro, say=say,
                                        model=model, inputs=inputs)  # fmt: skip
@@ -149,7 +166,9 @@ def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:
     return canary_gate(policy)
 
 
-def _files(files: tuple[str, ...], against: str | None, reference: str | None, full: bool) -> tuple[str | None, str]:
+def _files(
+    files: tuple[str, ...], against: str | None, reference: str | None, full: bool, told: object
+) -> tuple[str | None, str]:
     """The checkpoint, unless a recording stands for it, and the converted file."""
     if against is None:
         if len(files) != 2:
@@ -160,6 +179,8 @@ def _files(files: tuple[str, ...], against: str | None, reference: str | None, f
     for flag, given in (("--reference", reference), ("--full", full)):
         if given:
             raise UsageError(flag, "a recording has no running reference", "leave out --against, or this")
+    if told:
+        raise UsageError("--against", "there is no checkpoint to find the configuration anew", "leave out --config")
     return None, files[0]
 
 

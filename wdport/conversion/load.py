@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -18,8 +19,8 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
-from wdport.families.roles import Family
-from wdport.files.manifests import CONVERT_AGAIN
+from wdport.families.roles import Documented, Family
+from wdport.files.manifests import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Beside, Digests, read_beside, read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
@@ -27,6 +28,8 @@ from wdport.model import Array, KerasModel
 
 OWN = "custom"
 """What a manifest calls the family of a user's own model."""
+
+UNTOLD = "nothing in it says what it was made from, and no hash shows damage"
 
 _FAULTS = (KeyError, TypeError, ValueError)
 
@@ -55,6 +58,11 @@ class Converted:
         return self.account.digests if self.account else None
 
     @property
+    def note(self) -> str:
+        """What a user has to know of it; "" where there is nothing."""
+        return "" if self.account is not None else f"{self.path.name} was saved by Keras, {UNTOLD}"
+
+    @property
     def origins(self) -> dict[str, str]:
         """Where each value of the configuration came from; nothing where nothing states it."""
         return self.account.origins if self.account else {}
@@ -76,6 +84,7 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
     try:
         if account is not None:
             family, values = find_family(account.family, file), account.values
+            _same_description(family, family.load_config(values), beside)
         else:
             document: Any = strict_json(beside.config_json or b"{}", "config.json")
             family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
@@ -87,10 +96,24 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
         raise InputError(file, f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
 
 
+def _same_description(family: Family, config: Any, beside: Beside) -> None:
+    """Raise :class:`Fault` where Keras would build another model of an archive than the manifest describes."""
+    if beside.config_json is None or not isinstance(family, Documented):
+        return
+    described: Any = json.loads(beside.config_json)
+    same = isinstance(described.get("config"), dict) and family.load_config(described["config"]["config"]) == config
+    ours: Any = json.loads(json.dumps(family.keras_document(config)))
+    for document in (described, ours):  # an older wdport may have written fewer settings, which have their defaults
+        document["config"] = {name: value for name, value in document["config"].items() if name != "config"}
+    if not same or described != ours:
+        raise Fault("its config.json describes another model than its manifest", CONVERT_AGAIN)
+
+
 def _large_enough(converted: Converted) -> Converted:
     """Raise :class:`Fault` where the file cannot hold the variables of its configuration, before a model is built."""
     variables = converted.variables
-    if (size := converted.path.stat().st_size) < 4 * sum(map(prod, variables.values())):
+    least = 4 if converted.account is not None else 2  # bytes of a number: Keras may have saved it in 16 bits
+    if (size := converted.path.stat().st_size) < least * sum(map(prod, variables.values())):
         raise Fault(f"has {size} bytes, too few for the model of its configuration", CONVERT_AGAIN)
     if converted.account is not None and converted.account.variables != variables:
         raise Fault("its manifest has other variables than the model of its configuration", CONVERT_AGAIN)
@@ -108,6 +131,9 @@ def open_account(file: Path) -> tuple[Account | None, Beside]:
         if beside.manifest is None:
             if beside.config_json is None:
                 raise Fault("not a model that wdport wrote: it holds no manifest", CONVERT_AGAIN)
+            if manifest_of(file).exists():
+                fix = f"if Keras saved it anew, remove {manifest_of(file).name}; else convert the checkpoint again"
+                raise Fault("holds no manifest, and one stands beside it", fix)
             return None, beside
         account = read_account(beside.manifest)
         if beside.config_json is not None and hashlib.sha256(beside.config_json).hexdigest() != account.config_json:

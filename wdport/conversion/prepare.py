@@ -152,13 +152,8 @@ def planned(
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
-    given = dict(settings.known or {})
-    if settings.config:
-        file = Path(settings.config)
-        given = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
-    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
-    if settings.statistics is not None:
-        flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
+    told, flags = what_is_told(family, settings)
+    given = told if settings.config else dict(settings.known or {})
     source = source_of(checkpoint)
     resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
     if settings.strict and resolved.assumed:
@@ -166,6 +161,18 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         fix = "say them with --config FILE or --set NAME=VALUE"
         raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
     return resolved
+
+
+def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:
+    """What the user says of the configuration: in a file, and by single values and statistics."""
+    config: dict[str, object] = {}
+    if settings.config:
+        file = Path(settings.config)
+        config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
+    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    if settings.statistics is not None:
+        flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
+    return config, flags
 
 
 def source_of(checkpoint: Checkpoint) -> Source:

@@ -29,8 +29,9 @@ class KerasArchive:
         for name in (CONFIG, WEIGHTS):
             if name not in self._members:
                 raise Fault(f"has no {name}: it is not a whole .keras file", SAVE_WITH_KERAS)
-        self.others = [name for name in self._members if name not in (*_CAPS, WEIGHTS) and not name.startswith(_ASSETS)]
-        """Members that neither Keras nor wdport writes."""
+        for name in self._members:
+            if name not in (*_CAPS, WEIGHTS) and not name.startswith(_ASSETS):
+                raise Fault("neither Keras nor wdport writes this member", SAVE_WITH_KERAS, name)
 
     def read(self, name: str) -> bytes | None:
         """A JSON member as it is; None if the archive has none of this name."""

@@ -186,7 +186,7 @@ def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Arr
         return
     with located(path), open_weights(path) as weights:
         places = dataset_paths(variables)
-        if len(found := set(weights.contents.datasets) - {MANIFEST}) != len(places):
+        if len(found := weights.arrays) != len(places):
             raise Fault(f"has {len(found)} variables where the model has {len(places)}", CONVERT_AGAIN)
         for name, place in places.items():
             if place not in found:

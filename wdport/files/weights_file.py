@@ -16,7 +16,7 @@ import numpy as np
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.files.hdf5 import Contents, read_hdf5
-from wdport.files.keras_archive import KerasArchive, check_crc
+from wdport.files.keras_archive import MANIFEST, KerasArchive, check_crc
 from wdport.model import Array
 
 
@@ -31,6 +31,10 @@ def dataset_paths(names: Iterable[str]) -> dict[str, str]:
     return places
 
 
+_STATE = "optimizer/"
+"""Where Keras keeps the state of an optimizer, in the file of a model that was compiled."""
+
+
 class WeightsFile:
     """An HDF5 file, within an archive or not; ``contents`` is what it holds."""
 
@@ -38,6 +42,11 @@ class WeightsFile:
         check_crc(span)
         self._span = span
         self.contents: Contents = read_hdf5(self._read, span.nbytes)
+
+    @property
+    def arrays(self) -> set[str]:
+        """The datasets of the model itself."""
+        return {path for path in self.contents.datasets if path != MANIFEST and not path.startswith(_STATE)}
 
     def read(self, path: str) -> Array:
         """The array of the dataset at ``path``, as it is stored; ``KeyError`` if there is none."""

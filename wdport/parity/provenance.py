@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from wdport.compare.findings import Finding, fact, notice
 from wdport.conversion.account import torn
 from wdport.conversion.load import Converted
-from wdport.conversion.prepare import Prepared, source_of
+from wdport.conversion.prepare import Prepared, Settings, source_of, what_is_told
 from wdport.errors import MisfitError
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import manifest_of
 from wdport.files.model_files import digest
-from wdport.model import Array, Document
+from wdport.model import Array, Resolved
 
+_HOW = " (give --config, --set or --norm-stats as at the conversion)"
 GIVEN = ("config", "flag")
 """Origins of what the user said at the conversion; everything else comes out of the checkpoint again."""
 
@@ -27,7 +28,7 @@ def provenance(
     """
     account = converted.account
     if account is None:
-        return [notice("saved by Keras: nothing in the converted file says what it was made from")]
+        return [notice(converted.note)]
     found = []
     for name, array in variables.items():
         if digest(array) != account.digests.get(name):
@@ -42,29 +43,39 @@ def provenance(
     return found
 
 
-def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | None) -> list[Finding]:
+def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | None, told: Settings) -> list[Finding]:
     """Values of the converted file's configuration that do not come out of the checkpoint again, with what the user
-    said at the conversion given once more. Of ``own``, a model of the user's, what its functions are called with."""
-    if converted.account is None:
-        return []
+    said at the conversion given once more, as the file has it or as it is ``told`` now. Of ``own``, a model of the
+    user's, what its functions are called with."""
+    config, flags = what_is_told(prepared.family, told)
     if own is not None:
-        return _other_arguments(prepared, converted, own)
-    told = {origin: _from(converted, origin) for origin in GIVEN}
+        return _other_arguments(prepared, converted, own, config)
+    config, flags = _from(converted, "config") | config, _from(converted, "flag") | flags
     try:
-        again = prepared.family.resolve(source_of(prepared.checkpoint), told["config"], told["flag"])
+        again = prepared.family.resolve(source_of(prepared.checkpoint), config, flags)
     except MisfitError as error:
-        return [fact(f"its configuration contradicts the checkpoint: {error.what}", kind="contradicted")]
+        return [fact(f"its configuration does not come out again: {error.what}{_HOW}", kind="contradicted")]
     ours, theirs = converted.config.to_dict(), again.config.to_dict()
     return [
-        fact(f"{name} is {ours[name]} in the converted file, {theirs[name]} by the checkpoint", name, "contradicted")
+        fact(f"{name} is {ours[name]} in the converted file, {_by(again, name)}", name, "contradicted")
         for name in ours
         if ours[name] != theirs[name]
     ]
 
 
-def _other_arguments(prepared: Prepared, converted: Converted, own: OwnFamily) -> list[Finding]:
+def _by(again: Resolved, name: str) -> str:
+    """What the value was found to be now, and by what."""
+    value, origin = again.config.to_dict()[name], again.origins.get(name, "default")
+    if origin in ("assumed", "default"):
+        return f"and nothing tells so: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
+    return f"{value} by the {'checkpoint' if origin not in GIVEN else origin}"
+
+
+def _other_arguments(
+    prepared: Prepared, converted: Converted, own: OwnFamily, config: Mapping[str, object]
+) -> list[Finding]:
     try:
-        theirs = own.arguments(source_of(prepared.checkpoint), {})
+        theirs = own.arguments(source_of(prepared.checkpoint), config)
     except MisfitError:  # they came from --config, and nothing else tells them
         return []
     ours = converted.config.arguments
@@ -77,6 +88,6 @@ def _other_arguments(prepared: Prepared, converted: Converted, own: OwnFamily) -
     ]
 
 
-def _from(converted: Converted, origin: str) -> Document:
+def _from(converted: Converted, origin: str) -> dict[str, object]:
     """The values of the configuration that came from there."""
     return {name: getattr(converted.config, name) for name, where in converted.origins.items() if where == origin}

@@ -30,6 +30,7 @@ from wdport.compare.taps import watched
 from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
+from wdport.data.statistics import read_statistics
 from wdport.errors import MisfitError, UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras
@@ -77,6 +78,9 @@ def verify(
     say: Say | None = None,
     model: str | None = None,
     inputs: Sequence[str] = (),
+    config: PathText | None = None,
+    values: Mapping[str, str] | None = None,
+    norm_stats: PathText | None = None,
 ) -> Verdict:
     """Compare a converted model with its checkpoint, both running, layer by layer.
 
@@ -91,6 +95,11 @@ def verify(
         say: called with a few words at every step, for a progress display.
         model: ``module:function`` of your own Keras model, where the table does not name it.
         inputs: what your own model takes, such as "x: b 3 48 48", where the table does not say it.
+        config: the training configuration, to hold that of the converted file to it; needed where it was given at the
+            conversion and Keras has saved the file since. So are ``values`` and ``norm_stats``, see
+            :func:`wdport.convert`.
+        values: single values of it as text.
+        norm_stats: mean and standard deviation per feature.
 
     Returns:
         A verdict, true if the two are equal.
@@ -105,6 +114,7 @@ def verify(
     opened = open_converted(converted, own)
     known = {name: value for name, value in asdict(opened.config).items() if value is not None}
     settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs, own=own)
+    told = Settings(config, values, statistics=read_statistics(norm_stats) if norm_stats else None)
     with prepare(checkpoint, settings) as prepared:
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
@@ -112,7 +122,7 @@ def verify(
         say("reading both files")
         weights = converted_weights(prepared, opened)
         digests = {"checkpoint": prepared.checkpoint.file_sha256(), "converted": file_sha256(opened.path)}
-        unequal = [*unequal_variables(prepared, weights), *contradictions(prepared, opened, own)]
+        unequal = [*unequal_variables(prepared, weights), *contradictions(prepared, opened, own, told)]
         say("building four models")
         named = reference or (own.reference if own is not None else None)
         if own is not None and not named:
