@@ -208,8 +208,8 @@ def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path
     pack(output, stripped | {"config.json": changed})
     assert main(["verify", str(checkpoint), str(output), *SETS]) == 1
     shown = capsys.readouterr().out
-    assert "prediction_target is coefficient in the converted file, and nothing tells so: noise is assumed" in shown
-    assert "dropout is 0.2 in the converted file, and nothing tells so: 0.1 is assumed" in shown
+    assert "prediction_target is coefficient in the converted file, which nothing tells: noise is assumed (see" in shown
+    assert "dropout is 0.2 in the converted file, which nothing tells: 0.1 is assumed" in shown
 
 
 def test_a_renamed_manifest_is_refused(archive: tuple[Path, Path], capsys: Any) -> None:

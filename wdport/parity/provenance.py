@@ -14,7 +14,7 @@ from wdport.files.manifests import manifest_of
 from wdport.files.model_files import digest
 from wdport.model import Array, Resolved
 
-_HOW = " (give --config, --set or --norm-stats as at the conversion)"
+_HOW = " (see --config, --set, --norm-stats)"
 GIVEN = ("config", "flag")
 """Origins of what the user said at the conversion; everything else comes out of the checkpoint again."""
 
@@ -67,7 +67,7 @@ def _by(again: Resolved, name: str) -> str:
     """What the value was found to be now, and by what."""
     value, origin = again.config.to_dict()[name], again.origins.get(name, "default")
     if origin in ("assumed", "default"):
-        return f"and nothing tells so: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
+        return f"which nothing tells: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
     return f"{value} by the {'checkpoint' if origin not in GIVEN else origin}"
 
 
