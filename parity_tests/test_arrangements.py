@@ -59,6 +59,7 @@ def test_a_rewrite_passes_with_a_note(pair: tuple[Path, Path], monkeypatch: pyte
     assert note.endswith(f"({how})")
 
 
+@pytest.mark.full
 def test_keys_and_values_in_different_orders_fail(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port.CrossLevel, "_update", lambda *given: update(*given, keys=-1))
     verdict = wdport.verify(*pair)

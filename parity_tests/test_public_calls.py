@@ -42,6 +42,7 @@ def test_they_pass(tmp_path: Path, case: str) -> None:
         assert {"level_transformers.0.pos_encoding", "level_transformers.0.output_proj"} <= names
 
 
+@pytest.mark.full
 def test_another_number_of_heads_is_named(tmp_path: Path) -> None:
     """The same tensors with four heads in place of two: no file tells, the user's own code does."""
     for verdict in verdicts(tmp_path, SMALL, "public_more_heads"):

@@ -11,6 +11,9 @@ from tests.bad.gadgets import CODE, GADGETS, SHELL, forms
 from tests.bad.run import run
 from tests.checkpoint.forge import REDUCE, name, pickled, text, tuple_of
 
+QUICK = 160
+"""So many are tried by `make test`, the rest by `make parity`."""
+
 COMMANDS = (["inspect", "bad.pt"], ["convert", "bad.pt"])
 
 
@@ -18,7 +21,11 @@ def test_there_are_enough() -> None:
     assert len(set(GADGETS)) == len(GADGETS) >= 157
 
 
-@pytest.mark.parametrize(("module", "attribute"), GADGETS, ids=lambda part: part)
+@pytest.mark.parametrize(
+    ("module", "attribute"),
+    [pytest.param(*each, marks=[pytest.mark.full] if at >= QUICK else []) for at, each in enumerate(GADGETS)],
+    ids=lambda part: part,
+)
 def test_a_gadget(module: str, attribute: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In twelve forms, by two verbs."""
     monkeypatch.chdir(tmp_path)

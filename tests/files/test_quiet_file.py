@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,15 @@ def test_a_library_that_leaves_the_file_open(tmp_path: Path) -> None:
     ]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has SIGINT ignored in what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_waits(tmp_path: Path) -> None:
     """HDF5 is not told of it either."""
     with pytest.raises(KeyboardInterrupt), quiet_hdf5():  # noqa: PT012

@@ -37,6 +37,7 @@ def gate(verdict: Verdict, name: str) -> Gate:
     return next(each for each in verdict.gates if each.name == name)
 
 
+@pytest.mark.full
 def test_judging_again_says_the_same(broken: Verdict) -> None:
     again = apply_policy(broken, UNCHANGED, TODAY)
     assert again.gates[:-1] == broken.gates

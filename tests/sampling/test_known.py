@@ -25,6 +25,7 @@ LENGTH, FEATURES = 24, 2
 TRANSFORM = WaveletTransform(LENGTH, "db2", "symmetric", 3)
 SCHEDULE = noise_schedule("exponential")
 MEAN, STD = np.array([10.0, -3.0]), np.array([2.0, 0.5])
+TOLD = {"norm_mean": MEAN.tolist(), "norm_std": STD.tolist()}
 STEPS = np.arange(LENGTH)
 COVARIANCE = np.exp(-0.5 * ((STEPS[:, None] - STEPS) / 3.0) ** 2) + 1e-3 * np.eye(LENGTH)
 """Of every feature's smooth series in z-score space."""
@@ -34,7 +35,7 @@ def about(target: str, **changes: Any) -> Diffused:
     """What the family says of such a model."""
     told = {"noise": "noise", "sample": "coefficient"}[target]
     values: dict[str, Any] = {"wavelet": "db2", "seq_len": LENGTH, "boundary_mode": "symmetric",
-                              "prediction_target": told, "norm_mean": list(MEAN), "norm_std": list(STD)}  # fmt: skip
+                              "prediction_target": told, **TOLD}  # fmt: skip
     return FAMILY.diffused(Config(TRANSFORM.level_lengths, FEATURES, 4, 2, 1, 4, **(values | changes)))
 
 

@@ -66,7 +66,9 @@ def flags(folder: Path, given: dict[str, Any]) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.full] if case == "mixed_bfloat16" else []) for case in CASES]
+)
 def test_python_and_the_command_line_give_the_same_bytes(
     converted: Path, models: dict[str | None, Any], tmp_path: Path, case: str
 ) -> None:
