@@ -180,7 +180,8 @@ def _files(
         if given:
             raise UsageError(flag, "a recording has no running reference", "leave out --against, or this")
     if told:
-        raise UsageError("--against", "there is no checkpoint to find the configuration anew", "leave out --config")
+        fix = "leave out --config, --set and --norm-stats"
+        raise UsageError("--against", "no checkpoint tells the configuration anew", fix)
     return None, files[0]
 
 
