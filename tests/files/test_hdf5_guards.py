@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from struct import pack
+from struct import pack, unpack_from
 from unittest.mock import patch
 
 import h5py
@@ -157,6 +157,8 @@ EDITS: list[tuple[Anchor, int, bytes, str]] = [
     (STRINGS, 33, b"\0", "is not UTF-8 or has a zero"),
     (FIXED, 33, b"\0", "is not UTF-8 or has a zero"),
     (FILL, 0, b"\0", "0: is neither an HDF5 group nor a whole array"),
+    (FILL, 0, b"\x03", "two messages of kind 0x3"),
+    (FILL, 0, b"\x10", "a continuation that is damaged"),
     (FILL, 8, b"\x03", "fill value of another form"),
     (FILL, 12, b"\x01", "fill value of another form"),
 ]
@@ -174,6 +176,29 @@ def test_edits(anchor: Anchor, delta: int, new: bytes, text: str) -> None:
         by_us(edit(SOUND, anchor, delta, new))
     line = f"{caught.value.part}: {caught.value.what}"
     assert any(part in line for part in text.split("|")), line
+
+
+def shortened(raw: bytes, header: int, message: int) -> bytes:
+    """The message at this offset, in the object header at that one, without its last eight bytes, which are an empty
+    message of their own now."""
+    (count,), (size,) = unpack_from("<H", raw, header + 2), unpack_from("<H", raw, message + 2)
+    end = message + 8 + size
+    raw = edit(raw, header, 2, pack("<H", count + 1))
+    return edit(edit(raw, message, 2, pack("<H", size - 8)), end, -8, bytes(8))
+
+
+def test_shorter_messages() -> None:
+    group = tree({"a": np.arange(2.0)}, {"a": {"n": 3}})
+    number = group.index(NUMBER) - 8
+    header = group.index(pack("<2BH2L", 1, 0, 6, 1, 256))
+    with pytest.raises(Fault, match="has an attribute that is damaged"):
+        by_us(shortened(group, header, number))
+    with pytest.raises(Fault, match="the header of an HDF5 group is damaged"):
+        by_us(shortened(SOUND, ROOT, ROOT + 16))
+    raw = listed()
+    (header,) = unpack_from("<Q", raw, 64)
+    with pytest.raises(Fault, match="the header of an HDF5 group is damaged"):
+        by_us(shortened(raw, header, raw.index(LINK_INFO)))
 
 
 def test_an_array_that_its_link_calls_a_group() -> None:
@@ -252,6 +277,8 @@ def test_caps() -> None:
     with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 5), pytest.raises(Fault, match="a group of more than 5"):
         by_us(many(list(range(8))))
     with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 5), pytest.raises(Fault, match="a group of more than 5"):
+        by_us(many(list(range(300))))
+    with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 1), pytest.raises(Fault, match="a group of more than 1"):
         by_us(many(list(range(300))))
     with patch.object(hdf5, "MAX_HDF5_OBJECTS", 3), pytest.raises(Fault, match="too many objects"):
         by_us(SOUND)

@@ -70,7 +70,7 @@ def users(data: Path) -> dict[str, dict[int, list[str]]]:
 
 def _tests(contexts: dict[int, list[str]]) -> dict[int, list[str]]:
     return {
-        line: sorted({name.partition("|")[0] for name in names if name.endswith("|run")})
+        line: sorted({name.removesuffix("|run") for name in names if name.endswith("|run")})
         for line, names in contexts.items()
     }
 
