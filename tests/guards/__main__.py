@@ -26,8 +26,13 @@ from tests.guards.find import ROOMS, Guard, all_guards
 
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/checkpoint", "tests/mapping", "tests/files", "tests/bad", "tests/test_conversion.py",
-         "tests/test_writable.py", "tests/test_errors.py", "tests/cli", "tests/families/test_custom.py")  # fmt: skip
+         "tests/test_writable.py", "tests/test_errors.py", "tests/test_changed_inputs.py", "tests/cli",
+         "tests/families/test_custom.py", "tests/families/test_recorded.py",
+         "tests/parity/test_provenance.py")  # fmt: skip
 """Which tests are asked."""
+
+WHOLE = ("tests/bad",)
+"""Of which of them all are asked, not the quick ones alone."""
 
 MOST, MORE = 8, 100
 """Tests that are tried for one guard at first, and in all."""
@@ -42,21 +47,13 @@ def record(data: Path, words: list[str]) -> None:
     config = data.with_suffix(".rc")
     config.write_text(f"[run]\nbranch = True\nsource = {rooms}\ndata_file = {data}\n")
     tests = [word for word in (words or TESTS) if (ROOT / word).exists()]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "0",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not full",
-        *tests,
-    ]
-    given = ["--cov", "--cov-branch", f"--cov-config={config}", "--cov-context=test", "--cov-report=term:skip-covered"]
-    subprocess.run([*command, *given], cwd=ROOT, check=False)
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider"]
+    given = ["--cov", "--cov-branch", f"--cov-config={config}", "--cov-context=test"]
+    quick, whole = [word for word in tests if word not in WHOLE], [word for word in tests if word in WHOLE]
+    if whole:
+        subprocess.run([*command, *whole, "-m", "full or not full", *given, "--cov-report="], cwd=ROOT, check=False)
+    report = ["--cov-append"] * bool(whole) + ["--cov-report=term:skip-covered"]
+    subprocess.run([*command, *quick, "-m", "not full", *given, *report], cwd=ROOT, check=False)
 
 
 def users(data: Path) -> dict[str, dict[int, list[str]]]:

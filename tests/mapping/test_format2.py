@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport.errors import MisfitError
+from wdport.errors import InternalError, MisfitError
 from wdport.mapping.axes import Shape
 from wdport.mapping.catalog import RULES
 from wdport.mapping.plan import Misfits, Plan, make_plan
@@ -58,6 +58,7 @@ BAD_LAYERS = {
     "torch: a, keras: a, axes: b c h -> b h": "every axis once",
     "torch: a, keras: a, axes: '[b] c -> b c'": "write one tensor on each side",
     "torch: a, keras: a, names: {query: to_q}": "names without a kind",
+    "torch: a, keras: a, kind: linear, then: swish": "then is 'swish'; use one of ",
     "torch: a, keras: a, kind: attention, names: {qury: to_q}": "attention has no name 'qury'; did you mean query",
     "torch: a, keras: a, kind: lstm, names: {weight: w}": "lstm has no name 'weight'; remove it",
     "torch: a, keras: a, kind: attention, names: {query: 3}": "names does not hold what it should",
@@ -284,3 +285,26 @@ def test_files_are_included_once_and_lines_say_which(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("format: 2\ninclude: [none.yaml]\n")
     with pytest.raises(MisfitError, match=r"there is no file 'none\.yaml' beside the table"):
         load_table(tmp_path / "own.yaml")
+
+
+def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        row = f"{{torch: {name}, keras: {name}, kind: linear}}"
+        (tmp_path / f"{name}.yaml").write_text(f"format: 2\nlayers:\n  - {row}\n")
+    assert len(parsed("include: [a.yaml, b.yaml, c.yaml, b.yaml]\n", tmp_path).rows) == len(
+        parsed("include: [a.yaml, b.yaml, c.yaml]\n", tmp_path).rows
+    )
+    monkeypatch.setattr("wdport.mapping.table.MAX_INCLUDES", 2)
+    with pytest.raises(MisfitError, match=r"t.yaml: line 2: include: more than 2 files; put the rows into fewer"):
+        parsed("include: [a.yaml, b.yaml, c.yaml]\n", tmp_path)
+
+
+def test_one_source_where_there_are_two() -> None:
+    plan = plan_of(
+        parsed("tensors:\n  - {torch: [a, b], keras: c, rule: '[part] in -> (part in)'}\n"),
+        {"a": (3,), "b": (3,)},
+        {"c": (6,)},
+    )
+    assert isinstance(plan, Plan)
+    with pytest.raises(InternalError, match="a: 2 tensors where one is expected; report this"):
+        assert plan.moves[0].source

@@ -69,6 +69,7 @@ BAD_TAPS = {
     "{torch: a.<i>, keras: a}": "different indices",
     "{torch: a, keras: a.<i>}": "different indices",
     "{torch: '*', keras: a}": "wildcard",
+    "{torch: a, keras: a, up_to: scale}": "up_to is 'scale'; write `up_to: shift`",
 }
 
 BAD_WHOLES: dict[str, tuple[str, int, str]] = {
