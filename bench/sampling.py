@@ -31,9 +31,7 @@ import torch
 
 import wdport
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
-from wdport.diffusion.steps import step_list
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
 from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
@@ -130,7 +128,7 @@ def _contenders(
 
 def _ours(network: Network, state: Any, count: int, weights: Any) -> tuple[Run, int]:
     """A compiled scan over a DDIM plan."""
-    plan = make_plan("ddim", network.schedule(), step_list(count), eta=0.0, target=network.target)
+    plan = network.process().plan("ddim", count)
     rows = plan_rows(plan, network.dtype)
     start = jnp.asarray(state, network.dtype)
     tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), network.dtype), plan.noisy))

@@ -219,16 +219,15 @@ class NotDecoded:
 class Diffused:
     """What sampling has to know of a configuration.
 
-    ``shape`` is one sample's state, and ``target`` what the network predicts, one of
-    :data:`wdport.diffusion.plans.TARGETS`; its time is step / 1000. ``state`` and ``decoded`` are what the family
-    calls the two arrays of samples. ``numbers`` are held for one sample at most while the network runs. ``sizes`` are
-    what an artefact says of its shapes. The noise schedule is in the model's variables under ``noise_schedule/``.
+    ``shape`` is one sample's state. ``state`` and ``decoded`` are what the family calls the two arrays of samples.
+    ``numbers`` are held for one sample at most while the network runs. ``sizes`` are what an artefact says of its
+    shapes. ``clip``, if given, is the largest absolute value that the clean state is let to have at each step.
     """
 
     shape: tuple[int, ...]
-    target: str
     state: Named
     decoded: Named
     decoding: Decoding | NotDecoded
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)
+    clip: float | None = None

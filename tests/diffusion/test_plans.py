@@ -14,15 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import TARGETS, Plan, make_plan
+from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule
 from wdport.diffusion.steps import step_list
-from wdport.diffusion.updates import SAMPLERS
+from wdport.diffusion.updates import SAMPLERS, TARGETS
 from wdport.errors import UsageError
 
 ROWS = 8
+PUBLIC = ("noise", "sample")
+"""The targets that the public loops know."""
 SHAPE = (2, 5, 3)
 
 
@@ -56,7 +58,7 @@ lists = st.lists(st.integers(1, 1000), min_size=ROWS, max_size=ROWS, unique=True
 
 
 @settings(max_examples=60, deadline=None)
-@given(schedules(), lists, st.sampled_from(TARGETS), st.sampled_from([None, 0.0, 0.3, 1.0]), st.integers(0, 2**32 - 1))
+@given(schedules(), lists, st.sampled_from(PUBLIC), st.sampled_from([None, 0.0, 0.3, 1.0]), st.integers(0, 2**32 - 1))
 def test_plans_do_what_plain_loops_do(
     schedule: NoiseSchedule, steps: list[int], target: str, eta: float | None, seed: int
 ) -> None:
@@ -112,7 +114,7 @@ def test_full_textbook_ddim_is_ancestral_sampling() -> None:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_targets_say_the_same(sampler: str) -> None:
-    """A network that predicts the noise, and one that predicts what that noise leaves: one trajectory."""
+    """Networks that predict the noise, what that noise leaves, and the velocity between the two: one trajectory."""
     schedule, steps = noise_schedule("exponential"), [900, 700, 400, 100, 20]
     if sampler == "ddpm":
         steps = list(range(8, 0, -1))
@@ -122,11 +124,35 @@ def test_targets_say_the_same(sampler: str) -> None:
         at = xp.rint(time * 1000).astype(int)
         return (x - xp.asarray(spread)[at, None, None] * toy(x, time, xp)) / xp.asarray(signal)[at, None, None]
 
+    def velocity(x: Any, time: Any, xp: Any) -> Any:
+        at = xp.rint(time * 1000).astype(int)
+        noise, sample = toy(x, time, xp), clean(x, time, xp)
+        return xp.asarray(signal)[at, None, None] * noise - xp.asarray(spread)[at, None, None] * sample
+
     rng = np.random.default_rng(0)
     init, tape = rng.standard_normal(SHAPE), rng.standard_normal((len(steps), *SHAPE))
     plans = [make_plan(sampler, schedule, steps, target=target) for target in TARGETS]
-    by_noise, by_coefficients = (states(plan, init, tape, n) for plan, n in zip(plans, (toy, clean), strict=True))
-    np.testing.assert_allclose(by_noise[-1], by_coefficients[-1], rtol=1e-9, atol=1e-9)
+    by_noise, *others = (states(plan, init, tape, n) for plan, n in zip(plans, (toy, clean, velocity), strict=True))
+    for other in others:
+        np.testing.assert_allclose(by_noise[-1], other[-1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_change_that_changes_nothing(sampler: str, target: str) -> None:
+    """The clean state as the network sees it, put back as it is, leaves the trajectory as it was."""
+    schedule, steps = noise_schedule("exponential"), [900, 700, 400, 100, 20]
+    rng = np.random.default_rng(0)
+    init, tape = rng.standard_normal(SHAPE), rng.standard_normal((len(steps), *SHAPE))
+    plain, changed = (make_plan(sampler, schedule, steps, target=target, changed=each) for each in (False, True))
+    assert (plain.changed, changed.changed) == (False, True)
+    with jax.enable_x64(True):
+        laid = lay_out(tape, changed.noisy)
+        truth = np.asarray(scanned(toy, plan_rows(plain, "float64"), init, laid))
+        ours = np.asarray(
+            run_plan(lambda x, time: toy(x, time, jnp), plan_rows(changed, "float64"), init, laid, True, lambda x: x)
+        )
+    np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9)
 
 
 STEPS = [1000, 500, 1]
@@ -141,7 +167,7 @@ def with_value(name: str, step: int, value: float) -> NoiseSchedule:
 
 IMPOSSIBLE: dict[str, tuple[Callable[[], Any], str]] = {
     "sampler": (lambda: make_plan("ancestral", GOOD, STEPS), "'ancestral' is no sampler; take one of ddpm, ddim"),
-    "target": (lambda: make_plan("ddim", GOOD, STEPS, target="velocity"), "'velocity' is no prediction target"),
+    "target": (lambda: make_plan("ddim", GOOD, STEPS, target="speed"), "'speed' is no prediction target"),
     "negative eta": (lambda: make_plan("ddim", GOOD, STEPS, eta=-0.1), "eta: -0.1 is no amount of noise"),
     "eta is not a number": (lambda: make_plan("ddim", GOOD, STEPS, eta=float("nan")), "eta: nan is no amount"),
     "eta for ddpm": (lambda: make_plan("ddpm", GOOD, STEPS, eta=0.5), "eta: does not belong to ddpm; leave it out"),

@@ -12,8 +12,9 @@ import pytest
 
 from tests.make import SMALL, make_state
 from wdport.compare.bounds import TRAJECTORY
+from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.faults import SAMPLER_FAULTS
-from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
@@ -44,8 +45,8 @@ class Pair:
                 for variable in self.models[dtype].weights:
                     variable.assign(np.array(variables[variable.path], dtype))
         module = FAMILY.build_reference(SMALL, tensors, "float64")
-        schedule = NoiseSchedule(*(tensors[f"{name}_all"].astype(np.float64) for name in NoiseSchedule._fields))
-        self.reference = Reference(lambda x, time: run(module, (x, time))[0], schedule, "noise", (31, 3))
+        process = FAMILY.process(SMALL, lambda name: tensors[f"{name.removeprefix('noise_schedule.')}_all"])
+        self.reference = Reference(lambda x, time: run(module, (x, time))[0], process, (31, 3))
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +80,21 @@ def test_every_sampler_fault_is_killed(pair: Pair) -> None:
 
 
 def test_another_schedule_in_the_file_is_seen(pair: Pair) -> None:
-    shifted = NoiseSchedule(*(np.append(table[:1], table[:-1]) for table in pair.reference.schedule))
-    gate, _ = trajectories_gate(replace(pair.reference, schedule=shifted._replace(alpha_bar=shifted.alpha_bar * 0.999)),
-                                {"float64": pair.models["float64"]})  # fmt: skip
+    def shifted(name: str) -> Any:
+        table = noise_schedule("exponential")._asdict()[name.removeprefix("noise_schedule.")]
+        return np.append(table[:1], table[:-1]) * (0.999 if name.endswith("alpha_bar") else 1.0)
+
+    process = FAMILY.process(SMALL, shifted)
+    gate, _ = trajectories_gate(replace(pair.reference, process=process), {"float64": pair.models["float64"]})
     assert not gate.passed
     assert gate.compared == gate.expected
 
 
 def test_another_target_is_seen(pair: Pair) -> None:
-    gate, _ = trajectories_gate(replace(pair.reference, target="sample"), {"float64": pair.models["float64"]})
+    process = pair.reference.process
+    assert isinstance(process, Diffusion)
+    other = replace(pair.reference, process=replace(process, target="sample"))
+    gate, _ = trajectories_gate(other, {"float64": pair.models["float64"]})
     assert list(map(str, gate.findings)) == ["the port's target is noise, the checkpoint's sample"]
     assert not gate.passed
 

@@ -10,6 +10,7 @@ from tests.sampling.toy import SHAPE, toy_network, toy_programs
 from wdport.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.schedules import noise_schedule
 from wdport.diffusion.steps import step_list
 from wdport.sampling.chunks import chunked
 from wdport.sampling.programs import Programs
@@ -17,7 +18,7 @@ from wdport.sampling.sampler import SEGMENT, Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples
 
 PROGRAMS = toy_programs()
-SCHEDULE = PROGRAMS.network.schedule()
+SCHEDULE = noise_schedule("exponential")
 PLANS = {
     "ddpm": make_plan("ddpm", SCHEDULE, step_list(50)),
     "ddim": make_plan("ddim", SCHEDULE, step_list(50), eta=0.5),

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from scipy.fft import dctn, idctn
 
+from wdport.diffusion.diffusion import Diffusion, per_mille
 from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples import samples_target
@@ -25,7 +27,7 @@ from wdport.sampling.samples import Samples
 
 SHAPE = (4, 6, 2)
 MEAN, STD = (1.0, -2.0), (0.5, 3.0)
-SCHEDULE = noise_schedule("linear")
+PROCESS = Diffusion(noise_schedule("linear"), "noise", per_mille(1000), step_list)
 
 
 def spectrum(shape: tuple[int, ...] = SHAPE[:2]) -> np.ndarray:
@@ -48,9 +50,7 @@ def decoding() -> Decoding:
 def network(decoded: bool = True) -> Network:
     """Spectra of images; the network itself is of no consequence."""
     way = decoding() if decoded else NotDecoded("a toy", "the toy has no pixels", "take another")
-    about = Diffused(
-        SHAPE, "noise", Named("spectra", "wave", "wave number"), Named("images", "pixel", "pixel"), way, 96
-    )
+    about = Diffused(SHAPE, Named("spectra", "wave", "wave number"), Named("images", "pixel", "pixel"), way, 96)
 
     def finish(_: Any, state: Any) -> Any:
         return state, way.decode(state) * jnp.array(STD) + jnp.array(MEAN) if isinstance(way, Decoding) else None
@@ -58,7 +58,7 @@ def network(decoded: bool = True) -> Network:
     def apply(_: Any, state: Any, time: Any) -> Any:
         return jnp.sin(3.0 * state + time)
 
-    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, "float32", about)
+    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: PROCESS, "float32", about)
 
 
 def planned(net: Network, **given: Any) -> Job:

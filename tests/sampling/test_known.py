@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from wdport.diffusion.diffusion import Diffusion, per_mille
 from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.steps import step_list
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
@@ -29,6 +31,10 @@ TOLD = {"norm_mean": MEAN.tolist(), "norm_std": STD.tolist()}
 STEPS = np.arange(LENGTH)
 COVARIANCE = np.exp(-0.5 * ((STEPS[:, None] - STEPS) / 3.0) ** 2) + 1e-3 * np.eye(LENGTH)
 """Of every feature's smooth series in z-score space."""
+
+
+def process(target: str) -> Diffusion:
+    return Diffusion(SCHEDULE, target, per_mille(1000), step_list)
 
 
 def about(target: str, **changes: Any) -> Diffused:
@@ -55,7 +61,7 @@ def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
         return state, TRANSFORM.reconstruct(state) * STD + MEAN
 
     facts = about(target, **changes)
-    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: SCHEDULE, dtype, facts)
+    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: process(target), dtype, facts)
 
 
 def gap() -> np.ndarray:

@@ -7,14 +7,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.diffusion.diffusion import Diffusion, per_mille
 from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.steps import step_list
 from wdport.model import Diffused, Named, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.programs import Programs
 
 SHAPE = (5, 3)
 ABOUT = Diffused(
-    SHAPE, "noise", Named("coefficients", "coefficient", "coefficient"), Named("series", "step", "time step"),
+    SHAPE, Named("coefficients", "coefficient", "coefficient"), Named("series", "step", "time step"),
     NotDecoded("a toy", "the toy has no units", "take a model"), 30,
 )  # fmt: skip
 
@@ -29,8 +31,8 @@ def toy_network(dtype: str = "float32") -> Network:
     def finish(weights: Any, state: Any) -> Any:
         return state, 2.0 * state
 
-    schedule = lambda: noise_schedule("exponential")  # noqa: E731
-    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, schedule, dtype, ABOUT)
+    process = Diffusion(noise_schedule("exponential"), "noise", per_mille(1000), step_list)
+    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, lambda: process, dtype, ABOUT)
 
 
 def toy_programs(dtype: str = "float32") -> Programs:

@@ -37,7 +37,7 @@ class Wanted:
 
     model: str
     count: int | None
-    sampler: str
+    sampler: str | None
     steps: int | None
     eta: float
     seed: int
@@ -147,7 +147,8 @@ def _hash(path: str) -> str:
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
     """Everything that determines the samples but the batch, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
-    return {"wdport": VERSION, "n": job.count, **request.settings, **network, **hashes}
+    settings = {**request.settings, "sampler": job.sampler.plan.sampler}
+    return {"wdport": VERSION, "n": job.count, **settings, **network, **hashes}
 
 
 def _plot(figure: Target | None, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:

@@ -14,14 +14,23 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.diffusion.schedules import STEPS, Array, NoiseSchedule
+from wdport.diffusion.schedules import Array, NoiseSchedule
 from wdport.diffusion.steps import checked_steps
-from wdport.diffusion.updates import END, NOISE, SAMPLERS, STATE, WITH_ETA, Point
+from wdport.diffusion.updates import (
+    CLEAN,
+    END,
+    NAMES,
+    NOISE,
+    OUTPUT,
+    SAMPLERS,
+    STATE,
+    TARGETS,
+    WITH_ETA,
+    Point,
+    Updates,
+    View,
+)
 from wdport.errors import UsageError
-
-TARGETS = ("noise", "sample")
-"""What a network may have been trained to predict: the noise, or the clean state."""
-
 
 REPEAT = 1024
 """Added to a step's number for every earlier row of the same step; above every step."""
@@ -31,22 +40,25 @@ REPEAT = 1024
 class Plan:
     """One sampler, S rows long.
 
-    ``steps`` (S,) int64 are the steps that the network is called at. ``coefficients`` (S, 3, 5) float64: row s
-    takes (state, base, memory, network output, noise) to the next (state, base, memory). The
-    rest says what the plan was made from.
+    ``steps`` (S,) int64 number the rows by how far they are from the end, 0, and ``times`` (S,) float64 are what the
+    network is told. ``coefficients`` float64: row s takes (state, base, memory, network output, noise) to the next
+    (state, base, memory), (S, 3, 5). ``clean`` (S, 2) float64 times (state, network output) is the clean state as the
+    network sees it; where that is ``changed`` before it is used, what it became is a sixth array, (S, 3, 6). The rest
+    says what the plan was made from.
     """
 
     sampler: str
     target: str
     eta: float
     steps: Array
+    times: Array
     coefficients: Array
+    clean: Array
 
     @property
-    def times(self) -> Array:
-        """(S,) float64, step / 1000: divided here, because XLA would multiply by 0.001 instead."""
-        times: Array = self.steps / STEPS
-        return times
+    def changed(self) -> bool:
+        """Whether the plan goes by a clean state that the network alone does not tell."""
+        return bool(self.coefficients.shape[2] > CLEAN)
 
     @property
     def noisy(self) -> Array:
@@ -72,48 +84,69 @@ class Plan:
     def padded(self, rows: int) -> Plan:
         """The same plan with rows at its end that change nothing, so that it has ``rows`` of them."""
         more = rows - len(self.steps)
-        idle = np.tile(np.eye(3, 5), (more, 1, 1))
-        steps = np.concatenate([self.steps, np.ones(more, np.int64)])
-        return replace(self, steps=steps, coefficients=np.concatenate([self.coefficients, idle]))
+        idle = np.tile(np.eye(3, self.coefficients.shape[2]), (more, 1, 1))
+        return replace(
+            self,
+            steps=np.concatenate([self.steps, np.ones(more, np.int64)]),
+            times=np.concatenate([self.times, np.tile(self.times[-1:], more)]),
+            coefficients=np.concatenate([self.coefficients, idle]),
+            clean=np.concatenate([self.clean, np.tile([[1.0, 0.0]], (more, 1))]),
+        )
 
 
 def make_plan(
-    sampler: str, schedule: NoiseSchedule, steps: Sequence[int] | Array, *, eta: float = 0.0, target: str = "noise"
+    updates: Updates | str,
+    schedule: NoiseSchedule,
+    steps: Sequence[int] | Array,
+    *,
+    eta: float = 0.0,
+    target: str = "noise",
+    times: Array | None = None,
+    changed: bool = False,
+    end: Point = END,
 ) -> Plan:
     """The plan of one sampler.
 
     Args:
-        sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`; "ddpm" and "ddim" are the checkpoint's own.
+        updates: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or a function of that kind.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
         steps: falling diffusion steps such as :func:`wdport.diffusion.steps.step_list` gives; from the last
-            one the sampler goes on to step 0, where nothing is left of the noise.
+            one the sampler goes on to ``end``.
         eta: noise of DDIM, 0 for none.
-        target: what the network predicts, one of :data:`TARGETS`.
+        target: what the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`.
+        times: what the network is told at every step, (T+1,); step / T if not given.
+        changed: whether something changes the network's idea of the clean state, see :class:`Plan`.
+        end: the signal and the noise that are left; no noise if not given.
 
     Raises:
         UsageError: an argument is impossible, or the schedule would divide by zero.
     """
-    if sampler not in SAMPLERS:
-        raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
+    if isinstance(updates, str):
+        if updates not in SAMPLERS:
+            raise UsageError("sampler", f"{updates!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
+        updates = SAMPLERS[updates]
+    name = NAMES[updates]
     if target not in TARGETS:
         raise UsageError("target", f"{target!r} is no prediction target", f"take one of {', '.join(TARGETS)}")
-    _check_eta(sampler, eta)
-    points = [*_points(schedule, steps), END]
-    rows = list(SAMPLERS[sampler](points, target, float(eta)))
-    return Plan(
-        sampler,
-        target,
-        float(eta),
-        np.array([step for step, _ in rows], np.int64),
-        np.array([forms for _, forms in rows], np.float64),
-    )
+    _check_eta(name, updates, eta)
+    points = {point.step: point for point in _points(schedule, steps)}
+    view = View(target, changed)
+    rows = list(updates([*points.values(), end], view, float(eta)))
+    listed = np.array([step for step, _ in rows], np.int64)
+    if times is None:
+        last = len(schedule.beta) - 1
+        times = np.arange(last + 1) / last  # divided here, because XLA would multiply by its inverse instead
+    seen = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
+    forms = np.array([forms for _, forms in rows], np.float64)
+    return Plan(name, target, float(eta), listed, np.asarray(times, np.float64)[listed],
+                forms if changed else forms[:, :, :CLEAN], np.array(seen, np.float64))  # fmt: skip
 
 
-def _check_eta(sampler: str, eta: float) -> None:
+def _check_eta(sampler: str, updates: Updates, eta: float) -> None:
     if not isinstance(eta, Real) or not isfinite(eta) or eta < 0.0:
         raise UsageError("eta", f"{eta!r} is no amount of noise", "give 0 or more")
-    if eta and sampler not in WITH_ETA:
-        raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
+    if eta and updates not in WITH_ETA:
+        raise UsageError("eta", f"does not belong to {sampler}", "leave it out, or take ddim")
 
 
 def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point]:
@@ -121,7 +154,7 @@ def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point
     beta, alpha, alpha_bar = (np.asarray(values, np.float64) for values in schedule)
     if beta.ndim != 1 or beta.size < 2 or not beta.shape == alpha.shape == alpha_bar.shape:
         what = f"has shapes {beta.shape}, {alpha.shape} and {alpha_bar.shape}"
-        raise UsageError("noise schedule", what, f"give three arrays of {STEPS + 1}")
+        raise UsageError("noise schedule", what, "give three arrays of one length")
     listed = checked_steps(steps, beta.size - 1)
     for name, values in zip(NoiseSchedule._fields, (beta, alpha, alpha_bar), strict=True):
         ruined = ~((values[listed] > 0.0) & (values[listed] < 1.0))

@@ -36,5 +36,7 @@ def repeated(plan: Plan, schedule: NoiseSchedule, times: int) -> Plan:
     back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - kept**2)
     rows = [np.concatenate([np.tile(again, (times - 1, 1, 1)), once[None]])
             for again, once in zip(back[:-1], plan.coefficients[:-1], strict=True)]  # fmt: skip
-    steps = np.append(np.repeat(plan.steps[:-1], times), plan.steps[-1])
-    return replace(plan, steps=steps, coefficients=np.concatenate([*rows, plan.coefficients[-1:]]))
+    count = [times] * (len(plan.steps) - 1) + [1]
+    steps, told, clean = (np.repeat(values, count, axis=0) for values in (plan.steps, plan.times, plan.clean))
+    coefficients = np.concatenate([*rows, plan.coefficients[-1:]])
+    return replace(plan, steps=steps, times=told, clean=clean, coefficients=coefficients)

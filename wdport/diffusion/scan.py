@@ -29,21 +29,35 @@ Carry = tuple[Tensor, Tensor, Tensor]
 """The state, the base state and the memory, each (B, C, F)."""
 
 
+Change = Callable[[Tensor], Tensor]
+"""The clean state (B, C, F) as the network sees it to what it is to be."""
+
+
 class Rows(NamedTuple):
-    """A plan as the scan takes it: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5)."""
+    """A plan as the scan takes it: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5) or (S, 3, 6), clean
+    (S, 2)."""
 
     times: Tensor
     draws: Tensor
     noisy: Tensor
     coefficients: Tensor
+    clean: Tensor
 
 
 def plan_rows(plan: Plan, dtype: str) -> Rows:
     """A plan's arrays, cast once from float64 to the dtype of the state."""
-    return Rows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, plan.coefficients.astype(dtype))
+    coefficients, clean = plan.coefficients.astype(dtype), plan.clean.astype(dtype)
+    return Rows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, coefficients, clean)
 
 
-def run_plan(network: Network, rows: Rows, state: Tensor, noise: Tensor | Draw, record: bool = False) -> Tensor:
+def run_plan(
+    network: Network,
+    rows: Rows,
+    state: Tensor,
+    noise: Tensor | Draw,
+    record: bool = False,
+    change: Change | None = None,
+) -> Tensor:
     """Carry ``state`` through every row.
 
     Args:
@@ -53,8 +67,9 @@ def run_plan(network: Network, rows: Rows, state: Tensor, noise: Tensor | Draw, 
         noise: a tape (S, B, C, F) with a slot for *every* row (see :func:`wdport.diffusion.noise.lay_out`), or
             a function of the row's ``draws``, called in noisy rows alone.
         record: give the state after every row, (S, B, C, F), instead of the last one.
+        change: changes the clean state before it is used; the plan is one that knows of it.
     """
-    carry, states = run_rows(network, rows, first_carry(state), noise, record)
+    carry, states = run_rows(network, rows, first_carry(state), noise, record, change=change)
     return states if record else carry[0]
 
 
@@ -70,6 +85,7 @@ def run_rows(
     noise: Tensor | Draw,
     record: bool = False,
     conditions: Any | None = None,
+    change: Change | None = None,
 ) -> tuple[Carry, Tensor | None]:
     """Some rows of a plan, from what the row before them left; arguments as in :func:`run_plan`.
 
@@ -78,12 +94,15 @@ def run_rows(
     draw = noise if callable(noise) else None
 
     def advance(carry: Carry, row: tuple[Rows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
-        (time, number, noisy, matrix), given, condition = row
+        (time, number, noisy, matrix, clean), given, condition = row
         state = carry[0]
         if draw is not None:
             given = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
         output = network(state, jnp.broadcast_to(time, state.shape[:1]) if conditions is None else condition)
-        terms = (*carry, output.astype(state.dtype), given)
+        output = output.astype(state.dtype)
+        terms: tuple[Tensor, ...] = (*carry, output, given)
+        if change is not None:
+            terms = (*terms, change(clean[0] * state + clean[1] * output))
         state, base, memory = (sum(matrix[i, j] * term for j, term in enumerate(terms)) for i in range(3))
         return (state, base, memory), state if record else None
 

@@ -8,12 +8,12 @@ the cosine one is Nichol and Dhariwal's (arXiv 2102.09672, eq. 17) with offset 0
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wdport.mapping.arrays import Array as Array
-
+Array = NDArray[Any]
 STEPS = 1000
 NAMES = ("exponential", "linear", "cosine")
 _BETA_MIN, _BETA_MAX, _BETA_CAP = 1e-4, 0.02, 0.9999

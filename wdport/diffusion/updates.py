@@ -1,8 +1,9 @@
 """A noise schedule, steps and settings in; every sampler's updates out, as rows of coefficients.
 
-An update is affine in five arrays of the state's shape, so it is written here as the formula itself over five
-unit vectors: `x` the state, `base` and `memory` what an earlier row kept, `out` the network's output at
-this row's step, `z` standard normal noise. A row is three such forms: the next state, base and memory.
+An update is affine in a few arrays of the state's shape, so it is written here as the formula itself over unit
+vectors: `x` the state, `base` and `memory` what an earlier row kept, `out` the network's output at this row's step,
+`z` standard normal noise. A row is three such forms: the next state, base and memory. Where something changes the
+network's idea of the clean state before it is used, such as clipping, `clean` is what it became.
 
 Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M), arXiv 2211.01095,
 alg. 2; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13.
@@ -11,6 +12,7 @@ alg. 2; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log, sqrt
 from typing import NamedTuple
@@ -20,9 +22,13 @@ import numpy as np
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 
-STATE, BASE, MEMORY, OUTPUT, NOISE = range(5)
-x, base, memory, out, z = np.eye(5)
-NOTHING = np.zeros(5)
+STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN = range(6)
+x, base, memory, out, z, clean = np.eye(6)
+NOTHING = np.zeros(6)
+
+TARGETS = ("noise", "sample", "velocity")
+"""What a network may have been trained to predict: the noise, the clean state, or v = signal * noise - noise level *
+clean state (arXiv 2202.00512, appendix D)."""
 
 Row = tuple[int, tuple[Array, Array, Array]]
 """The step that the network is called at; the next state, base and memory."""
@@ -41,42 +47,68 @@ class Point(NamedTuple):
 END = Point(0, 1.0, 0.0, 0.0, 1.0)
 """Where every sampler ends: no noise is left."""
 
-Updates = Callable[[Sequence[Point], str, float], Iterator[Row]]
-"""(points ending in :data:`END`, target, eta) to rows."""
+
+@dataclass(frozen=True)
+class View:
+    """How an update sees the clean state and the noise: by the network's ``target``, one of :data:`TARGETS`, and
+    ``changed`` where the clean state is not what the network alone makes it."""
+
+    target: str
+    changed: bool = False
+
+    def predicted(self, point: Point) -> Array:
+        """The clean state as the network sees it."""
+        if self.target == "sample":
+            return out
+        if self.target == "noise":
+            return (x - point.noise * out) / point.signal
+        return point.signal * x - point.noise * out
+
+    def denoised(self, point: Point) -> Array:
+        """The clean state, changed or not."""
+        return clean if self.changed else self.predicted(point)
+
+    def noise(self, point: Point) -> Array:
+        """The noise that goes with :meth:`denoised`."""
+        if self.changed:
+            return (x - point.signal * clean) / point.noise
+        return self.predicted_noise(point)
+
+    def predicted_noise(self, point: Point) -> Array:
+        """The noise as the network sees it."""
+        if self.target == "noise":
+            return out
+        if self.target == "sample":
+            return (x - point.signal * out) / point.noise
+        return point.noise * x + point.signal * out
 
 
-def denoised(point: Point, target: str) -> Array:
-    """The clean state as the network sees it."""
-    return (x - point.noise * out) / point.signal if target == "noise" else out
+Updates = Callable[[Sequence[Point], View, float], Iterator[Row]]
+"""(points ending where nothing is left of the noise, view, eta) to rows."""
 
 
-def noise(point: Point, target: str) -> Array:
-    """The noise as the network sees it."""
-    return out if target == "noise" else (x - point.signal * out) / point.noise
-
-
-def ddpm(points: Sequence[Point], target: str, _: float) -> Iterator[Row]:
+def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """The checkpoint's DDPM: the noise has the deviation sqrt(beta), not the posterior's.
 
     Made for every step in turn; over a strided list beta and alpha stay those of the single step.
     """
     for now, then in pairwise(points):
-        if target == "noise":
-            mean = (x - now.beta / now.noise * out) / sqrt(now.alpha)
+        if view.target == "noise":
+            mean = (x - now.beta / now.noise * view.noise(now)) / sqrt(now.alpha)
         else:
             of_denoised = then.signal * now.beta / now.noise**2
-            mean = of_denoised * out + sqrt(now.alpha) * then.noise**2 / now.noise**2 * x
+            mean = of_denoised * view.denoised(now) + sqrt(now.alpha) * then.noise**2 / now.noise**2 * x
         yield now.step, (mean + (sqrt(now.beta) * z if then.step else 0.0), NOTHING, NOTHING)
 
 
-def ddim(points: Sequence[Point], target: str, eta: float) -> Iterator[Row]:
+def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
     """The checkpoint's DDIM: no correction of the direction for eta, and the single step's beta when striding."""
     for now, then in pairwise(points):
         sigma = eta * then.noise / now.noise * sqrt(now.beta)
-        yield now.step, (_towards(now, then, target, then.noise) + sigma * z, NOTHING, NOTHING)
+        yield now.step, (_towards(now, then, view, then.noise) + sigma * z, NOTHING, NOTHING)
 
 
-def ddim_textbook(points: Sequence[Point], target: str, eta: float) -> Iterator[Row]:
+def ddim_textbook(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
     """DDIM as published: sigma from the strided alpha_bar, and the direction shortened by it."""
     for now, then in pairwise(points):
         sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
@@ -84,18 +116,18 @@ def ddim_textbook(points: Sequence[Point], target: str, eta: float) -> Iterator[
             what = f"{eta:g} asks for more noise than is left after step {now.step}"
             raise UsageError("eta", what, "give at most 1")
         direction = sqrt(then.noise**2 - sigma**2)
-        yield now.step, (_towards(now, then, target, direction) + sigma * z, NOTHING, NOTHING)
+        yield now.step, (_towards(now, then, view, direction) + sigma * z, NOTHING, NOTHING)
 
 
-def _towards(now: Point, then: Point, target: str, direction: float) -> Array:
-    return then.signal * denoised(now, target) + direction * noise(now, target)
+def _towards(now: Point, then: Point, view: View, direction: float) -> Array:
+    return then.signal * view.denoised(now) + direction * view.noise(now)
 
 
-def dpm_solver(points: Sequence[Point], target: str, _: float) -> Iterator[Row]:
+def dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """DPM-Solver++(2M): the memory is the previous denoised; first order at the first step and at the end."""
     before: float | None = None
     for now, then in pairwise(points):
-        estimate = denoised(now, target)
+        estimate = view.denoised(now)
         if then.step:
             length = log(then.signal / then.noise) - log(now.signal / now.noise)
             if before is not None:
@@ -103,26 +135,26 @@ def dpm_solver(points: Sequence[Point], target: str, _: float) -> Iterator[Row]:
             before = length
         shrink = then.noise / now.noise
         state = shrink * x + (then.signal - now.signal * shrink) * estimate
-        yield now.step, (state, NOTHING, denoised(now, target))
+        yield now.step, (state, NOTHING, view.denoised(now))
 
 
-def heun(points: Sequence[Point], target: str, _: float) -> Iterator[Row]:
+def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """Heun: two rows a step, an Euler step and its correction by the slope at its end; Euler alone at the end."""
     for now, then in pairwise(points):
-        slope = noise(now, target)
+        slope = view.noise(now)
         scale = then.signal / now.signal
         length = then.noise - scale * now.noise
         yield now.step, (scale * x + length * slope, x, slope)
         if then.step:
-            mean_slope = (memory + noise(then, target)) / 2.0
+            mean_slope = (memory + view.noise(then)) / 2.0
             yield then.step, (scale * base + length * mean_slope, NOTHING, NOTHING)
 
 
-def euler(points: Sequence[Point], target: str, _: float) -> Iterator[Row]:
+def euler(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """Euler on the probability flow: dx = (x - noise / sqrt(1 - alpha_bar)) d log sqrt(alpha_bar)."""
     for now, then in pairwise(points):
         length = log(then.signal / now.signal)
-        yield now.step, (x + length * (x - noise(now, target) / now.noise), NOTHING, NOTHING)
+        yield now.step, (x + length * (x - view.noise(now) / now.noise), NOTHING, NOTHING)
 
 
 SAMPLERS: dict[str, Updates] = {
@@ -133,4 +165,5 @@ SAMPLERS: dict[str, Updates] = {
     "heun": heun,
     "euler": euler,
 }
-WITH_ETA = ("ddim", "ddim-textbook")
+NAMES = {updates: name for name, updates in SAMPLERS.items()}
+WITH_ETA = (ddim, ddim_textbook)

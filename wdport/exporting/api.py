@@ -64,7 +64,7 @@ def export(
             with a noise tape, to states and what they are decoded to.
         platforms: some of :data:`PLATFORMS`; none of them has to be here.
         batch: a fixed number of samples; any number if None.
-        sampler, steps, eta: as in :func:`wdport.sample`, for "sampler" alone; "ddpm" if not given.
+        sampler, steps, eta: as in :func:`wdport.sample`, for "sampler" alone.
         precision: of float32 products: "highest", or "default", which rounds their factors to fewer bits on a TPU
             and may on a GPU. A CPU does not tell them apart.
         pad_widths: as in :func:`wdport.sample`.
@@ -85,7 +85,7 @@ def export(
             raise UsageError("sampler", "a denoiser has none", "leave out sampler, steps and eta, or export a sampler")
         lowered = lower_denoiser(network, lowering)
     else:
-        plan = plan_of(network, sampler or "ddpm", steps, eta)
+        plan = plan_of(network, sampler, steps, eta)
         facts["sampler"] = _plan_facts(plan)
         lowered = lower_sampler(network, plan, lowering)
     facts = {"what": what, **facts}
@@ -129,7 +129,7 @@ def _facts(model: KerasModel, network: Network, lowering: Lowering, pad_widths: 
         "compute_dtype": model.compute_dtype,
         "precision": lowering.precision,
         "pad_widths": pad_widths,
-        "target": network.target,
+        "target": network.process().target,
         "model": model.config.to_dict(),
     }
 

@@ -69,7 +69,7 @@ def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> 
 
 
 def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
-    """Program "denoise": state (b, *shape), time (b,) = step / 1000, to the prediction (b, *shape)."""
+    """Program "denoise": state (b, *shape), time (b,), to the prediction (b, *shape)."""
 
     def denoise(weights: Tree, state: Tensor, time: Tensor) -> Tensor:
         conditions = network.conditions(weights, time)
@@ -125,7 +125,8 @@ def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
 def _run(network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw) -> Tensor:
     def segment(carry: Carry, rows: Rows) -> tuple[Carry, None]:
         conditions = network.conditions(weights, rows.times)
-        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0], None
+        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions,
+                        change=network.changing(weights))[0], None  # fmt: skip
 
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)
     state_after: Tensor = carry[0]

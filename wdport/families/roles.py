@@ -6,7 +6,7 @@ methods has the role.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
+    from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
 
 Tree = Any
@@ -186,6 +187,16 @@ class Sampled(Protocol):
     """The role of a family whose models draw samples by diffusion."""
 
     name: str
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """How paths of variables begin that the network for sampling does not need."""
+        ...
+
+    def process(self, config: Configuration, table: Callable[[str], Array]) -> Process:
+        """What the network was trained to undo; ``table`` gives those that a checkpoint and its port hold, such as
+        "noise_schedule.beta"."""
+        ...
 
     def diffused(self, config: Configuration) -> Diffused:
         """What sampling has to know of a configuration."""

@@ -11,14 +11,14 @@ from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.memory import release_memory
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import Trained
-from wdport.model import Array, Diffused
+from wdport.families.roles import Sampled, Trained
+from wdport.model import Array
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.runner import Runner
-from wdport.parity.trajectories import file_schedule, trajectories_gate
+from wdport.parity.trajectories import file_process, trajectories_gate
 from wdport.parity.trajectory_sides import Reference
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
@@ -61,7 +61,7 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
         if runner.sampling is not None:
             say("sampling trajectories")
             with highest_precision():
-                reference = _reference(runner.sampling.about(prepared.config), prepared, runner)
+                reference = _reference(runner.sampling.family, prepared, runner)
                 path, trajectories = trajectories_gate(reference, sides.candidates)
             release_memory()
         say("running the port eagerly")
@@ -93,7 +93,7 @@ def _optimiser_steps(
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
-def _reference(about: Diffused, prepared: Prepared, runner: Runner) -> Reference:
+def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference:
     """The reference's side of gate E."""
 
     def network(state: Array, time: Array, dtype: str = "float64") -> Array:
@@ -102,7 +102,8 @@ def _reference(about: Diffused, prepared: Prepared, runner: Runner) -> Reference
                 return run(runner.sides.references[dtype], (state, time))[0]
         return run(runner.sides.references[dtype], (state, time))[0]
 
-    return Reference(network, file_schedule(prepared), about.target, about.shape, partial(network, dtype="float32"))
+    shape = family.diffused(prepared.config).shape
+    return Reference(network, file_process(family, prepared), shape, partial(network, dtype="float32"))
 
 
 def _variables(

@@ -20,7 +20,7 @@ from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.families.roles import Sampled
-from wdport.model import Array, Diffused, KerasModel
+from wdport.model import Array, KerasModel
 from wdport.parity.verdict import Trajectory
 from wdport.sampling.network import fast_network
 
@@ -34,7 +34,7 @@ class SamplingNetwork:
     """
 
     def __init__(self, family: Sampled, models: Mapping[str, KerasModel], full: bool) -> None:
-        self._family, self._models = family, models
+        self.family, self._models = family, models
         self.dtypes = ("float64", "float32") if full else ("float32",)
         self._networks = {dtype: fast_network(models[dtype]) for dtype in self.dtypes}
         self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in self.dtypes}
@@ -51,10 +51,6 @@ class SamplingNetwork:
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
-
-    def about(self, config: object) -> Diffused:
-        """What sampling has to know of a configuration."""
-        return self._family.diffused(config)
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
@@ -93,12 +89,12 @@ class SamplingNetwork:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
-            found = list(self._family.time_tables(conditions))
+            found = list(self.family.time_tables(conditions))
         yield from found
 
     def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            found = list(self._family.time_layers(self._models[dtype], times))
+            found = list(self.family.time_layers(self._models[dtype], times))
         yield from found
 
     def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:

@@ -11,28 +11,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf, log10
 
-import numpy as np
-
 from wdport.compare.bounds import TRAJECTORY
 from wdport.compare.findings import Finding, Gate, fact, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
-from wdport.diffusion.reference_sampler import ddim_step_list
-from wdport.diffusion.schedules import STEPS, NoiseSchedule
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.process import Process, Run
 from wdport.errors import UsageError
+from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
-from wdport.parity.trajectory_sides import COUNT, RUNS, Inputs, Outcome, Port, Reference, Run, reference_states
+from wdport.parity.trajectory_sides import Inputs, Outcome, Port, Reference, reference_states
 from wdport.parity.verdict import Trajectory
 
 
-def file_schedule(prepared: Prepared) -> NoiseSchedule:
-    """The noise schedule that a checkpoint holds, in float64; recomputed where 16 bits have ruined it."""
+def file_process(family: Sampled, prepared: Prepared) -> Process:
+    """What a checkpoint was trained to undo, by its own tables, recomputed where 16 bits have ruined them."""
     sources = {constant: source for source, constant in prepared.plan.checks.items()}
-    held = (source_array(prepared, sources[f"noise_schedule.{name}"], cast=True) for name in NoiseSchedule._fields)
-    return NoiseSchedule(*(values.astype(np.float64) for values in held))
+    return family.process(prepared.config, lambda name: source_array(prepared, sources[name], cast=True))
 
 
 def trajectories_gate(reference: Reference, models: Mapping[str, KerasModel]) -> tuple[Gate, tuple[Trajectory, ...]]:
@@ -43,13 +39,13 @@ def trajectories_gate(reference: Reference, models: Mapping[str, KerasModel]) ->
         models: the port as Keras models by dtype; "float64" is held against the bound. "float32" may be left out;
             its trajectories tell their error as a multiple of the reference's own.
     """
-    inputs, ports = Inputs(reference.shape), {dtype: Port(model) for dtype, model in models.items()}
+    inputs, ports = Inputs.of(reference), {dtype: Port(model) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
         running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
         truth = reference_states(reference, inputs)
         single = reference_states(reference, inputs, "float32") if "float32" in models else {}
         states = {dtype: each.result() for dtype, each in running.items()}
-    results = _compare(truth, states, single)
+    results = _compare(reference.process, truth, states, single)
     return _gate(reference, ports["float64"], results), tuple(result.trajectory for result in results)
 
 
@@ -58,10 +54,10 @@ def kill_sampler_faults(
 ) -> Iterator[tuple[str, float, bool]]:
     """Every known sampler bug put into a correct float64 port, one at a time: its name, the largest error over the
     bound in decades, and whether gate E fails."""
-    inputs, port = Inputs(reference.shape), Port(model)
+    inputs, port = Inputs.of(reference), Port(model)
     truth = reference_states(reference, inputs)
     for fault in faults:
-        gate = _gate(reference, port, _compare(truth, {"float64": port.states(inputs, fault)}))
+        gate = _gate(reference, port, _compare(reference.process, truth, {"float64": port.states(inputs, fault)}))
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / TRAJECTORY) if 0.0 < worst < inf else (inf if worst else -inf)
         yield fault.name, margin, not gate.passed
@@ -76,23 +72,31 @@ class _Result:
 
 
 def _compare(
+    process: Process,
     truth: Mapping[Run, Sequence[Array]],
     states: Mapping[str, Mapping[Run, Outcome]],
     single: Mapping[Run, Sequence[Array]] | None = None,
 ) -> list[_Result]:
     known = single or {}
     return [
-        _one(run, truth[run], {dtype: found[run] for dtype, found in states.items()}, known.get(run)) for run in RUNS
+        _one(
+            run,
+            process.visited(run),
+            truth[run],
+            {dtype: each[run] for dtype, each in states.items() if run in each},
+            known.get(run),
+        )
+        for run in process.runs
     ]
 
 
 def _one(
     run: Run,
+    steps: list[int],
     truth: Sequence[Array],
     states: Mapping[str, Outcome],
     single: Sequence[Array] | None,
 ) -> _Result:
-    steps = ddim_step_list(COUNT)
     errors: dict[str, tuple[float, ...]] = {"float64": (), "float32": ()}
     facts, ratio = [], None
     for dtype, found in states.items():
@@ -114,15 +118,16 @@ def _one(
 
 def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
     facts = [each for result in results for each in result.facts]
-    wrong = [count for count in range(1, STEPS + 1) if step_list(count).tolist() != ddim_step_list(count)]
-    facts += [fact(f"the list for {count} steps is not the checkpoint's") for count in wrong[:1]]
-    if port.network.target != reference.target:
-        facts.append(fact(f"the port's target is {port.network.target}, the checkpoint's {reference.target}"))
+    process = reference.process
+    if (wrong := port.process.wrong_count()) is not None:
+        facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
+    if port.process.target != process.target:
+        facts.append(fact(f"the port's target is {port.process.target}, the checkpoint's {process.target}"))
     errors = tuple(
         measure(result.trajectory.sampler, "step", error, "trajectory", f", step {step}")
         for result in results
         for step, error in zip(result.trajectory.steps, result.trajectory.logic, strict=False)
     )
-    others = STEPS + 1  # the step lists and the target
-    compared, expected = len(errors) + others, len(RUNS) * len(ddim_step_list(COUNT)) + others
+    others = process.counts + 1  # the step lists and the target
+    compared, expected = len(errors) + others, sum(len(process.visited(run)) for run in process.runs) + others
     return Gate("E", "trajectories, float64", compared, expected, errors, tuple(facts))

@@ -23,7 +23,7 @@ def sample(
     model: KerasModel,
     n: int | None = None,
     *,
-    sampler: str = "ddpm",
+    sampler: str | None = None,
     steps: int | None = None,
     eta: float = 0.0,
     seed: int = 0,
@@ -41,8 +41,8 @@ def sample(
     Args:
         model: what :func:`wdport.load_model` returns.
         n: number of samples; 1, or as many as ``init`` or ``noise`` has, if not given.
-        sampler: "ddpm" or "ddim", which do what the checkpoint's own code does; "ddim-textbook", "dpm-solver++",
-            "heun" or "euler".
+        sampler: "ddpm", the default, or "ddim", which do what the checkpoint's own code does; "ddim-textbook",
+            "dpm-solver++", "heun" or "euler".
         steps: number of steps, by the checkpoint's rule (50 makes 51); every one of the 1000 if not given.
         eta: noise of DDIM, 0 for none.
         seed: 0 to 2^32 - 1. A sample depends on the seed and its own number alone.

@@ -27,7 +27,6 @@ from wdport.data.files import data_file
 from wdport.data.table import Table
 from wdport.data.text import read_text
 from wdport.diffusion.schedules import Array
-from wdport.diffusion.through import through_denoised
 from wdport.errors import UsageError
 from wdport.families.roles import Tree
 from wdport.model import Decoding, NotDecoded
@@ -95,8 +94,9 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     inner = network.specs
     return replace(
         network,
-        conditions=lambda weights, times: (times, network.conditions(weights[0], times)),
-        apply=partial(_apply, network, decoding),
+        conditions=lambda weights, times: network.conditions(weights[0], times),
+        apply=lambda weights, state, condition: network.apply(weights[0], state, condition),
+        change=partial(_change, network, decoding),
         finish=partial(_finish, network, decoding),
         weights=lambda batch=None: (network.weights(batch), held),
         specs=inner and (lambda batch=None: (inner(batch), held)),
@@ -118,14 +118,9 @@ def _fitted(decoding: Decoding, held: Held, state: Tensor) -> Tensor:
     return moved
 
 
-def _apply(network: Network, decoding: Decoding, weights: Tree, state: Tensor, condition: Tree) -> Tensor:
-    (own, held), (time, inner) = weights, condition
-    changed = through_denoised(
-        lambda x, _: network.apply(own, x, inner), network.schedule(), network.target,
-        lambda clean: _fitted(decoding, held, clean),
-    )  # fmt: skip
-    prediction: Tensor = changed(state, jnp.broadcast_to(time, state.shape[:1]))
-    return prediction
+def _change(network: Network, decoding: Decoding, weights: Tree, clean: Tensor) -> Tensor:
+    own, held = weights
+    return _fitted(decoding, held, clean if network.change is None else network.change(own, clean))
 
 
 def _finish(network: Network, decoding: Decoding, weights: Tree, state: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -17,15 +17,14 @@ from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
 from wdport.compile_cache import fast_compile
-from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.process import Process
+from wdport.diffusion.scan import Change
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
 from wdport.families.roles import Denoiser, Sampled, Tree
 from wdport.limits import MAX_PAD_WIDTHS
-from wdport.model import Array, Diffused, KerasModel
-
-SCHEDULE = "noise_schedule"
+from wdport.model import Array, Configuration, Diffused, KerasModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,29 +35,32 @@ class Network:
     ``apply(weights, state (B, *shape), condition)`` the prediction (B, *shape) with one step's part of it.
     ``finish(weights, state)`` takes the last state to itself and what it is decoded to, None where it is not. All
     are free of side effects. ``weights(batch)`` are the present ones, as they are fastest for so many samples per call,
-    or for any number of them (None); they serve every batch. ``schedule()`` is the checkpoint's own noise schedule.
-    ``dtype`` is that of the state, ``about`` what the family says of it. ``specs(batch)``, where there is such a thing,
-    are the weights' shapes and dtypes, known before they are there, so that programs can be compiled meanwhile.
+    or for any number of them (None); they serve every batch. ``process()`` is what the checkpoint was trained to undo.
+    ``dtype`` is that of the state, ``about`` what the family says of it. ``change(weights, clean)``, if there is one,
+    is what is made of the network's idea of the clean state at every step. ``specs(batch)``, where there is such a
+    thing, are the weights' shapes and dtypes, known before they are there, so that programs can be compiled
+    meanwhile.
     """
 
     conditions: Callable[[Tree, Tensor], Tree]
     apply: Callable[[Tree, Tensor, Tree], Tensor]
     finish: Callable[[Tree, Tensor], tuple[Tensor, Tensor | None]]
     weights: Callable[..., Tree]
-    schedule: Callable[[], NoiseSchedule]
+    process: Callable[[], Process]
     dtype: str
     about: Diffused
     specs: Callable[..., Tree] | None = None
+    change: Callable[[Tree, Tensor], Tensor] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one sample's state."""
         return self.about.shape
 
-    @property
-    def target(self) -> str:
-        """What is predicted, one of :data:`wdport.diffusion.plans.TARGETS`."""
-        return self.about.target
+    def changing(self, weights: Tree) -> Change | None:
+        """:attr:`change` with these weights."""
+        change = self.change
+        return None if change is None else lambda clean: change(weights, clean)
 
     def at(self, weights: Tree, state: Tensor, times: Tensor) -> Tensor:
         """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
@@ -118,8 +120,8 @@ def stored_network(
     computing, held = map(jnp.dtype, POLICIES[dtype])
     denoiser = role.denoiser(config, computing.name, pad_widths)
     arranged = _Arranged(denoiser)
-    schedule = _schedule(variables)
-    trained = [path for path in variables if not path.startswith(f"{SCHEDULE}/")]
+    process = _process(role, config, variables)
+    trained = [path for path in variables if not path.startswith(role.tables)]
     shapes = {path: spec(variables[path].shape, held) for path in trained}
 
     def weights(batch: int | None = None) -> Tree:
@@ -133,9 +135,10 @@ def stored_network(
         apply=denoiser.predict,
         finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
-        schedule=lambda: schedule,
+        process=lambda: process,
         dtype="float64" if dtype == "float64" else "float32",
         about=role.diffused(config),
+        change=_clipping(role.diffused(config)),
         specs=lambda batch=None: arranged.specs(shapes, batch),
     )
 
@@ -201,17 +204,18 @@ def keras_network(model: KerasModel) -> Network:
         alive = _alive(own)
         return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
 
-    def schedule() -> NoiseSchedule:
-        return _schedule({v.path: v.value for v in _alive(own).non_trainable_variables})
+    def process() -> Process:
+        return _process(role, config, {v.path: v.value for v in _alive(own).non_trainable_variables})
 
     return Network(
         conditions=lambda _, times: times,
         apply=apply,
         finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
-        schedule=schedule,
+        process=process,
         dtype="float64" if model.variable_dtype == "float64" else "float32",
         about=role.diffused(config),
+        change=_clipping(role.diffused(config)),
     )
 
 
@@ -223,10 +227,14 @@ def _role(model: KerasModel) -> Sampled:
     return family
 
 
-def _schedule(variables: Mapping[str, Array | Tensor]) -> NoiseSchedule:
-    """The noise schedule that a model holds, which is the checkpoint's own, in float64."""
-    held = (variables[f"{SCHEDULE}/{name}"] for name in NoiseSchedule._fields)
-    return NoiseSchedule(*(np.asarray(values).astype(np.float64) for values in held))
+def _process(role: Sampled, config: Configuration, variables: Mapping[str, Array | Tensor]) -> Process:
+    """With the tables that a model holds, which are the checkpoint's own."""
+    return role.process(config, lambda name: np.asarray(variables[name.replace(".", "/")]))
+
+
+def _clipping(about: Diffused) -> Callable[[Tree, Tensor], Tensor] | None:
+    limit = about.clip
+    return None if limit is None else lambda _, clean: jnp.clip(clean, -limit, limit)
 
 
 def _alive(own: ref[KerasModel]) -> KerasModel:

@@ -61,8 +61,9 @@ class Programs:
         return self._run(weights, rows, carry, tape)
 
     def _run(self, weights: Tree, rows: Rows, carry: Carry, noise: Tensor | Draw) -> Carry:
-        conditions = self.network.conditions(weights, rows.times)
-        return run_rows(lambda x, c: self.network.apply(weights, x, c), rows, carry, noise, conditions=conditions)[0]
+        network, conditions = self.network, self.network.conditions(weights, rows.times)
+        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions,
+                        change=network.changing(weights))[0]  # fmt: skip
 
 
 _PROGRAMS: WeakKeyDictionary[KerasModel, dict[int, Programs]] = WeakKeyDictionary()

@@ -18,7 +18,7 @@ class Request:
     """
 
     count: int | None = None
-    sampler: str = "ddpm"
+    sampler: str | None = None
     steps: int | None = None
     eta: float = 0.0
     seed: int = 0

@@ -16,12 +16,9 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.diffusion.noise import check_seed, lay_out
-from wdport.diffusion.plans import Plan, make_plan
-from wdport.diffusion.repeat import repeated
+from wdport.diffusion.plans import Plan
 from wdport.diffusion.scan import Rows, plan_rows
-from wdport.diffusion.schedules import STEPS, Array
-from wdport.diffusion.steps import step_list
-from wdport.errors import UsageError
+from wdport.diffusion.schedules import Array
 from wdport.families.roles import Tree
 from wdport.sampling.devices import Spread
 from wdport.sampling.memory import auto_batch
@@ -37,16 +34,13 @@ SEGMENT = 64
 
 
 def plan_of(
-    network: Network, sampler: str = "ddpm", steps: int | None = None, eta: float = 0.0, resample: int = 1
+    network: Network, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, resample: int = 1
 ) -> Plan:
-    """A sampler's plan for a network, with its own schedule and target; every step ``resample`` times.
+    """A sampler's plan for a network, the first of its samplers if none is named; every step ``resample`` times.
 
-    Raises :class:`UsageError` for impossible settings; the checkpoint's DDPM takes every step.
+    Raises :class:`UsageError` for impossible settings.
     """
-    if sampler == "ddpm" and steps not in (None, STEPS):
-        raise UsageError("steps", f"ddpm takes all {STEPS} steps, not {steps}", "leave it out, or take ddim")
-    schedule = network.schedule()
-    return repeated(make_plan(sampler, schedule, step_list(steps), eta=eta, target=network.target), schedule, resample)
+    return network.process().plan(sampler, steps, eta, resample, network.change is not None)
 
 
 @dataclass(frozen=True, eq=False)

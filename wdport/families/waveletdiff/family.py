@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
+    from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
     from wdport.families.roles import Documented, Faulty, Sampled, Trained
     from wdport.families.waveletdiff.fast import Conditions, Denoiser
@@ -133,6 +134,13 @@ class WaveletDiffFamily:
         from wdport.families.waveletdiff.initial import blank
 
         return blank()
+
+    tables = ("noise_schedule/",)
+
+    def process(self, config: Config, table: Callable[[str], Array]) -> Process:
+        from wdport.families.waveletdiff.sampled import process
+
+        return process(config, table)
 
     def diffused(self, config: Config) -> Diffused:
         from wdport.families.waveletdiff.sampled import diffused

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from wdport.diffusion.diffusion import Diffusion, per_mille
+from wdport.diffusion.process import Network, Run
+from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.steps import step_list
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, Decoding, Diffused, Named, NotDecoded
 
@@ -29,13 +37,48 @@ def diffused(config: Config) -> Diffused:
         "features": config.features,
         "length": config.seq_len if config.wavelet else None,
     }
-    shape, target = (config.coefficients, config.features), _target(config)
-    return Diffused(shape, target, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes)
+    shape = (config.coefficients, config.features)
+    return Diffused(shape, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes)
 
 
-def _target(config: Config) -> str:
-    """What :mod:`wdport.diffusion` calls what the network predicts."""
-    return "noise" if config.prediction_target == "noise" else "sample"
+def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
+    """The checkpoint's own schedule, target and samplers, and those of :mod:`wdport.diffusion` beside them."""
+    held = (np.asarray(table(f"noise_schedule.{name}")).astype(np.float64) for name in NoiseSchedule._fields)
+    schedule = NoiseSchedule(*held)
+    return Diffusion(
+        schedule,
+        "noise" if config.prediction_target == "noise" else "sample",
+        per_mille(len(schedule.beta) - 1),
+        step_list,
+        whole=frozenset({"ddpm"}),
+        loops={
+            "ddpm": partial(_ddpm, schedule),
+            "ddim": partial(_ddim, schedule),
+        },
+        listed=ddim_step_list,
+        runs=RUNS,
+    )
+
+
+RUNS = tuple(
+    Run(sampler, eta, target)
+    for target in ("noise", "sample")
+    for sampler, eta in (("ddpm", 0.0), ("ddim", 0.0), ("ddim", 0.5))
+)
+"""DDPM runs over the steps of DDIM, with the single step's beta and alpha, and with alpha_bar of the next step in the
+list for the previous one's."""
+
+
+def _ddpm(
+    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
+) -> list[Array]:
+    return ddpm_states(network, schedule, run.target, steps, init, tape)
+
+
+def _ddim(
+    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
+) -> list[Array]:
+    return ddim_states(network, schedule, run.target, steps, init, run.eta, tape)
 
 
 def _decoding(config: Config) -> Decoding | NotDecoded:

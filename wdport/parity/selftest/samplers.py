@@ -10,7 +10,6 @@ import numpy as np
 
 from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.diffusion.faults import SAMPLER_FAULTS
-from wdport.diffusion.schedules import NoiseSchedule
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
 from wdport.parity.selftest.weights import Weights
@@ -41,10 +40,10 @@ def run_sampler_faults(
 def _reference(family: Sampled, weights: Weights) -> Reference:
     """The reference's network with the schedule that its tensors hold."""
     module = weights.reference.modules["float64"]
-    tables = (weights.tensors[f"{name}_all"].astype(np.float64) for name in NoiseSchedule._fields)
 
     def network(x: Any, time: Any) -> Any:
         return run(module, (x, time))[0]
 
-    about = family.diffused(weights.config)
-    return Reference(network, NoiseSchedule(*tables), about.target, about.shape)
+    sources = {constant: source for source, constant in weights.plan.checks.items()}
+    process = family.process(weights.config, lambda name: weights.tensors[sources[name]])
+    return Reference(network, process, family.diffused(weights.config).shape)

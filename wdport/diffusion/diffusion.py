@@ -1,0 +1,102 @@
+"""A diffusion process: a noise schedule in, the plans of every sampler out.
+
+Everything that a family's sampling has of its own is data here: its schedule, what its network predicts, what the
+network is told at each step, and which of the steps a sampler visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wdport.diffusion.plans import Plan, make_plan
+from wdport.diffusion.process import Network, Run
+from wdport.diffusion.repeat import repeated
+from wdport.diffusion.schedules import Array, NoiseSchedule
+from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
+from wdport.errors import UsageError
+
+FEW = 5
+"""Steps of a run that is compared with a loop: errors compound along it, and a large network is slow in float64."""
+
+Loop = Callable[[Network, Run, Sequence[int], Array, Array], list[Array]]
+"""A sampler as a plain loop: (network, run, the steps to visit, x_T (B, *shape), tape (slots, B, *shape)) to the state
+after every step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diffusion:
+    """A diffusion process over T steps.
+
+    ``schedule`` has beta, alpha and alpha_bar, (T+1,) each, index 0 a dummy; ``times`` (T+1,) is what the network is
+    told at each step. ``rule(count)`` gives the steps that are visited, all of them for None. ``own`` are samplers that
+    the checkpoint's own code has under these names, ``whole`` those that take every step alone; ``end`` is what is left
+    at the end. ``loops`` are plain loops of the checkpoint's own samplers, in which ``runs`` are compared, over the
+    steps that ``listed`` gives for a number of them.
+    """
+
+    schedule: NoiseSchedule
+    target: str
+    times: Array
+    rule: Callable[[int | None], Array]
+    own: Mapping[str, Updates] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
+    end: Point = END
+    loops: Mapping[str, Loop] = field(default_factory=dict)
+    listed: Callable[[int], list[int]] | None = None
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def samplers(self) -> tuple[str, ...]:
+        return tuple({**SAMPLERS, **self.own})
+
+    @property
+    def last(self) -> int:
+        """T."""
+        return len(self.schedule.beta) - 1
+
+    def trial(self, run: Run) -> Plan:
+        return self.at(run.sampler, self.rule(FEW), run.eta, run.target)
+
+    def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
+        return self.loops[run.sampler](network, run, self.visited(run), init, tape)
+
+    def visited(self, run: Run) -> list[int]:
+        return self.listed(FEW) if self.listed else self.rule(FEW).tolist()
+
+    @property
+    def counts(self) -> int:
+        return self.last
+
+    def wrong_count(self) -> int | None:
+        if self.listed is None:
+            return None
+        listed = self.listed
+        return next((n for n in range(1, self.last + 1) if self.rule(n).tolist() != listed(n)), None)
+
+    def plan(
+        self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
+        changed: bool = False,
+    ) -> Plan:  # fmt: skip
+        name = sampler or self.samplers[0]
+        if name in self.whole and steps not in (None, self.last):
+            raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or take ddim")
+        return repeated(self.at(name, self.rule(steps), eta, changed=changed), self.schedule, times)
+
+    def at(
+        self, sampler: str, steps: Sequence[int] | Array, eta: float = 0.0, target: str = "", changed: bool = False
+    ) -> Plan:
+        """The plan over these steps, for another ``target`` where one is given; raises :class:`UsageError`."""
+        found = {**SAMPLERS, **self.own}
+        if sampler not in found:
+            raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(found)}")
+        return make_plan(found[sampler], self.schedule, steps, eta=eta, target=target or self.target,
+                         times=self.times, changed=changed, end=self.end)  # fmt: skip
+
+
+def per_mille(last: int) -> Array:
+    """(T+1,) times step / T, divided here, because XLA would multiply by its inverse instead."""
+    times: Array = np.arange(last + 1) / last
+    return times

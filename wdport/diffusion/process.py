@@ -1,0 +1,74 @@
+"""What a network was trained to undo, noise or a flow, and so which plans sample from it: what samplers ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.schedules import Array
+
+Network = Callable[[Array, Array], Array]
+"""(state (B, *shape), time (B,)) to the prediction (B, *shape), in numpy."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One sampler with one target and one amount of noise: "DDIM, eta 0.5, noise target"."""
+
+    sampler: str
+    eta: float
+    target: str
+
+    def __str__(self) -> str:
+        eta = f", eta {self.eta:g}" if self.sampler == "ddim" else ""
+        return f"{self.sampler.upper()}{eta}, {self.target} target"
+
+
+class Process(Protocol):
+    """The plans that sample from a network."""
+
+    @property
+    def target(self) -> str:
+        """What the network predicts."""
+        ...
+
+    @property
+    def samplers(self) -> Sequence[str]:
+        """Names of the samplers; the first one is used where none is asked for."""
+        ...
+
+    def plan(
+        self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
+        changed: bool = False,
+    ) -> Plan:  # fmt: skip
+        """The plan of one sampler with this number of steps, every step taken so many times; ``changed`` where
+        something changes the network's idea of the clean state. Raises :class:`UsageError`."""
+        ...
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """What is compared with plain loops; none where there are no such loops."""
+        ...
+
+    def trial(self, run: Run) -> Plan:
+        """The plan of a run of few steps; raises :class:`UsageError`."""
+        ...
+
+    def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
+        """The same run as a plain loop: the state after every row, in the dtype of ``init`` (B, *shape)."""
+        ...
+
+    def visited(self, run: Run) -> list[int]:
+        """The steps that the loop visits."""
+        ...
+
+    @property
+    def counts(self) -> int:
+        """How many numbers of steps can be asked for."""
+        ...
+
+    def wrong_count(self) -> int | None:
+        """The first number of steps for which the plans do not visit the steps that the loops visit."""
+        ...
