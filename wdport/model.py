@@ -222,6 +222,8 @@ class Diffused:
     ``shape`` is one sample's state. ``state`` and ``decoded`` are what the family calls the two arrays of samples.
     ``numbers`` are held for one sample at most while the network runs. ``sizes`` are what an artefact says of its
     shapes. ``clip``, if given, is the largest absolute value that the clean state is let to have at each step.
+    ``classes`` is the number of classes that samples may be asked for, None for a network without labels; ``no_class``
+    the label that stands for none of them, where the network was trained with one.
     """
 
     shape: tuple[int, ...]
@@ -231,3 +233,5 @@ class Diffused:
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)
     clip: float | None = None
+    classes: int | None = None
+    no_class: int | None = None

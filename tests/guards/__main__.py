@@ -44,7 +44,7 @@ SLOWEST = 120
 def record(data: Path, words: list[str]) -> None:
     """Run the tests under coverage; ``data`` then knows which of them executed each line."""
     rooms = ",".join(f"wdport/{room}" for room in ROOMS)
-    config = data.with_suffix(".rc")
+    config = data.with_name("settings.rc")  # what begins with the data's name, coverage takes for data and removes
     config.write_text(f"[run]\nbranch = True\nsource = {rooms}\ndata_file = {data}\n")
     tests = [word for word in (words or TESTS) if (ROOT / word).exists()]
     command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider"]

@@ -55,7 +55,7 @@ def network(decoded: bool = True) -> Network:
     def finish(_: Any, state: Any) -> Any:
         return state, way.decode(state) * jnp.array(STD) + jnp.array(MEAN) if isinstance(way, Decoding) else None
 
-    def apply(_: Any, state: Any, time: Any) -> Any:
+    def apply(_: Any, state: Any, time: Any, labels: Any = None) -> Any:
         return jnp.sin(3.0 * state + time)
 
     return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: PROCESS, "float32", about)

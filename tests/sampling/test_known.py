@@ -51,7 +51,7 @@ def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
     sizes, axes = np.linalg.eigh(analysis @ COVARIANCE @ analysis.T)
     sizes = np.clip(sizes, 0.0, None)[:, None]
 
-    def apply(weights: Any, x: Any, time: Any) -> Any:
+    def apply(weights: Any, x: Any, time: Any, labels: Any = None) -> Any:
         bar = jnp.asarray(SCHEDULE.alpha_bar)[jnp.rint(time * 1000).astype(int)]
         shares = bar**0.5 * sizes / (bar * sizes + 1.0 - bar)
         clean = jnp.einsum("cd,bdf->bcf", axes, shares * jnp.einsum("cd,bcf->bdf", axes, x))

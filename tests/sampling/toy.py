@@ -25,7 +25,7 @@ def toy_network(dtype: str = "float32") -> Network:
     """(B, 5, 3); the series are twice the coefficients."""
     gain = np.asarray(1.3, dtype)
 
-    def apply(weights: Any, state: Any, time: Any) -> Any:
+    def apply(weights: Any, state: Any, time: Any, labels: Any = None) -> Any:
         return jnp.sin(weights * state + 7.0 * time) + 0.3 * jnp.mean(state, axis=1, keepdims=True)
 
     def finish(weights: Any, state: Any) -> Any:

@@ -16,7 +16,7 @@ from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted, sound_variables
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
 from wdport.model import Array, Diffused, NotDecoded
@@ -26,6 +26,9 @@ if TYPE_CHECKING:  # they bring in jax
     from wdport.sampling import Job, Request
     from wdport.sampling.devices import Spread
     from wdport.sampling.output import Ran
+
+LONGEST_LABEL = 9
+"""Digits."""
 
 Hashes = dict[str, str | None]
 """Of the files that samples depend on."""
@@ -49,6 +52,8 @@ class Wanted:
     known: str | None
     init: str | None
     resample: int | None
+    label: str | None
+    guidance: float | None
     devices: str | None
     distributed: str | None
     shard_weights: bool
@@ -109,8 +114,18 @@ def _request(wanted: Wanted, devices: int | str | None) -> Request:
         init=read_init(wanted.init) if wanted.init else None,
         known=read_known(wanted.known) if wanted.known else None,
         resample=wanted.resample, devices=devices, shard_weights=wanted.shard_weights, batch=wanted.batch,
-        called={"init": wanted.init or ""},
+        labels=_labels(wanted.label), guidance=wanted.guidance,
+        called={"init": wanted.init or "", "labels": "--label"},
     )  # fmt: skip
+
+
+def _labels(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_LABEL for part in parts):
+        raise UsageError("--label", f"{printable(text, 40)!r} is no label", "give a whole number, or several: 0,1,2")
+    return [int(part) for part in parts]
 
 
 def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], request: Request) -> Job:
@@ -147,7 +162,7 @@ def _hash(path: str) -> str:
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
     """Everything that determines the samples but the batch, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
-    settings = {**request.settings, "sampler": job.sampler.plan.sampler}
+    settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.label}
     return {"wdport": VERSION, "n": job.count, **settings, **network, **hashes}
 
 
@@ -177,6 +192,7 @@ def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.fl
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
         ("known", given),
+        ("labels", wanted.label and f"{wanted.label}, in turn" if "," in (wanted.label or "") else wanted.label),
         ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
         ("devices", _devices(sampler.spread)),
         ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {rate}" + there),

@@ -129,6 +129,7 @@ def _facts(model: KerasModel, network: Network, lowering: Lowering, pad_widths: 
         "compute_dtype": model.compute_dtype,
         "precision": lowering.precision,
         "pad_widths": pad_widths,
+        **({} if network.about.classes is None else {"classes": network.about.classes}),
         "target": network.process().target,
         "model": model.config.to_dict(),
     }

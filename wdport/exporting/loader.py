@@ -3,11 +3,13 @@
 It needs Python, jax, numpy, and flatbuffers, with which jax itself reads exported programs; neither wdport nor Keras.
 
     denoiser = load("model.stablehlo")
-    prediction = denoiser(state, time)               # (b, *shape), (b,) = step / 1000
+    prediction = denoiser(state, time)               # (b, *shape), (b,) as the network is told time
 
     sampler = load("sampler.stablehlo")
     state, decoded = sampler(seed, range(64))        # the samples of wdport.sample with this seed
     state, decoded = sampler.start_from(x_T, noise)  # noise (slots, b, *shape), for samplers that add some
+
+Models that know classes take ``labels`` (b,) as their last argument.
 """
 
 from __future__ import annotations
@@ -62,6 +64,20 @@ class Artefact:
             raise ValueError(f"{name} has shape {given}, not ({wanted})")
         return jnp.asarray(value, self.facts["dtype"])
 
+    def _labels(self, labels: ArrayLike | None, count: int) -> list[jax.Array]:
+        """None for a model without classes; raises ``ValueError`` unless there is one label for each sample."""
+        classes = self.facts.get("classes")
+        if labels is None and classes is None:
+            return []
+        if labels is None or classes is None:
+            raise ValueError(
+                "this model knows no classes" if classes is None else "the labels of the samples are missing"
+            )
+        given = np.asarray(labels)
+        if given.shape != (count,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
+            raise ValueError(f"labels are not ({count},) whole numbers from 0 to {classes - 1}")
+        return [jnp.asarray(given, jnp.int32)]
+
     def _run(self, name: str, *inputs: ArrayLike) -> Any:
         return self._programs[name].call(self._weights, *inputs)
 
@@ -69,29 +85,33 @@ class Artefact:
 class Denoiser(Artefact):
     """What "wdport export --what denoiser" wrote."""
 
-    def __call__(self, state: ArrayLike, time: ArrayLike) -> jax.Array:
+    def __call__(self, state: ArrayLike, time: ArrayLike, labels: ArrayLike | None = None) -> jax.Array:
         """The prediction (b, *shape), noise or clean states as ``facts["target"]`` says.
 
         Args:
             state: (b, *shape), in standard units.
-            time: (b,), step / 1000.
+            time: (b,), as the network is told it; WaveletDiff's is step / 1000.
+            labels: (b,), the class of each sample, of a model that knows classes.
         """
         facts = self.facts
         with _bits(facts):
             state = self._state("state", state, facts["batch"], *self._shape("denoise"))
-            prediction: jax.Array = self._run("denoise", state, self._state("time", time, len(state)))
+            prediction: jax.Array = self._run(
+                "denoise", state, self._state("time", time, len(state)), *self._labels(labels, len(state))
+            )
             return prediction
 
 
 class Sampler(Artefact):
     """What "wdport export --what sampler" wrote."""
 
-    def __call__(self, seed: int, indices: ArrayLike) -> Pair:
+    def __call__(self, seed: int, indices: ArrayLike, labels: ArrayLike | None = None) -> Pair:
         """States (b, *shape) and what they are decoded to, None where they are not.
 
         Args:
             seed: 0 to 2^32 - 1.
             indices: numbers of the samples (b,). With the seed they determine every sample.
+            labels: (b,), the class of each sample, of a model that knows classes.
         """
         numbers = np.asarray(indices)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
@@ -101,9 +121,11 @@ class Sampler(Artefact):
         if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
             raise ValueError("indices must be from 0 to 2^32 - 1, and at least one given")
         with _bits(self.facts):
-            return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32)))
+            return _pair(
+                self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *self._labels(labels, len(numbers)))
+            )
 
-    def start_from(self, state: ArrayLike, noise: ArrayLike | None = None) -> Pair:
+    def start_from(self, state: ArrayLike, noise: ArrayLike | None = None, labels: ArrayLike | None = None) -> Pair:
         """The same from x_T ``state`` (b, *shape) and a ``noise`` tape (slots, b, *shape), a slot per noisy step."""
         facts, slots = self.facts, self.facts["sampler"]["slots"]
         if (noise is None) == bool(slots):
@@ -112,7 +134,7 @@ class Sampler(Artefact):
         with _bits(facts):
             state = self._state("state", state, facts["batch"], *shape)
             tape = [] if noise is None else [self._state("noise", noise, slots, len(state), *shape)]
-            return _pair(self._run("given", state, *tape))
+            return _pair(self._run("given", state, *tape, *self._labels(labels, len(state))))
 
 
 def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:

@@ -69,45 +69,51 @@ def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> 
 
 
 def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
-    """Program "denoise": state (b, *shape), time (b,), to the prediction (b, *shape)."""
+    """Program "denoise": state (b, *shape), time (b,), and labels (b,), int32, of a network that knows classes, to the
+    prediction (b, *shape)."""
 
-    def denoise(weights: Tree, state: Tensor, time: Tensor) -> Tensor:
+    def denoise(weights: Tree, state: Tensor, time: Tensor, *labels: Tensor) -> Tensor:
         conditions = network.conditions(weights, time)
-        return jax.vmap(lambda x, condition: network.apply(weights, x[None], condition)[0])(state, conditions)
+
+        def one(x: Tensor, condition: Tree, *label: Tensor) -> Tensor:
+            made: Tensor = network.apply(weights, x[None], condition, label[0][None] if label else None)[0]
+            return made
+
+        return jax.vmap(one)(state, conditions, *labels)
 
     with jax.enable_x64(network.dtype == "float64"):
-        specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype)]
+        specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype), *_labels(network)]
         return lowering.serialise(network.weights(lowering.batch), {"denoise": (denoise, specs)})
 
 
 def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
     """Programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, *shape) and, where the plan
-    adds noise, a tape (slots, b, *shape); both to states (b, *shape) and, where there is such a thing, what they are
-    decoded to."""
+    adds noise, a tape (slots, b, *shape); both take labels (b,), int32, as well where the network knows classes. They
+    give states (b, *shape) and, where there is such a thing, what they are decoded to."""
     shape, dtype = network.shape, network.dtype
 
-    def drawn(arguments: Tree, seed: Tensor, indices: Tensor) -> tuple[Tensor, ...]:
+    def drawn(arguments: Tree, seed: Tensor, indices: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
         weights, rows, _ = arguments
         keys = sample_keys(seed, indices)
         start = step_noise(keys, FIRST, shape, dtype)
-        return _finished(
-            network, weights, _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype))
-        )
+        last = _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype), labels)
+        return _finished(network, weights, last)
 
-    def given(arguments: Tree, state: Tensor, *tape: Tensor) -> tuple[Tensor, ...]:
+    def given(arguments: Tree, state: Tensor, *more: Tensor) -> tuple[Tensor, ...]:
         weights, rows, slots = arguments
+        tape, labels = more[: bool(plan.slots)], more[bool(plan.slots) :]
 
         def noise(slot: Tensor) -> Tensor:
             return tape[0][slot] if tape else jnp.zeros_like(state)
 
-        return _finished(network, weights, _run(network, weights, rows._replace(draws=slots), state, noise))
+        return _finished(network, weights, _run(network, weights, rows._replace(draws=slots), state, noise, labels))
 
     with jax.enable_x64(dtype == "float64"):
         rows, slots = _segments(plan, dtype)
         tape: list[Spec] = [((plan.slots, "b", *shape), dtype)] if plan.slots else []
         functions: dict[str, Function] = {
-            "drawn": (drawn, [((), np.uint32), (("b",), np.uint32)]),
-            "given": (given, [(("b", *shape), dtype), *tape]),
+            "drawn": (drawn, [((), np.uint32), (("b",), np.uint32), *_labels(network)]),
+            "given": (given, [(("b", *shape), dtype), *tape, *_labels(network)]),
         }
         return lowering.serialise((network.weights(lowering.batch), rows, slots), functions)
 
@@ -122,10 +128,16 @@ def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
     return rows, slots.reshape(-1, length)
 
 
-def _run(network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw) -> Tensor:
+def _labels(network: Network) -> list[Spec]:
+    return [] if network.about.classes is None else [(("b",), np.int32)]
+
+
+def _run(network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw, labels: Sequence[Tensor]) -> Tensor:
+    classes = labels[0] if labels else None
+
     def segment(carry: Carry, rows: Rows) -> tuple[Carry, None]:
         conditions = network.conditions(weights, rows.times)
-        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions,
+        return run_rows(lambda x, c: network.apply(weights, x, c, classes), rows, carry, noise, conditions=conditions,
                         change=network.changing(weights))[0], None  # fmt: skip
 
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)

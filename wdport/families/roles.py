@@ -177,8 +177,8 @@ class Denoiser(Protocol):
         """All that depends on the times (S,) alone, arrays with S in front."""
         ...
 
-    def predict(self, weights: Tree, state: Tensor, condition: Tree) -> Tensor:
-        """The prediction for a state (B, *shape) and one step's condition."""
+    def predict(self, weights: Tree, state: Tensor, condition: Tree, labels: Tensor | None = None) -> Tensor:
+        """The prediction for a state (B, *shape) and one step's condition; labels (B,) where there are classes."""
         ...
 
 

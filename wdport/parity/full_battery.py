@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.memory import release_memory
@@ -19,7 +21,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_process, trajectories_gate
-from wdport.parity.trajectory_sides import Reference
+from wdport.parity.trajectory_sides import Reference, trial_labels
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
@@ -96,11 +98,14 @@ def _optimiser_steps(
 def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference:
     """The reference's side of gate E."""
 
+    labels = trial_labels(family.diffused(prepared.config))
+    given = () if labels is None else (labels.astype(np.int64),)
+
     def network(state: Array, time: Array, dtype: str = "float64") -> Array:
         if dtype == "float64":
             with lifted():
-                return run(runner.sides.references[dtype], (state, time))[0]
-        return run(runner.sides.references[dtype], (state, time))[0]
+                return run(runner.sides.references[dtype], (state, time, *given))[0]
+        return run(runner.sides.references[dtype], (state, time, *given))[0]
 
     shape = family.diffused(prepared.config).shape
     return Reference(network, file_process(family, prepared), shape, partial(network, dtype="float32"))

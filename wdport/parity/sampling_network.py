@@ -42,20 +42,21 @@ class SamplingNetwork:
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
 
-    def _diagonal(self, dtype: str) -> Callable[[object, jax.Array, jax.Array], jax.Array]:
+    def _diagonal(self, dtype: str) -> Callable[[object, jax.Array, jax.Array, jax.Array | None], jax.Array]:
         network = self._networks[dtype]
 
-        def run(weights: object, state: jax.Array, times: jax.Array) -> jax.Array:
+        def run(weights: object, state: jax.Array, times: jax.Array, labels: jax.Array | None) -> jax.Array:
             conditions = network.conditions(weights, times)
-            every: jax.Array = jax.lax.map(lambda condition: network.apply(weights, state, condition), conditions)
+            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, state, each, labels), conditions)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
-        state, times = map(jnp.asarray, inputs[:2])
-        return np.asarray(self._programs[dtype](self._networks[dtype].weights(len(state)), state, times))
+        state, times, *labels = map(jnp.asarray, inputs)
+        weights = self._networks[dtype].weights(len(state))
+        return np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Take in a float64 prediction beside the reference's."""

@@ -31,6 +31,8 @@ def sample(
     noise: ArrayLike | None = None,
     known: ArrayLike | None = None,
     resample: int | None = None,
+    labels: ArrayLike | None = None,
+    guidance: float | None = None,
     devices: int | str | None = None,
     shard_weights: bool = False,
     pad_widths: int = 1,
@@ -51,6 +53,9 @@ def sample(
         known: one decoded sample, such as a series (N, F), in the units of those that come out, NaN where it is not
             known: all samples have the known values, exactly.
         resample: how often every step is taken with ``known``, so that the rest fits it; 5 if not given.
+        labels: the class of each sample, or of all, of a model that knows classes; fewer labels come in turn.
+        guidance: classifier-free guidance: 1 for none, more to follow the labels more; for models that were trained
+            without labels as well.
         devices: "all" devices of this process share the samples, or the first so many; one if not given. Under
             ``jax.distributed`` those of every process do: all make the same call and get all samples.
         shard_weights: divide the weights among ``devices`` of this process instead of copying them to each.
@@ -68,8 +73,10 @@ def sample(
     Raises:
         UsageError: an argument is impossible; the message names it.
     """
-    request = Request(count=n, sampler=sampler, steps=steps, eta=eta, seed=seed, init=init, noise=noise, known=known,
-                      resample=resample, devices=devices, shard_weights=shard_weights, batch=batch)  # fmt: skip
+    request = Request(
+        count=n, sampler=sampler, steps=steps, eta=eta, seed=seed, init=init, noise=noise, known=known,
+        resample=resample, labels=labels, guidance=guidance, devices=devices, shard_weights=shard_weights, batch=batch,
+    )  # fmt: skip
     return Samples.join(list(plan_job(programs_of(model, pad_widths), request).draw()))
 
 

@@ -27,19 +27,20 @@ def chunked(
     *,
     init: Array | None = None,
     tape: Array | None = None,
+    labels: Array | None = None,
     start: int = 0,
     done: Done | None = None,
 ) -> Iterator[Samples]:
     """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
 
     ``batch`` is rounded up to a multiple of the devices; the last one is filled up, and cut afterwards. ``init``
-    (count, *shape) and ``tape`` (slots, count, *shape) are those of all samples.
+    (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples.
     """
     batch = sampler.batch(min(batch, count))
     chunk = batch if chunk is None else chunk
     waiting: list[Samples] = []
     there = 0
-    for samples in _batches(sampler, count, batch, init, tape, start, done):
+    for samples in _batches(sampler, count, batch, init, tape, labels, start, done):
         waiting.append(samples)
         there += len(samples)
         while there >= chunk:
@@ -51,7 +52,14 @@ def chunked(
 
 
 def _batches(
-    sampler: Sampler, count: int, batch: int, init: Array | None, tape: Array | None, start: int, done: Done | None
+    sampler: Sampler,
+    count: int,
+    batch: int,
+    init: Array | None,
+    tape: Array | None,
+    labels: Array | None,
+    start: int,
+    done: Done | None,
 ) -> Iterator[Samples]:
     """What is left of every batch between ``start`` and ``count``."""
     for begin in range(start - start % batch, count, batch):
@@ -62,6 +70,7 @@ def _batches(
             None if init is None else init[known],
             None if tape is None else tape[:, known],
             None if done is None else _within(done, begin, min(batch, count - begin)),
+            None if labels is None else labels[known],
         )
         yield samples.part(max(start - begin, 0), count - begin)
 

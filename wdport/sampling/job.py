@@ -16,6 +16,7 @@ from wdport.errors import UsageError
 from wdport.sampling.chunks import Done, chunked
 from wdport.sampling.devices import spread_over
 from wdport.sampling.known import FURTHEST, resampling, with_known
+from wdport.sampling.labels import checked_labels, guided
 from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
 from wdport.sampling.sampler import Sampler, plan_of
@@ -29,7 +30,8 @@ MOST = 1 << 32
 class Job:
     """A request that can be met: ``count`` samples in batches of ``batch``.
 
-    ``init`` (count, *shape) and ``tape`` (slots, count, *shape) are those of all samples, where they are given.
+    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples, where
+    they are given.
     """
 
     sampler: Sampler
@@ -37,15 +39,18 @@ class Job:
     batch: int
     init: Array | None = None
     tape: Array | None = None
+    labels: Array | None = None
 
     def draw(self, chunk: int | None = None, start: int = 0, done: Done | None = None) -> Iterator[Samples]:
         """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given."""
-        given = {"init": self.init, "tape": self.tape}
+        given = {"init": self.init, "tape": self.tape, "labels": self.labels}
         return chunked(self.sampler, self.count, self.batch, chunk, start=start, done=done, **given)
 
 
 def plan_job(programs: Programs, request: Request) -> Job:
     """What a request asks of a network; raises :class:`UsageError` where that is impossible."""
+    if request.guidance is not None:
+        programs = Programs(guided(programs.network, request.guidance))
     if request.known is not None:
         programs = Programs(with_known(programs.network, request.known))
     network, times = programs.network, resampling(request.resample, request.known is not None)
@@ -54,9 +59,10 @@ def plan_job(programs: Programs, request: Request) -> Job:
     init = _given(request, "init", request.init, ("n", *network.shape))
     tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)
+    labels = checked_labels(network.about, request.labels, count, request.called.get("labels", "labels"))
     _check_number("batch", request.batch)
     batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
-    return Job(sampler, count, batch, init, tape)
+    return Job(sampler, count, batch, init, tape, labels)
 
 
 def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:

@@ -95,7 +95,7 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     return replace(
         network,
         conditions=lambda weights, times: network.conditions(weights[0], times),
-        apply=lambda weights, state, condition: network.apply(weights[0], state, condition),
+        apply=lambda weights, state, condition, labels: network.apply(weights[0], state, condition, labels),
         change=partial(_change, network, decoding),
         finish=partial(_finish, network, decoding),
         weights=lambda batch=None: (network.weights(batch), held),

@@ -32,7 +32,8 @@ class Network:
     """A denoiser for the scan.
 
     ``conditions(weights, times (S,))`` is all that depends on the steps alone, arrays with S in front, and
-    ``apply(weights, state (B, *shape), condition)`` the prediction (B, *shape) with one step's part of it.
+    ``apply(weights, state (B, *shape), condition, labels (B,))`` the prediction (B, *shape) with one step's part of it;
+    labels are None for a network without classes.
     ``finish(weights, state)`` takes the last state to itself and what it is decoded to, None where it is not. All
     are free of side effects. ``weights(batch)`` are the present ones, as they are fastest for so many samples per call,
     or for any number of them (None); they serve every batch. ``process()`` is what the checkpoint was trained to undo.
@@ -43,7 +44,7 @@ class Network:
     """
 
     conditions: Callable[[Tree, Tensor], Tree]
-    apply: Callable[[Tree, Tensor, Tree], Tensor]
+    apply: Callable[..., Tensor]
     finish: Callable[[Tree, Tensor], tuple[Tensor, Tensor | None]]
     weights: Callable[..., Tree]
     process: Callable[[], Process]
@@ -62,10 +63,10 @@ class Network:
         change = self.change
         return None if change is None else lambda clean: change(weights, clean)
 
-    def at(self, weights: Tree, state: Tensor, times: Tensor) -> Tensor:
+    def at(self, weights: Tree, state: Tensor, times: Tensor, labels: Tensor | None = None) -> Tensor:
         """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
         condition = jax.tree.map(lambda leaf: leaf[0], self.conditions(weights, times[:1]))
-        return self.apply(weights, state, condition)
+        return self.apply(weights, state, condition, labels)
 
 
 def fast_network(model: KerasModel, pad_widths: int = 1) -> Network:
@@ -195,9 +196,10 @@ def keras_network(model: KerasModel) -> Network:
     role = _role(model)
     config, own = model.config, ref(model)
 
-    def apply(weights: Tree, state: Tensor, time: Tensor) -> Tensor:
+    def apply(weights: Tree, state: Tensor, time: Tensor, labels: Tensor | None = None) -> Tensor:
         every = jnp.broadcast_to(time, state.shape[:1])
-        output: Tensor = _alive(own).stateless_call(*weights, (state, every), training=False)[0]
+        inputs = (state, every) if labels is None else (state, every, labels)
+        output: Tensor = _alive(own).stateless_call(*weights, inputs, training=False)[0]
         return output
 
     def weights(_: int | None = None) -> Tree:

@@ -20,7 +20,7 @@ class Programs:
     """The steps of sampling, each compiled once per batch size.
 
     ``start(seed, indices)`` draws x_T, ``carry(state)`` is what the first row starts from, ``drawn(weights, rows,
-    carry, seed, indices)`` and ``taped(weights, rows, carry, tape)`` carry it through some rows, and
+    carry, labels, seed, indices)`` and ``taped(weights, rows, carry, labels, tape)`` carry it through some rows, and
     ``finish(weights, state)`` gives the state and what it is decoded to.
     """
 
@@ -44,7 +44,8 @@ class Programs:
             return None
         self._ahead.add(key)
         state = spec((batch, *self.network.shape), self.network.dtype)
-        arguments = (self.network.specs(batch), rows, (state, state, state))
+        labels = None if self.network.about.classes is None else spec((batch,), np.int32)
+        arguments = (self.network.specs(batch), rows, (state, state, state), labels)
         if slots is not None:
             return self.taped.lower(*arguments, slots)
         return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32))
@@ -52,17 +53,19 @@ class Programs:
     def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
         return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)
 
-    def _drawn(self, weights: Tree, rows: Rows, carry: Carry, seed: Tensor, indices: Tensor) -> Carry:
+    def _drawn(
+        self, weights: Tree, rows: Rows, carry: Carry, labels: Tensor | None, seed: Tensor, indices: Tensor
+    ) -> Carry:
         keys = sample_keys(seed, indices)
         shape, dtype = self.network.shape, self.network.dtype
-        return self._run(weights, rows, carry, lambda step: step_noise(keys, step, shape, dtype))
+        return self._run(weights, rows, carry, labels, lambda step: step_noise(keys, step, shape, dtype))
 
-    def _taped(self, weights: Tree, rows: Rows, carry: Carry, tape: Tensor) -> Carry:
-        return self._run(weights, rows, carry, tape)
+    def _taped(self, weights: Tree, rows: Rows, carry: Carry, labels: Tensor | None, tape: Tensor) -> Carry:
+        return self._run(weights, rows, carry, labels, tape)
 
-    def _run(self, weights: Tree, rows: Rows, carry: Carry, noise: Tensor | Draw) -> Carry:
+    def _run(self, weights: Tree, rows: Rows, carry: Carry, labels: Tensor | None, noise: Tensor | Draw) -> Carry:
         network, conditions = self.network, self.network.conditions(weights, rows.times)
-        return run_rows(lambda x, c: network.apply(weights, x, c), rows, carry, noise, conditions=conditions,
+        return run_rows(lambda x, c: network.apply(weights, x, c, labels), rows, carry, noise, conditions=conditions,
                         change=network.changing(weights))[0]  # fmt: skip
 
 

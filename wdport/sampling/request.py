@@ -26,6 +26,8 @@ class Request:
     noise: ArrayLike | None = None
     known: ArrayLike | None = None
     resample: int | None = None
+    labels: ArrayLike | None = None
+    guidance: float | None = None
     devices: int | str | None = None
     shard_weights: bool = False
     batch: int | None = None
@@ -35,5 +37,5 @@ class Request:
     def settings(self) -> dict[str, Setting]:
         """What a run that resumes has to have in common with the one before it, as JSON values; without the arrays,
         which are known by their files, the number of samples and the batch."""
-        names = ("sampler", "steps", "eta", "seed", "resample", "shard_weights")
+        names = ("sampler", "steps", "eta", "seed", "resample", "guidance", "shard_weights")
         return {name: getattr(self, name) for name in names}

@@ -56,7 +56,12 @@ class Sampler:
         check_seed(self.seed)
 
     def run(
-        self, indices: Array, init: Array | None = None, tape: Array | None = None, report: Report | None = None
+        self,
+        indices: Array,
+        init: Array | None = None,
+        tape: Array | None = None,
+        report: Report | None = None,
+        labels: Array | None = None,
     ) -> Samples:
         """The samples with these indices (B,).
 
@@ -66,6 +71,7 @@ class Sampler:
             init: x_T (B, *shape) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
             report: told how far the batch is, every :data:`SEGMENT` rows or so.
+            labels: classes (B,) of a network that knows some, int32.
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
@@ -75,13 +81,14 @@ class Sampler:
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
+                classes = None if labels is None else self._placed(labels)
             for rows, slots, done in segments:
                 if self.spread:  # as the last segment left it, or where it has to be: else it would compile again
                     carry = self.spread.place(carry)
                 if slots is None:
-                    carry = programs.drawn(weights, rows, carry, seed, numbers)
+                    carry = programs.drawn(weights, rows, carry, classes, seed, numbers)
                 else:
-                    carry = programs.taped(weights, rows, carry, self._placed(slots, 1))
+                    carry = programs.taped(weights, rows, carry, classes, self._placed(slots, 1))
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))

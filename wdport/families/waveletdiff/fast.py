@@ -108,7 +108,7 @@ class Denoiser:
         ]
         return {"norms": norms, "gates": gates}
 
-    def predict(self, weights: Weights, state: Tensor, condition: Conditions) -> Tensor:
+    def predict(self, weights: Weights, state: Tensor, condition: Conditions, labels: Tensor | None = None) -> Tensor:
         """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
         config, heads, tokens = self.config, self.config.num_heads, []
         state = state.astype(self.dtype)
