@@ -1,0 +1,152 @@
+"""Flows through the scan: against plain loops, a loop in PyTorch, and flows that are known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from wdport.diffusion.flow import PATHS, SAMPLERS, TARGETS, Flow
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.process import Run
+from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.errors import UsageError
+
+SHAPE = (4, 3)
+
+
+def states(plan: Plan, network: Any, init: Any, change: Any = None) -> np.ndarray:
+    """After every row, in float64."""
+    with jax.enable_x64(True):
+        rows = plan_rows(plan, "float64")
+        tape = np.zeros((len(plan.steps), *init.shape))
+        run = jax.jit(lambda x: run_plan(network, rows, x, tape, record=True, change=change))
+        return np.asarray(run(init))
+
+
+def toy(x: Any, time: Any, xp: Any = np) -> Any:
+    return xp.sin(1.3 * x + 2.0 * time[:, None]) + 0.3 * xp.mean(x, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("path", PATHS)
+def test_plans_do_what_plain_loops_do(path: str, target: str, sampler: str) -> None:
+    flow, run = Flow(path, target, lambda t: 1000.0 * t), Run(sampler, 0.0, target)
+    init = np.random.default_rng(0).standard_normal(SHAPE)
+    truth = flow.loop(run, toy, init, init)
+    plan = flow.trial(run)
+    ours = states(plan, lambda x, t: toy(x, t, jnp), init)
+    assert plan.steps.tolist() == flow.visited(run)
+    assert plan.slots == 0
+    errors = [np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(ours, truth, strict=True)]
+    assert max(errors) <= 1e-12
+
+
+def best(path: str, target: str, std: float) -> Any:
+    """What a perfect network predicts where the data are normal with this deviation and mean 0."""
+
+    def network(x: Any, time: Any) -> Any:
+        t = time[:, None]
+        if path == "linear":
+            a, s, da, ds = t, 1.0 - t, 1.0, -1.0
+        else:
+            a, s = jnp.sin(jnp.pi * t / 2), jnp.cos(jnp.pi * t / 2)
+            da, ds = jnp.pi / 2 * s, -jnp.pi / 2 * a
+        variance = a**2 * std**2 + s**2
+        data, noise = a * std**2 / variance * x, s / variance * x
+        return {"velocity": da * data + ds * noise, "noise": noise, "sample": data}[target]
+
+    return network
+
+
+@pytest.mark.parametrize(("sampler", "order"), [("euler", 1), ("heun", 2), ("rk4", 4)])
+@pytest.mark.parametrize("path", PATHS)
+def test_orders(path: str, sampler: str, order: int) -> None:
+    """Of normal data the flow is known: x(1) = std x(0). Halved steps divide the error by 2 to the order."""
+    init, std, errors = np.ones((1, 1)), 2.0, []
+    for steps in (16, 32, 64):
+        last = states(Flow(path).plan(sampler, steps), best(path, "velocity", std), init)[-1, 0, 0]
+        errors.append(abs(last - std))
+    for coarse, fine in pairwise(errors):
+        assert abs(np.log2(coarse / fine) - order) < 0.35
+
+
+@pytest.mark.parametrize("target", ["noise", "sample"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("path", PATHS)
+def test_targets_say_the_same(path: str, sampler: str, target: str) -> None:
+    """A flow whose network predicts something else leads to the same place, where that is known at the ends."""
+    init = np.linspace(-2.0, 2.0, 5)[:, None]
+    plan = Flow(path, target).plan(sampler, 400)
+    last = states(plan, best(path, target, 0.5), init)[-1]
+    np.testing.assert_allclose(last, 0.5 * init, atol=0.02)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("path", PATHS)
+def test_the_data_as_the_network_sees_them(path: str, target: str) -> None:
+    """A change that changes nothing leaves the trajectory as it was; one that fixes the data leads to them."""
+    init, network = np.random.default_rng(0).standard_normal(SHAPE), best(path, target, 2.0)
+    flow = Flow(path, target)
+    plain = states(flow.plan("euler", 10), network, init)
+    same = states(flow.plan("euler", 10, changed=True), network, init, lambda data: data)
+    np.testing.assert_allclose(same, plain, rtol=1e-9, atol=1e-9)
+    fixed = states(flow.plan("heun", 10, changed=True), network, init, lambda data: jnp.full_like(data, 0.7))
+    np.testing.assert_allclose(fixed[-1], 0.7, atol=1e-9)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_torch_network_in_a_torch_loop(sampler: str) -> None:
+    """A small network with the same weights on both sides, float64: the loop in PyTorch, the plan in JAX."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(3, 32), torch.nn.Linear(32, 2)]
+    module = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1]).double()
+    first, second = (tuple(p.detach().numpy() for p in layer.parameters()) for layer in layers)
+
+    def twin(x: Any, time: Any) -> Any:
+        hidden = jnp.tanh(jnp.concatenate([x, time[:, None]], 1) @ first[0].T + first[1])
+        return hidden @ second[0].T + second[1]
+
+    @torch.no_grad()
+    def slope(x: torch.Tensor, t: float) -> torch.Tensor:
+        return module(torch.cat([x, torch.full((len(x), 1), t, dtype=torch.float64)], 1))
+
+    init, h = np.random.default_rng(1).standard_normal((5, 2)), 1 / 20
+    x = torch.tensor(init)
+    for i in range(20):
+        t = i * h
+        k1 = slope(x, t)
+        if sampler == "euler":
+            x = x + h * k1
+        elif sampler == "heun":
+            x = x + h / 2 * (k1 + slope(x + h * k1, t + h))
+        else:
+            k2 = slope(x + h / 2 * k1, t + h / 2)
+            k3 = slope(x + h / 2 * k2, t + h / 2)
+            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(x + h * k3, t + h))
+    with jax.enable_x64(True):
+        ours = states(Flow().plan(sampler, 20), twin, init)[-1]
+    assert np.linalg.norm(ours - x.numpy()) <= 1e-10 * np.linalg.norm(x.numpy())
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Flow("curly"), "path: 'curly' is unknown; take one of linear, cosine"),
+        (lambda: Flow("linear", "speed"), "target: 'speed' is unknown"),
+        (lambda: Flow().plan("ddim"), "sampler: 'ddim' is no sampler of a flow; take one of heun, euler, rk4"),
+        (lambda: Flow().plan(eta=0.5), "eta: a flow adds no noise"),
+        (lambda: Flow().plan(steps=0), "steps: 0 is no number of steps; give a whole number from 1 to 1000"),
+        (lambda: Flow().plan(times=2), "resample: a flow adds no noise"),
+    ],
+)
+def test_what_is_refused(call: Any, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert text in str(caught.value)

@@ -1,0 +1,216 @@
+"""A flow: a path from noise to data in, the plans that follow its velocity out.
+
+The time runs from 0, noise, to 1, data: x(t) = signal(t) * data + noise(t) * noise. A step is affine in what a plan's
+scan carries, as a diffusion sampler's is, whatever the network predicts: the velocity dx/dt, the noise or the data.
+Sources: flow matching, arXiv 2210.02747, and stochastic interpolants, arXiv 2303.08797, sec. 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import cos, isfinite, pi, sin
+from typing import NamedTuple
+
+import numpy as np
+
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.process import Network, Run
+from wdport.diffusion.reference_flow import flow_states, flow_steps
+from wdport.diffusion.schedules import Array
+from wdport.diffusion.updates import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
+from wdport.errors import UsageError
+
+TARGETS = ("velocity", "noise", "sample")
+
+FEW = 5
+"""Steps of a run that is compared with a loop."""
+
+STEPS = 50
+"""Where nobody says."""
+
+MOST = 1000
+
+SINGULAR = 1e-3
+"""How far from 0 a flow begins whose network predicts the noise, which says nothing of the data at 0."""
+
+
+class Place(NamedTuple):
+    """A path at a time: its two factors, and their derivatives."""
+
+    time: float
+    signal: float
+    noise: float
+    signal_slope: float
+    noise_slope: float
+
+
+def linear(time: float) -> Place:
+    """The straight path of optimal transport, and of rectified flows."""
+    return Place(time, time, 1.0 - time, 1.0, -1.0)
+
+
+def cosine(time: float) -> Place:
+    """The path that keeps the variance of data of variance 1 (arXiv 2303.08797, eq. 4.6)."""
+    angle = pi * time / 2.0
+    signal, noise = sin(angle), cos(angle)
+    return Place(time, signal, noise, pi / 2.0 * noise, -pi / 2.0 * signal)
+
+
+PATHS: dict[str, Callable[[float], Place]] = {"linear": linear, "cosine": cosine}
+
+
+@dataclass(frozen=True)
+class View:
+    """How a step sees the data and the velocity: by the network's ``target``, and ``changed`` where the data are not
+    what the network alone makes them."""
+
+    target: str
+    changed: bool = False
+
+    def predicted(self, at: Place) -> Array:
+        """The data as the network sees them."""
+        if self.target == "sample":
+            return out
+        if self.target == "noise":
+            return (x - at.noise * out) / at.signal
+        return (at.noise * out - at.noise_slope * x) / (at.noise * at.signal_slope - at.noise_slope * at.signal)
+
+    def denoised(self, at: Place) -> Array:
+        """The data, changed or not."""
+        return clean if self.changed else self.predicted(at)
+
+    def velocity(self, at: Place) -> Array:
+        """dx/dt."""
+        if self.target == "velocity" and not self.changed:
+            return out
+        data = self.denoised(at)
+        noise = out if self.target == "noise" and not self.changed else (x - at.signal * data) / at.noise
+        return at.signal_slope * data + at.noise_slope * noise
+
+
+Row = tuple[Place, tuple[Array, Array, Array]]
+"""Where the network is called; the next state, base and memory."""
+
+Steps = Callable[[Sequence[Place], Callable[[float], Place], View], Iterator[Row]]
+"""(places from the first to the last, the path, view) to rows."""
+
+
+def euler(places: Sequence[Place], _: Callable[[float], Place], view: View) -> Iterator[Row]:
+    """First order: one call a step."""
+    for now, then in pairwise(places):
+        yield now, (x + (then.time - now.time) * view.velocity(now), NOTHING, NOTHING)
+
+
+def heun(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
+    """Second order: two calls a step, the second where Euler's leads; one in the last step if nothing of the noise is
+    left there to see the velocity by."""
+    for now, then in pairwise(places):
+        length, slope = then.time - now.time, view.velocity(now)
+        if _is_blind(then, view):
+            yield now, (_straight(now, then, view), NOTHING, NOTHING)
+            return
+        yield now, (x + length * slope, x, slope)
+        yield then, (base + length * (memory + view.velocity(then)) / 2.0, NOTHING, NOTHING)
+
+
+def rk4(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
+    """The classical method of fourth order: four calls a step; the midpoint method's two in a last step that Heun's
+    method would take with one."""
+    for now, then in pairwise(places):
+        length, slope = then.time - now.time, view.velocity(now)
+        half = path((now.time + then.time) / 2.0)
+        yield now, (x + length / 2.0 * slope, x, slope)
+        middle = view.velocity(half)
+        if _is_blind(then, view):
+            yield half, (base + length * middle, NOTHING, NOTHING)
+            return
+        yield half, (base + length / 2.0 * middle, base, memory + 2.0 * middle)
+        yield half, (base + length * middle, base, memory + 2.0 * middle)
+        yield then, (base + length / 6.0 * (memory + view.velocity(then)), NOTHING, NOTHING)
+
+
+def _straight(now: Place, then: Place, view: View) -> Array:
+    """Where the path leads, were the data and the noise what they are seen to be now."""
+    data = view.denoised(now)
+    return then.signal * data + then.noise * (x - now.signal * data) / now.noise
+
+
+def _is_blind(at: Place, view: View) -> bool:
+    """Whether the velocity is the noise's, and nothing of the noise is left."""
+    needs_noise = view.changed or view.target == "sample"
+    return needs_noise and at.noise < 1e-9
+
+
+SAMPLERS: dict[str, Steps] = {"heun": heun, "euler": euler, "rk4": rk4}
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A flow along ``path``, one of :data:`PATHS`, whose network predicts ``target``, one of :data:`TARGETS`.
+
+    ``told(time)`` is what the network is told at a time; the time itself if not given.
+    """
+
+    path: str = "linear"
+    target: str = "velocity"
+    told: Callable[[float], float] = float
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("path", self.path, tuple(PATHS)), ("target", self.target, TARGETS)):
+            if value not in known:
+                raise UsageError(name, f"{value!r} is unknown", f"take one of {', '.join(known)}")
+
+    @property
+    def samplers(self) -> tuple[str, ...]:
+        return tuple(SAMPLERS)
+
+    def plan(
+        self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
+        changed: bool = False,
+    ) -> Plan:  # fmt: skip
+        if times != 1:
+            raise UsageError("resample", "a flow adds no noise, so no step can be repeated", "give 1, or leave it out")
+        return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
+
+    def grid(self, steps: int | None = None) -> Array:
+        """(S+1,) times from the first to 1, equally far from one another; raises :class:`UsageError`."""
+        count = STEPS if steps is None else steps
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= MOST:
+            raise UsageError("steps", f"{count!r} is no number of steps", f"give a whole number from 1 to {MOST}")
+        return np.linspace(SINGULAR if self.target == "noise" else 0.0, 1.0, int(count) + 1)
+
+    def at(self, sampler: str, grid: Array, eta: float = 0.0, target: str = "", changed: bool = False) -> Plan:
+        """The plan over these times, for another ``target`` where one is given; raises :class:`UsageError`."""
+        if sampler not in SAMPLERS:
+            raise UsageError("sampler", f"{sampler!r} is no sampler of a flow", f"take one of {', '.join(SAMPLERS)}")
+        if eta or not isfinite(eta):
+            raise UsageError("eta", "a flow adds no noise", "leave it out")
+        path, view = PATHS[self.path], View(target or self.target, changed)
+        rows = list(SAMPLERS[sampler]([path(float(time)) for time in grid], path, view))
+        forms = np.array([forms for _, forms in rows], np.float64)
+        seen = np.array([view.predicted(at)[[STATE, OUTPUT]] for at, _ in rows], np.float64)
+        times = np.array([self.told(at.time) for at, _ in rows], np.float64)
+        left = np.array([np.sum(grid > at.time) for at, _ in rows], np.int64)  # of the grid's times
+        return Plan(sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], seen)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(Run(sampler, 0.0, self.target) for sampler in SAMPLERS)
+
+    def trial(self, run: Run) -> Plan:
+        return self.at(run.sampler, self.grid(FEW), run.eta, run.target)
+
+    def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
+        return flow_states(run.sampler, self.path, run.target, network, self.told, FEW, init)
+
+    def visited(self, run: Run) -> list[int]:
+        return flow_steps(run.sampler, run.target, FEW)
+
+    @property
+    def counts(self) -> int:
+        return 0
+
+    def wrong_count(self) -> int | None:
+        return None
