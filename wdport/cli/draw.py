@@ -48,6 +48,7 @@ class Wanted:
     batch: int | None
     output: str | None
     plot: str | None
+    animate: str | None
     save_every: int
     known: str | None
     init: str | None
@@ -69,6 +70,7 @@ class Files:
     model: Converted
     target: Target
     figure: Target | None
+    moving: Target | None = None
 
 
 def draw(wanted: Wanted, devices: int | str | None, join: Callable[[], None], files: Files) -> None:
@@ -99,6 +101,7 @@ def _draw(
     known = None if request.known is None else np.asarray(request.known)
     ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files.figure, blocks, known, about))
     if ran is not None:
+        _animate(files.moving, job)
         click.echo(_text(wanted, files, job, ran, known))
         if ran.unsound:
             said = f"warning: {ran.unsound} of {job.count} samples hold values that are not finite"
@@ -169,10 +172,28 @@ def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[s
 def _plot(figure: Target | None, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
     if figure is None:
         return
-    from wdport.files.figure import LINES, draw_samples
+    from wdport.files.figure import draw_samples, drawn_at_most
 
-    drawn = about.state if isinstance(about.decoding, NotDecoded) else about.decoded
-    draw_samples(figure, first_samples(blocks, LINES), known, drawn.axis)
+    shape, axis = _drawn(about)
+    draw_samples(figure, first_samples(blocks, drawn_at_most(shape)), known, axis)
+
+
+def _animate(figure: Target | None, job: Job) -> None:
+    if figure is None:
+        return
+    from wdport.files.figure import animate_samples, drawn_at_most
+    from wdport.sampling.frames import frames_of
+
+    shape, axis = _drawn(job.sampler.programs.network.about)
+    animate_samples(figure, frames_of(job, drawn_at_most(shape)), axis)
+
+
+def _drawn(about: Diffused) -> tuple[tuple[int, ...], str]:
+    """The shape of a sample that is drawn, and what its axis is called."""
+    decoding = about.decoding
+    if isinstance(decoding, NotDecoded):
+        return about.shape, about.state.axis
+    return decoding.shape, about.decoded.axis
 
 
 def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.float64] | None) -> str:
@@ -197,7 +218,7 @@ def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.fl
         ("devices", _devices(sampler.spread)),
         ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {rate}" + there),
         ("wrote", f"{files.target.path} ({size(ran.size)})"),
-        ("drew", files.figure and files.figure.path),
+        ("drew", ", ".join(str(each.path) for each in (files.figure, files.moving) if each)),
     ]
     return f"{files.model.path.name}: {job.count} samples\n{facts(rows)}"
 

@@ -34,6 +34,7 @@ from wdport.files.writable import by_name, require_apart, with_manifests
 @click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
               "(series).  [default: MODEL.samples.npz beside it]")  # fmt: skip
 @click.option("--plot", metavar="FILE", help="Draw the first samples into a .png, .svg or .pdf.")
+@click.option("--animate", metavar="FILE", help="Draw how the first samples come to be into a .gif.")
 @click.option("--save-every", type=click.IntRange(1), default=1, show_default=True, metavar="K",
               help="Keep finished samples every K chunks, to go on from after an interruption.")  # fmt: skip
 @click.option(
@@ -70,7 +71,7 @@ def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
-    from wdport.files.figure import figure_target
+    from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
     require_sha256(wanted.model, sha256)
@@ -78,11 +79,14 @@ def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
     inputs = with_manifests(by_name(model=wanted.model, known=wanted.known, init=wanted.init), ["model"])
     target = samples_target(_output(wanted), inputs, wanted.force)
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
-    if figure:
-        require_apart([("-o", target.path), ("--plot", figure.path)], {})
+    moving = None
+    if wanted.animate:
+        moving = figure_target(Path(wanted.animate), wanted.force, inputs, "--animate", ANIMATED)
+    named = [("-o", target), ("--plot", figure), ("--animate", moving)]
+    require_apart([(option, each.path) for option, each in named if each], {})
     require_jax()
     try:
-        draw(wanted, devices, join, Files(converted, target, figure))
+        draw(wanted, devices, join, Files(converted, target, figure, moving))
     except MachineError as error:
         if type(error).__name__ == "LostProcess":  # its module brings in jax
             leave(error)

@@ -75,7 +75,7 @@ class Sampler:
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
-            segments = list(self._segments(tape))
+            segments = list(self.segments(tape))
             with self._compiling(len(indices), *segments[0][:2]):
                 weights = self._weights(len(indices))
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
@@ -118,7 +118,7 @@ class Sampler:
             yield
             compiled.result()
 
-    def _segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
+    def segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""
         count = len(self.plan.steps)
         length = segment_length(count)
