@@ -69,7 +69,7 @@ def draw_samples(target: Target, values: Array, known: Array | None = None, plac
     """Draw some of ``values`` (n, *shape), and ``known`` (*shape) as dots where it is finite.
 
     A shape (2,) is a point; (height, width, channels) with as many channels as colours have is an image, its values
-    from 0 to 1; any other, (..., F), is a series with F features.
+    from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature.
     """
     from matplotlib.figure import Figure
 
@@ -130,7 +130,7 @@ def _images(figure: Figure, values: Array) -> None:
 
 
 def _series(figure: Figure, values: Array, known: Array | None, place: str, limits: tuple[float, float] | None) -> None:
-    values = values.reshape(len(values), -1, values.shape[-1])
+    values = values.reshape(len(values), -1, values.shape[-1] if values.ndim > 2 else 1)
     features = min(values.shape[2], PANELS)
     columns = int(np.ceil(np.sqrt(features)))
     rows = -(-features // columns)
@@ -143,7 +143,7 @@ def _series(figure: Figure, values: Array, known: Array | None, place: str, limi
             continue
         panel.plot(steps, values[:, :, feature].T, color="tab:blue", linewidth=0.8, alpha=0.5)
         if known is not None:
-            panel.plot(steps, known.reshape(-1, known.shape[-1])[:, feature], ".", color="black", markersize=4)
+            panel.plot(steps, known.reshape(values.shape[1:])[:, feature], ".", color="black", markersize=4)
         panel.set_title(f"feature {feature + 1}", fontsize=9)
         panel.tick_params(labelsize=7)
         if limits is not None:
