@@ -92,7 +92,8 @@ class Diffusion:
         found = {**SAMPLERS, **self.own}
         if sampler not in found:
             raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(found)}")
-        return make_plan(found[sampler], self.schedule, steps, eta=eta, target=target or self.target,
+        return make_plan(sampler, self.schedule, steps, eta=eta, target=target or self.target,
+                         updates=found[sampler],
                          times=self.times, changed=changed, end=self.end)  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from wdport.diffusion.steps import checked_steps
 from wdport.diffusion.updates import (
     CLEAN,
     END,
-    NAMES,
     NOISE,
     OUTPUT,
     SAMPLERS,
@@ -95,12 +94,13 @@ class Plan:
 
 
 def make_plan(
-    updates: Updates | str,
+    sampler: str,
     schedule: NoiseSchedule,
     steps: Sequence[int] | Array,
     *,
     eta: float = 0.0,
     target: str = "noise",
+    updates: Updates | None = None,
     times: Array | None = None,
     changed: bool = False,
     end: Point = END,
@@ -108,12 +108,13 @@ def make_plan(
     """The plan of one sampler.
 
     Args:
-        updates: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or a function of that kind.
+        sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
         steps: falling diffusion steps such as :func:`wdport.diffusion.steps.step_list` gives; from the last
             one the sampler goes on to ``end``.
         eta: noise of DDIM, 0 for none.
         target: what the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`.
+        updates: the sampler itself, where it is the checkpoint's own.
         times: what the network is told at every step, (T+1,); step / T if not given.
         changed: whether something changes the network's idea of the clean state, see :class:`Plan`.
         end: the signal and the noise that are left; no noise if not given.
@@ -121,14 +122,13 @@ def make_plan(
     Raises:
         UsageError: an argument is impossible, or the schedule would divide by zero.
     """
-    if isinstance(updates, str):
-        if updates not in SAMPLERS:
-            raise UsageError("sampler", f"{updates!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
-        updates = SAMPLERS[updates]
-    name = NAMES[updates]
+    if updates is None:
+        if sampler not in SAMPLERS:
+            raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
+        updates = SAMPLERS[sampler]
     if target not in TARGETS:
         raise UsageError("target", f"{target!r} is no prediction target", f"take one of {', '.join(TARGETS)}")
-    _check_eta(name, updates, eta)
+    _check_eta(sampler, eta)
     points = {point.step: point for point in _points(schedule, steps)}
     view = View(target, changed)
     rows = list(updates([*points.values(), end], view, float(eta)))
@@ -138,15 +138,15 @@ def make_plan(
         times = np.arange(last + 1) / last  # divided here, because XLA would multiply by its inverse instead
     seen = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
     forms = np.array([forms for _, forms in rows], np.float64)
-    return Plan(name, target, float(eta), listed, np.asarray(times, np.float64)[listed],
+    return Plan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],
                 forms if changed else forms[:, :, :CLEAN], np.array(seen, np.float64))  # fmt: skip
 
 
-def _check_eta(sampler: str, updates: Updates, eta: float) -> None:
+def _check_eta(sampler: str, eta: float) -> None:
     if not isinstance(eta, Real) or not isfinite(eta) or eta < 0.0:
         raise UsageError("eta", f"{eta!r} is no amount of noise", "give 0 or more")
-    if eta and updates not in WITH_ETA:
-        raise UsageError("eta", f"does not belong to {sampler}", "leave it out, or take ddim")
+    if eta and sampler not in WITH_ETA:
+        raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
 
 
 def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point]:

@@ -165,5 +165,4 @@ SAMPLERS: dict[str, Updates] = {
     "heun": heun,
     "euler": euler,
 }
-NAMES = {updates: name for name, updates in SAMPLERS.items()}
-WITH_ETA = (ddim, ddim_textbook)
+WITH_ETA = ("ddim", "ddim-textbook")

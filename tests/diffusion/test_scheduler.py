@@ -1,0 +1,186 @@
+"""The samplers of a ``scheduler_config.json``, against diffusers' own schedulers on one tape and plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.diffusion.test_flow import states
+from wdport.diffusion.process import Run
+from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
+from wdport.errors import UsageError
+from wdport.recorder import lifted
+
+SHAPE = (3, 4, 4, 2)
+
+
+def toy(x: Any, time: Any, xp: Any = np) -> Any:
+    """Bounded, so that nothing grows where the signal is small."""
+    return xp.tanh(0.8 * x + xp.cos(0.01 * time)[:, None, None, None]) + 0.2 * xp.mean(x, axis=1, keepdims=True)
+
+
+def drawn(rng: np.random.Generator) -> tuple[dict[str, Any], int, float]:
+    """The fields of a configuration, a number of steps, and eta."""
+    schedule = str(rng.choice(list(SCHEDULES)))
+    if schedule == "sigmoid" and rng.integers(2):
+        schedule = "linear"
+    fields = {
+        "num_train_timesteps": int(rng.choice([40, 100, 1000])),
+        "beta_schedule": schedule,
+        "beta_start": float(rng.choice([1e-4, 8.5e-4])),
+        "beta_end": float(rng.choice([0.012, 0.02])),
+        "prediction_type": str(rng.choice(list(TARGETS))),
+        "clip_sample": bool(rng.integers(2)),
+        "clip_sample_range": float(rng.choice([0.7, 1.0, 3.0])),
+        "timestep_spacing": str(rng.choice(SPACINGS)),
+        "steps_offset": int(rng.choice([0, 1])),
+    }
+    return fields, int(rng.choice([5, 7, 10, 20])), float(rng.choice([0.0, 0.4, 1.0]))
+
+
+def library(kind: str, fields: dict[str, Any], count: int, eta: float, init: Any, tape: Any, narrow: bool) -> Any:
+    """The library's own loop, its tables in float64 unless ``narrow``."""
+    from contextlib import nullcontext
+
+    import diffusers
+    import torch
+
+    with nullcontext() if narrow else lifted():
+        scheduler = getattr(diffusers, kind)(**fields)
+        scheduler.set_timesteps(count)
+        x, found = torch.tensor(init), []
+        noises = [torch.tensor(each) for each in tape]
+        for slot, t in enumerate(scheduler.timesteps):
+            made = torch.tensor(toy(x.numpy(), np.full(len(x), int(t), np.float64)))
+            if kind == "DDIMScheduler":
+                given = {"eta": eta, "variance_noise": noises[slot] if eta else None}
+                x = scheduler.step(made, int(t), x, **given).prev_sample
+            else:
+                from unittest.mock import patch
+
+                module = "diffusers.schedulers.scheduling_ddpm.randn_tensor"
+                with patch(module, lambda *_, noise=noises[slot], **__: noise):
+                    x = scheduler.step(made, int(t), x).prev_sample
+            found.append(x.numpy())
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("kind", ["DDPMScheduler", "DDIMScheduler"])
+@pytest.mark.parametrize("seed", range(12))
+def test_trajectories_are_the_librarys(kind: str, seed: int) -> None:
+    pytest.importorskip("diffusers")
+    rng = np.random.default_rng(seed)
+    fields, count, eta = drawn(rng)
+    if kind == "DDIMScheduler":
+        fields["set_alpha_to_one"] = bool(rng.integers(2))
+        if fields["beta_schedule"] == "sigmoid":
+            fields["beta_schedule"] = "scaled_linear"
+    else:
+        fields["variance_type"] = str(rng.choice(VARIANCES))
+        eta = 0.0
+    if fields["timestep_spacing"] == "linspace":
+        eta = 0.0  # the library's DDIM may there ask for more noise than is left
+    init, tape = rng.standard_normal(SHAPE), rng.standard_normal((count, *SHAPE))
+    truth = library(kind, fields, count, eta, init, tape, narrow=False)
+    scheduler = Scheduler.from_document({"_class_name": kind, **fields})
+    process = scheduler.process()
+    plan = process.plan("ddpm" if kind == "DDPMScheduler" else "ddim", count, eta, changed=fields["clip_sample"])
+    limit = fields["clip_sample_range"]
+    change = (lambda x: jnp.clip(x, -limit, limit)) if fields["clip_sample"] else None
+    ours = tape_states(plan, init, tape, change)
+    assert ours.shape == truth.shape
+    np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9)
+    narrow = library(kind, fields, count, eta, init, tape, narrow=True)
+    assert 0.0 < np.abs(narrow - truth).max() < 1e-4 * np.abs(truth).max()  # its float32 tables
+
+
+def tape_states(plan: Any, init: Any, tape: Any, change: Any) -> np.ndarray:
+    from wdport.diffusion.scan import plan_rows, run_plan
+
+    with jax.enable_x64(True):
+        run = jax.jit(lambda x, noise: run_plan(lambda s, t: toy(s, t, jnp), plan_rows(plan, "float64"), x, noise, True,
+                                                change))  # fmt: skip
+        return np.asarray(run(init, tape))
+
+
+@pytest.mark.parametrize("prediction", TARGETS)
+@pytest.mark.parametrize("spacing", SPACINGS)
+def test_plans_do_what_plain_loops_do(spacing: str, prediction: str) -> None:
+    rng = np.random.default_rng(1)
+    for schedule in SCHEDULES:
+        scheduler = Scheduler(60, schedule, prediction_type=prediction, timestep_spacing=spacing, clip=None,
+                              set_alpha_to_one=schedule == "linear")  # fmt: skip
+        process = scheduler.process()
+        assert process.wrong_count() is None
+        init = rng.standard_normal(SHAPE)
+        for run in process.runs:
+            plan = process.trial(run)
+            tape = rng.standard_normal((len(plan.steps), *SHAPE))
+            used = tape if run.sampler == "ddpm" else tape[plan.noisy]
+            truth = process.loop(run, toy, init, used)
+            np.testing.assert_allclose(tape_states(plan, init, tape, None), truth, rtol=1e-11, atol=1e-11)
+    assert Run("ddpm", 0.0, scheduler.target) in process.runs
+
+
+def test_every_sampler_runs() -> None:
+    process = Scheduler(num_train_timesteps=50).process()
+    init = np.random.default_rng(0).standard_normal(SHAPE)
+    for sampler in process.samplers:
+        last = states(process.plan(sampler, 10), lambda x, t: toy(x, t, jnp), init)[-1]
+        assert np.isfinite(last).all()
+
+
+GOOD: dict[str, Any] = {"_class_name": "DDPMScheduler", "num_train_timesteps": 100}
+
+
+def test_what_is_not_said() -> None:
+    assert Scheduler.from_document(GOOD) == Scheduler(num_train_timesteps=100)
+    assert Scheduler.from_document({"_class_name": "EulerDiscreteScheduler"}).clip is None
+    assert Scheduler.from_document({**GOOD, "clip_sample": False, "clip_sample_range": 2.0}).clip is None
+    betas = [0.01] * 100
+    told = Scheduler.from_document({**GOOD, "trained_betas": betas, "more": 1})
+    assert told.schedule().beta.tolist() == [0.0, *betas]
+    assert Scheduler(**told.to_dict()) == told  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"num_train_timesteps": 0}, "num_train_timesteps is not a whole number from 1 to 100000"),
+        ({"num_train_timesteps": 10**9}, "num_train_timesteps is not a whole number"),
+        ({"num_train_timesteps": True}, "num_train_timesteps is not a whole number"),
+        ({"steps_offset": -1}, "steps_offset is not a whole number from 0 to 99"),
+        ({"beta_schedule": "laplace"}, "beta_schedule 'laplace' is not supported"),
+        ({"beta_schedule": ["linear"]}, "is not supported: one of linear"),
+        ({"prediction_type": "flow_prediction"}, "prediction_type 'flow_prediction' is not supported"),
+        ({"variance_type": "learned_range"}, "variance_type 'learned_range' is not supported"),
+        ({"timestep_spacing": "log"}, "timestep_spacing 'log' is not supported"),
+        ({"thresholding": True}, "thresholding is not supported"),
+        ({"rescale_betas_zero_snr": True}, "rescale_betas_zero_snr is not supported"),
+        ({"clip_sample": 1}, "clip_sample is not true or false"),
+        ({"clip_sample_range": float("inf")}, "clip_sample_range is not a positive number"),
+        ({"beta_end": 1.0}, "beta_end is not between 0 and 1"),
+        ({"beta_start": "0.1"}, "beta_start is not between 0 and 1"),
+        ({"trained_betas": [0.1]}, "trained_betas are not 100 numbers"),
+        ({"trained_betas": [0.0] * 100}, "trained_betas are not between 0 and 1"),
+        ({"set_alpha_to_one": 1}, "set_alpha_to_one is not true or false"),
+    ],
+)
+def test_what_is_refused(more: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text.replace("(", r"\(")):
+        Scheduler.from_document({**GOOD, **more})
+
+
+def test_too_many_steps() -> None:
+    scheduler = Scheduler(num_train_timesteps=100, steps_offset=5)
+    for count in (0, 101, 1.5):
+        with pytest.raises(UsageError, match="is no number of steps; give a whole number from 1 to 100"):
+            scheduler.steps(count)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="steps from 5 on go beyond the last of 100"):
+        scheduler.steps()
+    with pytest.raises(UsageError, match="asks for more noise than is left"):
+        scheduler.process().plan("ddim", 10, eta=3.0)

@@ -1,0 +1,208 @@
+"""The ``scheduler_config.json`` of a diffusers pipeline in, the process that samples from its network out.
+
+Facts: diffusers 0.42.1, ``DDPMScheduler`` and ``DDIMScheduler``. Its steps are numbered 0 to T - 1, ours 1 to T: what
+its network is told at our step is step - 1. Its tables are float32 where these are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from math import cos, isfinite, pi, sqrt
+from typing import Final
+
+import numpy as np
+
+from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.process import Run
+from wdport.diffusion.reference_scheduler import scheduler_ddim, scheduler_ddpm, scheduler_steps
+from wdport.diffusion.schedules import Array, NoiseSchedule
+from wdport.diffusion.updates import END, NOTHING, Point, Row, View, x, z
+from wdport.errors import UsageError
+
+LEAST, MOST = 1, 100_000
+"""Steps of training."""
+
+TARGETS: Final = {"epsilon": "noise", "sample": "sample", "v_prediction": "velocity"}
+SPACINGS: Final = ("leading", "linspace", "trailing")
+VARIANCES: Final = ("fixed_small", "fixed_small_log", "fixed_large")
+SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
+    "linear": lambda count, start, end: np.linspace(start, end, count),
+    "scaled_linear": lambda count, start, end: np.linspace(sqrt(start), sqrt(end), count) ** 2,
+    "squaredcos_cap_v2": lambda count, start, end: _cosine(count),
+    "sigmoid": lambda count, start, end: start + (end - start) / (1.0 + np.exp(-np.linspace(-6.0, 6.0, count))),
+}
+"""(T, beta_start, beta_end) to beta (T,), float64."""
+
+_CLIPPING: Final = ("DDPMScheduler", "DDIMScheduler")
+"""Classes that clip where nothing is said."""
+
+_REFUSED: Final = {"thresholding": False, "rescale_betas_zero_snr": False}
+"""Fields that are supported with this value alone."""
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """The fields that decide a trajectory, with the library's defaults; ``clip`` is ``None`` where nothing is clipped.
+
+    Raises ``ValueError`` for what is not supported.
+    """
+
+    num_train_timesteps: int = 1000
+    beta_schedule: str = "linear"
+    beta_start: float = 1e-4
+    beta_end: float = 0.02
+    trained_betas: tuple[float, ...] | None = None
+    prediction_type: str = "epsilon"
+    variance_type: str = "fixed_small"
+    clip: float | None = 1.0
+    timestep_spacing: str = "leading"
+    steps_offset: int = 0
+    set_alpha_to_one: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.trained_betas, list):
+            object.__setattr__(self, "trained_betas", tuple(self.trained_betas))
+        _whole("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
+        _whole("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
+        for name, known in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
+                            ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(known)}")
+        if type(self.set_alpha_to_one) is not bool:
+            raise ValueError("set_alpha_to_one is not true or false")
+        for name in ("beta_start", "beta_end"):
+            if not (_is_number(getattr(self, name)) and 0.0 < getattr(self, name) < 1.0):
+                raise ValueError(f"{name} is not between 0 and 1")
+        if self.clip is not None and not (_is_number(self.clip) and self.clip > 0.0):
+            raise ValueError("clip_sample_range is not a positive number")
+        self._check_betas()
+
+    def _check_betas(self) -> None:
+        betas = self.trained_betas
+        if betas is None:
+            return
+        if not isinstance(betas, tuple) or len(betas) != self.num_train_timesteps:
+            raise ValueError(f"trained_betas are not {self.num_train_timesteps} numbers")
+        if not all(_is_number(beta) and 0.0 < beta < 1.0 for beta in betas):
+            raise ValueError("trained_betas are not between 0 and 1")
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, object]) -> Scheduler:
+        """From the content of a ``scheduler_config.json``; raises ``ValueError``."""
+        for name, supported in _REFUSED.items():
+            if document.get(name, supported) not in (supported, None):
+                raise ValueError(f"{name} is not supported")
+        kind = document.get("_class_name", _CLIPPING[0])
+        values = {each.name: document[each.name] for each in fields(cls) if each.name in document}
+        clips = document.get("clip_sample", kind in _CLIPPING)
+        if type(clips) is not bool:
+            raise ValueError("clip_sample is not true or false")
+        values["clip"] = document.get("clip_sample_range", 1.0) if clips else None
+        return cls(**values)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON values."""
+        values = asdict(self)
+        return {**values, "trained_betas": None if self.trained_betas is None else list(self.trained_betas)}
+
+    @property
+    def target(self) -> str:
+        """What the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`."""
+        return TARGETS[self.prediction_type]
+
+    def schedule(self) -> NoiseSchedule:
+        """beta, alpha and alpha_bar, (T+1,) float64, with a dummy at index 0."""
+        if self.trained_betas is not None:
+            betas = np.array(self.trained_betas, np.float64)
+        else:
+            betas = SCHEDULES[self.beta_schedule](self.num_train_timesteps, self.beta_start, self.beta_end)
+        beta = np.concatenate([[0.0], betas])
+        return NoiseSchedule(beta, 1.0 - beta, np.cumprod(1.0 - beta))
+
+    def steps(self, count: int | None = None) -> Array:
+        """(S,) int64, the library's steps for this number of them plus one; all of them if ``None``."""
+        last = self.num_train_timesteps
+        if count is None:
+            count = last
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= last:
+            raise UsageError("steps", f"{count!r} is no number of steps", f"give a whole number from 1 to {last}")
+        if self.timestep_spacing == "linspace":
+            steps = np.linspace(0, last - 1, count).round()[::-1]
+        elif self.timestep_spacing == "trailing":
+            steps = np.round(last - np.arange(count) * (last / count)) - 1  # the library may add a step -1, by rounding
+        else:
+            steps = np.arange(float(count))[::-1] * (last // count) + self.steps_offset
+        if steps[0] >= last:
+            what = f"{count} steps from {self.steps_offset} on go beyond the last of {last}"
+            raise UsageError("steps", what, "give fewer")
+        listed: Array = steps.astype(np.int64) + 1
+        return listed
+
+    def process(self) -> Diffusion:
+        """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there."""
+        schedule = self.schedule()
+        last = self.num_train_timesteps
+        found = [Point(t, sqrt(schedule.alpha_bar[t]), sqrt(1.0 - schedule.alpha_bar[t]), schedule.beta[t],
+                       schedule.alpha[t]) for t in range(1, last + 1)]  # fmt: skip
+        end = END if self.set_alpha_to_one else found[0]._replace(step=0)
+
+        def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
+            stride = last // (len(points) - 1)
+            for now in points[:-1]:
+                then = found[now.step - stride - 1] if now.step > stride else end
+                yield now.step, (_ddim(now, then, view, eta), NOTHING, NOTHING)
+
+        def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+            for now, then in pairwise(points):
+                yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
+
+        runs = [Run("ddpm", 0.0, self.target), Run("ddim", 0.0, self.target), Run("ddim", 0.5, self.target)]
+        document = self.to_dict()
+        return Diffusion(
+            schedule,
+            self.target,
+            np.arange(last + 1) - 1.0,
+            self.steps,
+            own={"ddpm": ddpm, "ddim": ddim},
+            loops={
+                "ddpm": lambda *given: scheduler_ddpm(document, *given),
+                "ddim": lambda *given: scheduler_ddim(document, *given),
+            },
+            listed=lambda count: [step + 1 for step in scheduler_steps(document, count)],
+            runs=tuple(runs),
+        )
+
+
+def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
+    """To the next of the visited steps, by the posterior; its deviation, or with ``large`` that of the step."""
+    beta = 1.0 - (now.signal / then.signal) ** 2
+    mean = then.signal * beta / now.noise**2 * view.denoised(now)
+    mean = mean + sqrt(1.0 - beta) * then.noise**2 / now.noise**2 * x
+    variance = beta if large else beta * then.noise**2 / now.noise**2
+    return mean + (sqrt(variance) * z if now.step > 1 else 0.0)
+
+
+def _ddim(now: Point, then: Point, view: View, eta: float) -> Array:
+    """The noise stays the one that was predicted, whatever the clean state was clipped to."""
+    sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
+    if sigma > then.noise:
+        raise UsageError("eta", f"{eta:g} asks for more noise than is left after step {now.step}", "give at most 1")
+    direction = sqrt(then.noise**2 - sigma**2)
+    return then.signal * view.denoised(now) + direction * view.predicted_noise(now) + sigma * z
+
+
+def _cosine(count: int) -> Array:
+    """Nichol and Dhariwal's (arXiv 2102.09672, eq. 17), capped at 0.999."""
+    bar = [cos((i / count + 0.008) / 1.008 * pi / 2.0) ** 2 for i in range(count + 1)]
+    return np.array([min(1.0 - after / before, 0.999) for before, after in pairwise(bar)])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} is not a whole number from {least} to {most}")
