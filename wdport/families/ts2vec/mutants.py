@@ -11,15 +11,15 @@ from wdport.families.mutants import Mutant, array_of, attributes, calling, holdi
 from wdport.families.ts2vec.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
-GELU = ("block_*/gelu?",)
-CONVOLUTION = ("block_*/conv?",)
-DILATED = ("block_[1-9]*/conv?",)
+GELU = ("*/gelu?",)
+CONVOLUTION = ("*/conv?/conv",)
+DILATED = ("*/block_[1-9]*/conv?/conv",)
 """Those that dilate by more than 1."""
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:
     """All of them that this configuration can have."""
-    last = (f"block_{config.depth}",)
+    last = (f"*/block_{config.depth}",)
     found = [
         Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)), quick=True,
                facts="GELU by tanh where"),

@@ -12,10 +12,27 @@ from keras import layers
 
 from wdport.families.ts2vec.config import Config
 from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 
 DROPOUT = 0.1
 """The public code's rate, which is no setting there. Inference does not use it."""
+
+
+class Around(layers.Layer):
+    """One layer by itself, which the public code has a module around: so both are compared."""
+
+    def __init__(self, inner: KerasLayer, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self._name_inside = inner.name
+        setattr(self, inner.name, inner)
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        getattr(self, self._name_inside).build(x_shape)
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        return getattr(self, self._name_inside)(x)
 
 
 class Block(layers.Layer):
@@ -28,8 +45,8 @@ class Block(layers.Layer):
         if last or channels[0] != channels[1]:
             self.projector = layers.Conv1D(channels[1], 1, name="projector")
         for name in ("conv1", "conv2"):
-            convolution = layers.Conv1D(channels[1], kernel, padding="same", dilation_rate=dilation, name=name)
-            setattr(self, name, convolution)
+            convolution = layers.Conv1D(channels[1], kernel, padding="same", dilation_rate=dilation, name="conv")
+            setattr(self, name, Around(convolution, name=name))
         self.gelu1 = layers.Activation("gelu", name="gelu1")  # by the error function, as PyTorch's
         self.gelu2 = layers.Activation("gelu", name="gelu2")
 
@@ -44,6 +61,27 @@ class Block(layers.Layer):
     def call(self, x: Tensor) -> Tensor:
         kept = x if self.projector is None else self.projector(x)
         return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + kept
+
+
+class Blocks(layers.Layer):
+    """(B, T, H) -> (B, T, D): all blocks, the last one wider."""
+
+    def __init__(self, config: Config, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        for i, (before, after, dilation) in enumerate(config.blocks):
+            block = Block((before, after), config.kernel_size, dilation, i == config.depth, name=f"block_{i}")
+            setattr(self, f"block_{i}", block)
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        for i in range(self.config.depth + 1):
+            getattr(self, f"block_{i}").build(x_shape)
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        for i in range(self.config.depth + 1):
+            x = getattr(self, f"block_{i}")(x)
+        return x
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -73,24 +111,19 @@ class TS2Vec(keras.Model):
     def _create(self) -> None:
         config = self.config
         self.input_fc = layers.Dense(config.hidden_dims, name="input_fc")
-        for i, (before, after, dilation) in enumerate(config.blocks):
-            block = Block((before, after), config.kernel_size, dilation, i == config.depth, name=f"block_{i}")
-            setattr(self, f"block_{i}", block)
+        self.feature_extractor = Around(Blocks(config, name="net"), name="feature_extractor")
         self.repr_dropout = layers.Dropout(DROPOUT, name="repr_dropout")
         self.pool = layers.GlobalMaxPooling1D(name="pool")
 
     def _build_all(self) -> None:
         self.input_fc.build((None, None, self.config.input_dims))
-        for i in range(self.config.depth + 1):
-            getattr(self, f"block_{i}").build((None, None, self.config.hidden_dims))
+        self.feature_extractor.build((None, None, self.config.hidden_dims))
         self.built = True
 
     def call(self, series: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor]:
         missing = jnp.any(jnp.isnan(series), axis=-1, keepdims=True)
         x = self.input_fc(jnp.where(missing, 0, series))
-        x = jnp.where(missing, 0, x)
-        for i in range(self.config.depth + 1):
-            x = getattr(self, f"block_{i}")(x)
+        x = self.feature_extractor(jnp.where(missing, 0, x))
         representation = self.repr_dropout(x, training=training)
         return representation, self.pool(representation)
 
