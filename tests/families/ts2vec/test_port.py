@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jax
@@ -143,3 +144,14 @@ def test_it_does_not_sample(checkpoint: Path, tmp_path: Path, verb: str, capsys:
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "a ts2vec model does not sample" in told
+
+
+WORDS = re.compile(r"ts2vec|feature_extractor|repr_dropout|input_fc|(input|hidden|output|repr)_dims", re.IGNORECASE)
+
+
+def test_no_other_room_knows_the_family() -> None:
+    package = Path(wdport.__file__).parent
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if WORDS.search(path.read_text())}
+    home = {name for name in found if name.startswith("families/ts2vec/")}
+    assert found - home == {"families/registry.py", "families/ports.py"}
+    assert len(home) >= 5
