@@ -210,6 +210,8 @@ class Input:
     keras_axes: tuple[str, ...]
     draw: str = "normal"
     numbers: tuple[float, ...] = ()
+    alone: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of axes that are others in a batch of one: a length, say, that a wide network needs to be seen whole."""
 
     @property
     def kind(self) -> str:
@@ -226,7 +228,8 @@ class Input:
 
     def shape(self, batch: int) -> tuple[int, ...]:
         """As the PyTorch model takes it."""
-        return tuple(batch if axis == "b" else self.sizes[axis] for axis in self.axes)
+        sizes = {**self.sizes, **(self.alone if batch == 1 else {})}
+        return tuple(batch if axis == "b" else sizes[axis] for axis in self.axes)
 
     def make(self, seed: int, batch: int, scale: float) -> Array:
         """Values in float64, int64 or bool; ``scale`` is for normal ones."""

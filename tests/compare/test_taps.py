@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.make import SMALL, make_module
-from wdport.compare.taps import Tap, align, left_out, unconverted
+from wdport.compare.taps import Tap, align, left_out, unconverted, without_module
 from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
@@ -121,3 +121,21 @@ def test_a_layer_that_never_needs_tensors_must_be_there(kind: str) -> None:
     table = parse_table(SKIPS.replace("KIND", kind).encode(), "test")
     with pytest.raises(IncompleteError, match="has no such layer"):
         align(table, BLOCKS, {"block/1/skip", "head"}, ())
+
+
+WITHOUT = """format: 2
+layers:
+  - {torch: head, keras: head, kind: linear}
+  - {torch: pool, keras: pool, optional: true}
+"""
+
+
+def test_an_optional_row_without_a_module_compares_nothing_and_is_named() -> None:
+    table = parse_table(WITHOUT.encode(), "test")
+    taps = align(table, ["head"], {"head", "pool"}, ())
+    assert [tap.reference for tap in taps] == ["head"]
+    assert without_module(table, ["head"], ()) == ["pool"]
+    assert without_module(table, ["head", "pool"], ()) == []
+    needed = parse_table(WITHOUT.replace(", optional: true", "").encode(), "test")
+    with pytest.raises(IncompleteError, match="no layer is called pool"):
+        align(needed, ["head"], {"head", "pool"}, ())

@@ -101,7 +101,7 @@ def _text(manifest: Manifest, output: str) -> str:
     heading = f"{source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
-        ("model", ", ".join(f"{label} {told[name]}" for name, label in _SHOWN.items() if name in told)),
+        ("model", ", ".join(f"{label} {told[name]}" for name, label in _shown(manifest["config"]).items())),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
@@ -113,6 +113,12 @@ def _text(manifest: Manifest, output: str) -> str:
         ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
+
+
+def _shown(config: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """The values that are printed, each with what it is called: all short ones of a model that has none of ours."""
+    found = {name: label for name, label in _SHOWN.items() if name in config}
+    return found or {name: name for name, row in config.items() if isinstance(row["value"], (int, float))}
 
 
 def _units(config: Mapping[str, ConfigEntry]) -> str:
@@ -131,4 +137,4 @@ _SHOWN = {
     "noise_schedule": "noise_schedule",
     "wavelet": "wavelet",
 }
-"""Values of the configuration that are printed, and how each is called."""
+"""Values of the configuration that are printed where a model has one of them, and how each is called."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, pad_option, sha256_option, size
+from wdport.cli.options import facts, pad_option, require_sampled, sha256_option, size
 from wdport.errors import UsageError
 from wdport.files.writable import with_manifests
 
@@ -66,6 +66,7 @@ def command(
 
     require_sha256(model, sha256)
     converted = open_converted(model)
+    require_sampled(converted)
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")

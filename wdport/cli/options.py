@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wdport.errors import UsageError, printable
 from wdport.files.writable import is_stream, require_apart, require_writable
 from wdport.limits import MAX_PAD_WIDTHS
+
+if TYPE_CHECKING:  # numpy comes with it
+    from wdport.conversion.load import Converted
 
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""
@@ -70,6 +74,15 @@ def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force:
     for each in wanted:
         if not is_stream(each.path):
             require_writable(each.path, inputs, force, each.option, each.kind)
+
+
+def require_sampled(converted: Converted) -> None:
+    """Raises :class:`UsageError` for a model of a family that draws no samples."""
+    from wdport.families.roles import Sampled
+
+    if not isinstance(converted.family, Sampled):
+        what = f"a {converted.family.name} model does not sample"
+        raise UsageError(converted.path, what, "give a converted diffusion model; wdport.load_model runs this one")
 
 
 def size(count: int) -> str:

@@ -11,7 +11,7 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import pad_option, sha256_option
+from wdport.cli.options import pad_option, require_sampled, sha256_option
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -76,6 +76,7 @@ def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
 
     require_sha256(wanted.model, sha256)
     converted = open_converted(wanted.model)
+    require_sampled(converted)
     inputs = with_manifests(by_name(model=wanted.model, known=wanted.known, init=wanted.init), ["model"])
     target = samples_target(_output(wanted), inputs, wanted.force)
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None

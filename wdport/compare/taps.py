@@ -78,7 +78,8 @@ def align(
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     for row in rows:  # all insides of an attention may be missing, but not some
-        if id(row) not in matched and (not row.implied or row.torch.text.rpartition(".")[0] in whole):
+        needed = row.torch.text.rpartition(".")[0] in whole if row.implied else not row.optional
+        if needed and id(row) not in matched:
             where = (row.file or table.path, f"line {row.line}")
             raise IncompleteError(where, f"no layer is called {row.torch.text}", fix)
     for tap in taps:
@@ -109,6 +110,12 @@ def unconverted(
         lacking = {module: path for module, path in paths.items() if path not in layers}
         found |= lacking if len(lacking) < len(paths) else {}
     return found
+
+
+def without_module(table: Table, modules: Collection[str], features: Collection[str]) -> list[str]:
+    """The optional rows for which the reference has no module, by the module's path: they compare nothing."""
+    rows = [row for row in table.taps if row.optional and not row.implied and row.when in (None, *features)]
+    return [row.torch.text for row in rows if not any(row.torch.match(name) is not None for name in modules)]
 
 
 def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Layout:

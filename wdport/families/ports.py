@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-PORTS: Final = ("wdport.families.waveletdiff.port", "wdport.wavelets.layers")
+PORTS: Final = (
+    "wdport.families.waveletdiff.port",
+    "wdport.wavelets.layers",
+    "wdport.families.ts2vec.port",
+)

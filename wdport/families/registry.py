@@ -11,9 +11,15 @@ from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError
 from wdport.families.roles import Family
 
-_MODULES = {"waveletdiff": "wdport.families.waveletdiff.family"}
+_MODULES = {
+    "waveletdiff": "wdport.families.waveletdiff.family",
+    "ts2vec": "wdport.families.ts2vec.family",
+}
 
-_CLASSES = {"wdport>WaveletDiff": "waveletdiff"}
+_CLASSES = {
+    "wdport>WaveletDiff": "waveletdiff",
+    "wdport>TS2Vec": "ts2vec",
+}
 """Keras's registered class name -> family."""
 
 

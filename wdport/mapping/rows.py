@@ -78,8 +78,8 @@ class Row:
 class TapRow:
     """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token.
 
-    An ``optional`` tap is left out, and reported, where the reference does not call the module, or calls other
-    layers inside it; the layers inside it are compared instead.
+    An ``optional`` tap is left out, and reported, where the reference has no such module, does not call it, or calls
+    other layers inside it; the layers inside it are compared instead.
 
     Attributes:
         line: the row's line in its file.

@@ -66,6 +66,7 @@ def _left_out(runner: Runner) -> list[str]:
     parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
     absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
               for name, path in runner.unconverted.items()]  # fmt: skip
+    absent += [f"not compared: {name} (the reference has no such module)" for name in runner.without_module]
     return parts + absent
 
 

@@ -24,7 +24,17 @@ from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
-from wdport.compare.taps import Tap, align, every_call, left_out, nearest, padded_by, unconverted, watched
+from wdport.compare.taps import (
+    Tap,
+    align,
+    every_call,
+    left_out,
+    nearest,
+    padded_by,
+    unconverted,
+    watched,
+    without_module,
+)
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.keras_runtime import layers_by_path
@@ -81,6 +91,7 @@ class Runner:
         modules = dict(sides.references["float64"].named_modules(remove_duplicate=False)) if sides.references else {}
         self.aligned = padded_by(aligned, modules)
         self.unconverted = unconverted(prepared.table, sides.reference.names, layers, features)
+        self.without_module = without_module(prepared.table, sides.reference.names, features)
         self.port = PortSide(sides.candidates, watched(self.aligned))
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
@@ -170,7 +181,8 @@ class Runner:
         theirs = {name: call.caller for name, call in seen.calls.items()}
         outputs, shapes = self.port.run("float64", "shapes", self.signature.in_port(seen.inputs))
         ours = {name: call.caller for name, call in shapes.items()}
-        self.outputs = _output_names(self.port.output_names, seen.names, len(outputs))
+        stated = [port.name for port in self.signature.outputs]
+        self.outputs = _output_names((self.port.output_names, seen.names, stated), len(outputs))
         self.left_out = left_out(self.aligned, theirs, ours)
         self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == len(self.signature.inputs) else {}
         order = {name: position for position, name in enumerate(seen.calls)}
@@ -374,9 +386,9 @@ def _errors(outputs: Outputs, reference: Outputs) -> list[float]:
     return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]
 
 
-def _output_names(ours: Sequence[str], theirs: Sequence[str], count: int) -> tuple[str, ...]:
-    """What the port's outputs are called in results."""
+def _output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
+    """What the port's outputs are called in results: the first of the ``known`` names that there are for all."""
     if count == 1:
         return (OUTPUT,)
-    told = next((names for names in (ours, theirs) if len(names) == count and all(names)), range(count))
+    told = next((names for names in known if len(names) == count and all(names)), range(count))
     return tuple(f"{OUTPUT}.{name}" for name in told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wdport.compare.bounds import LOGIC, NUMERICS
-from wdport.compare.findings import Gate
+from wdport.compare.findings import OUTPUT, Gate
 from wdport.errors import printable
 from wdport.parity.reports.words import claim, number, on_assumptions, outcome, percent, place, probable
 from wdport.parity.verdict import Fault, Verdict
@@ -27,6 +27,8 @@ def render_text(verdict: Verdict) -> str:
     if faults := verdict.faults:
         lines += ["", *_faults(verdict, faults)]
     lines += ["", f"inputs     {'; '.join(verdict.inputs)}"]
+    if outputs := _outputs(verdict):
+        lines.append(f"outputs    {', '.join(outputs)} (float64, whole network)")
     if verdict.assumed:
         values = ", ".join(f"{name}={value}" for name, value in verdict.assumed.items())
         lines.append(f"assumed    {values} ({on_assumptions(verdict)})")
@@ -48,6 +50,12 @@ def _gate(gate: Gate) -> str:
     if len(gate.findings) > most:
         shown.append(f"       and {len(gate.findings) - most} more")
     return "\n".join([text, *shown])
+
+
+def _outputs(verdict: Verdict) -> list[str]:
+    """The network's outputs where there are several, each with its error."""
+    found = {tap.reference: tap for tap in verdict.taps if tap.reference.startswith(f"{OUTPUT}.") and not tap.candidate}
+    return [f"{printable(name.removeprefix(f'{OUTPUT}.'), 40)} {number(tap.cumulative)}" for name, tap in found.items()]
 
 
 def _parts(verdict: Verdict) -> list[str]:

@@ -1,0 +1,99 @@
+"""The recording of the public implementation: every activation, the output in float64, and embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import wdport
+from wdport.cli.main import main
+from wdport.compare.calls import Call
+from wdport.compare.layouts import in_port
+from wdport.compare.probe import Probe
+from wdport.compare.taps import align
+from wdport.conversion.load import open_converted
+from wdport.keras_runtime import layers_by_path
+from wdport.mapping.shipped import shipped_tables
+
+(TABLE,) = (table for table in shipped_tables() if table.family == "ts2vec")
+
+
+@pytest.fixture(scope="module")
+def recorded(golden: Path) -> dict[str, np.ndarray]:
+    with np.load(golden / "ts2vec-stocks.golden.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def converted(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("golden") / "ts2vec.keras"
+    return wdport.convert(golden / "ts2vec-stocks.pt", output).output
+
+
+@pytest.fixture(scope="module")
+def wide(converted: Path) -> Iterator[keras.Model]:
+    with jax.enable_x64(True):
+        yield wdport.load_model(converted, "float64")
+
+
+def test_the_configuration_is_the_recorded_one(converted: Path) -> None:
+    opened = open_converted(converted)
+    told = {"input_dims": 6, "hidden_dims": 64, "output_dims": 320, "depth": 10, "kernel_size": 3}
+    assert opened.config.to_dict() == told
+    assert set(opened.origins.values()) == {"shapes"}
+
+
+def test_every_activation_and_the_output(wide: keras.Model, recorded: dict[str, np.ndarray]) -> None:
+    layers = layers_by_path(wide)
+    names = [name.removeprefix("act/module").lstrip(".") for name in recorded if name.startswith("act/")]
+    extra = ["pool", *(f"feature_extractor.net.{i}.gelu{j}" for i in range(11) for j in (1, 2))]
+    taps = {tap.reference: tap for tap in align(TABLE, [*filter(None, names), *extra], layers, ())}
+    with jax.enable_x64(True):
+        series = recorded["x"].astype(np.float64)
+        outputs, calls = Probe(wide, [tap.candidate for tap in taps.values()]).record((series,))
+    assert np.allclose(outputs[0], recorded["output64"], rtol=0, atol=1e-10)
+    assert outputs[0].dtype == outputs[1].dtype == np.float64
+    assert np.array_equal(outputs[1], outputs[0].max(axis=1))
+    compared = 0
+    for name in names:
+        right = recorded[f"act/module.{name}".rstrip(".")]
+        ours = calls[taps[name].candidate].outputs[0] if name else outputs[0]
+        if name:
+            call = Call((), (right,))
+            (right,) = in_port(call, taps[name].layout, ([], [ours.shape]), ()).outputs
+        assert np.linalg.norm(ours - right) <= 2e-6 * np.linalg.norm(right), name
+        compared += 1
+    assert compared == 61
+
+
+def test_float32_is_as_close_as_the_recording(converted: Path, recorded: dict[str, np.ndarray]) -> None:
+    """Loaded by Keras itself, without wdport's reader; the embedding is the maximum over all steps."""
+    model = keras.saving.load_model(converted)
+    compiled = jax.jit(lambda x: model(x))
+    representation, _ = compiled(recorded["x"])
+    error, theirs = (np.linalg.norm(np.asarray(each) - recorded["output64"])
+                     for each in (representation, recorded["output"]))  # fmt: skip
+    assert error <= 2 * theirs
+    _, embedding = compiled(recorded["series64"])
+    assert np.allclose(embedding, recorded["embedding64"], rtol=0, atol=2e-6)
+    assert not np.allclose(embedding, recorded["embedding64"][::-1], rtol=0, atol=1e-2)
+
+
+@pytest.mark.full
+def test_convert_and_verify_need_no_flag(golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, output = golden / "ts2vec-stocks.pt", tmp_path / "out.keras"
+    assert main(["convert", str(checkpoint), "-o", str(output)]) == 0
+    shown = capsys.readouterr().out
+    assert "averaged, module. stripped" in shown
+    assert "n_averaged (counter of an averaged model)" in shown
+    assert "hidden_dims 64 (shapes)" in shown
+    assert main(["verify", str(checkpoint), str(output), "--json", str(tmp_path / "v.json")]) == 0
+    assert capsys.readouterr().out.startswith("PASS")
+    text = (tmp_path / "v.json").read_text()
+    assert '"output.representation"' in text
+    assert '"output.embedding"' in text

@@ -1,0 +1,130 @@
+"""TS2Vec as a family: the one object through which the rest of wdport reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from wdport.compare.bounds import Bound
+from wdport.compare.findings import Gate
+from wdport.families.ts2vec import resolve
+from wdport.families.ts2vec.config import Config
+from wdport.mapping.axes import Shape
+from wdport.model import Array, Constant, Document, KerasModel, Port, Resolved, Signature, Source
+from wdport.recorder import parse_input
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from wdport.families.mutants import Mutant
+    from wdport.families.roles import Documented, Family
+    from wdport.families.ts2vec.port import TS2Vec
+
+STEPS = 24
+"""Length of the battery's series, but for the one that reaches every dilation."""
+
+
+class TS2VecFamily:
+    """The roles of :mod:`wdport.families.roles` that an encoder has: no sampling, no training."""
+
+    name = "ts2vec"
+    bounds: Mapping[str, Bound] = MappingProxyType({})
+    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
+        return resolve.read_settings(document, where)
+
+    def parse_setting(self, key: str, text: str) -> object:
+        return resolve.parse_setting(key, text)
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        return resolve.resolve(source, config, flags)
+
+    def features(self, config: Config) -> frozenset[str]:
+        return frozenset()
+
+    def variables(self, config: Config) -> dict[str, Shape]:
+        return dict(_variables(config))
+
+    def constants(self, config: Config) -> dict[str, Constant]:
+        return {}
+
+    def load_config(self, values: Document) -> Config:
+        return Config.from_dict(values)
+
+    def keras_document(self, config: Config) -> dict[str, object]:
+        return {
+            "module": "wdport.families.ts2vec.port",
+            "class_name": "TS2Vec",
+            "config": {"name": "ts2vec", "dtype": "float32", "config": config.to_dict()},
+            "registered_name": "wdport>TS2Vec",
+            "compile_config": {},
+        }
+
+    def build(self, config: Config, dtype: str | None = None) -> TS2Vec:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.families.ts2vec.port import TS2Vec
+
+        with self.unfilled():
+            return TS2Vec(config, dtype=dtype)
+
+    def unfilled(self) -> AbstractContextManager[None]:
+        import keras  # noqa: F401  as in build
+
+        from wdport.keras_runtime import unfilled
+
+        return unfilled()
+
+    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
+        import torch
+
+        from wdport.families.ts2vec.reference import build_reference
+
+        return build_reference(config, tensors, getattr(torch, dtype))
+
+    def signature(self, config: Config) -> Signature:
+        """Series (B, T, F), 24 steps each; a single one is long enough for both outer taps of the widest dilation to
+        see values."""
+        series = parse_input(f"x: b t={STEPS} {config.input_dims}")
+        longest = config.kernel_size // 2 * 2**config.depth + STEPS
+        return Signature((replace(series, alone={"t": longest}),), (Port("representation"), Port("embedding")))
+
+    def gates(self, config: Config) -> Sequence[Gate]:
+        return ()
+
+    def mutants(self, config: Config) -> tuple[Mutant, ...]:
+        from wdport.families.ts2vec.mutants import mutants
+
+        return mutants(config)
+
+    def port_tables(self, model: KerasModel) -> dict[str, Array]:
+        return {}
+
+
+@cache
+def _variables(config: Config) -> Mapping[str, Shape]:
+    """Path and shape of every variable, off the model itself; its values are never made."""
+    import jax
+    import keras  # noqa: F401  as in build
+
+    from wdport.families.ts2vec.port import TS2Vec
+
+    found: dict[str, Shape] = {}
+
+    def build() -> None:
+        found.update({variable.path: tuple(variable.shape) for variable in TS2Vec(config, dtype="float32").weights})
+
+    jax.eval_shape(build)
+    return MappingProxyType(found)
+
+
+FAMILY = TS2VecFamily()
+
+if TYPE_CHECKING:  # what mypy holds the family to
+    _ROLES: tuple[Family, Documented] = (FAMILY, FAMILY)

@@ -1,0 +1,58 @@
+"""Known bugs of TS2Vec ports: what a faulty layer may have computed instead, one place each."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import jax.numpy as jnp
+from keras import ops
+
+from wdport.families.mutants import Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.ts2vec.config import Config
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+GELU = ("*/gelu?",)
+CONVOLUTION = ("*/conv?/conv",)
+DILATED = ("*/block_[1-9]*/conv?/conv",)
+"""Those that dilate by more than 1."""
+
+
+def mutants(config: Config) -> tuple[Mutant, ...]:
+    """All of them that this configuration can have."""
+    last = (f"*/block_{config.depth}",)
+    found = [
+        Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)), quick=True,
+               facts="GELU by tanh where"),
+        Mutant("ReLU for GELU", GELU, setting(activation=ops.relu), facts="ReLU where the reference has GELU"),
+        Mutant("convolution bias dropped", CONVOLUTION, _without_bias),
+        Mutant("input added without projection", last, calling(_unprojected), quick=True),
+        Mutant("mean over time for the maximum", ("pool",), calling(lambda _, x: jnp.mean(x, axis=1)), quick=True),
+        Mutant("last step for the maximum", ("pool",), calling(lambda _, x: x[:, -1])),
+        Mutant("dropout on", ("repr_dropout",), calling(lambda _, x, **__: x / 0.9)),
+    ]  # fmt: skip
+    if config.kernel_size > 1:
+        found += [
+            Mutant("dilation halved", DILATED, _halved, quick=True, facts="dilation"),
+            Mutant("causal padding", CONVOLUTION, setting(padding="causal"), quick=True, facts="padding"),
+            Mutant("kernel flipped in time", CONVOLUTION, _flipped),
+        ]
+    return tuple(found)
+
+
+def _halved(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, dilation_rate=(layer.dilation_rate[0] // 2,))
+
+
+def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.bias, array_of(layer.bias) * 0.0))
+
+
+def _flipped(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.kernel, array_of(layer.kernel)[::-1]))
+
+
+def _unprojected(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """The network's last block as the others are; where channels differ, as far as there are any."""
+    made = layer.conv2(layer.gelu2(layer.conv1(layer.gelu1(x))))
+    width = min(made.shape[-1], x.shape[-1])
+    return made.at[..., :width].add(x[..., :width])

@@ -1,0 +1,99 @@
+"""TS2Vec's encoder in PyTorch, by the public code's module names: the reference of a comparison.
+
+The modules ``gelu1``, ``gelu2`` and ``pool`` have no counterpart there, where functions are called in their place;
+they have no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from wdport.families.ts2vec.config import Config
+from wdport.model import Array
+
+
+class SameConvolution(nn.Module):
+    """(B, C, T) -> (B, C', T), dilated, zeros on both sides alike."""
+
+    def __init__(self, before: int, after: int, kernel: int, dilation: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(before, after, kernel, padding=(kernel - 1) * dilation // 2, dilation=dilation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x)
+
+
+class Block(nn.Module):
+    """(B, C, T) -> (B, C', T)."""
+
+    def __init__(self, before: int, after: int, kernel: int, dilation: int, last: bool) -> None:
+        super().__init__()
+        self.conv1 = SameConvolution(before, after, kernel, dilation)
+        self.conv2 = SameConvolution(after, after, kernel, dilation)
+        self.projector = nn.Conv1d(before, after, 1) if last or before != after else None
+        self.gelu1, self.gelu2 = nn.GELU(), nn.GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = x if self.projector is None else self.projector(x)
+        return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + kept
+
+
+class Blocks(nn.Module):
+    """(B, H, T) -> (B, D, T)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            *(Block(*block[:2], config.kernel_size, block[2], i == config.depth)
+              for i, block in enumerate(config.blocks))
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class MaxOverTime(nn.Module):
+    """(B, T, D) -> (B, D)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.amax(dim=1)
+
+
+class TS2Vec(nn.Module):
+    """Series (B, T, F), NaN at missing steps -> representation (B, T, D), embedding (B, D)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.input_fc = nn.Linear(config.input_dims, config.hidden_dims)
+        self.feature_extractor = Blocks(config)
+        self.repr_dropout = nn.Dropout(0.1)
+        self.pool = MaxOverTime()
+
+    def forward(self, series: Tensor) -> tuple[Tensor, Tensor]:
+        missing = series.isnan().any(dim=-1, keepdim=True)
+        x = self.input_fc(series.masked_fill(missing, 0.0)).masked_fill(missing, 0.0)
+        x = self.repr_dropout(self.feature_extractor(x.transpose(1, 2))).transpose(1, 2)
+        return x, self.pool(x)
+
+
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: torch.dtype) -> TS2Vec:
+    """The encoder in evaluation mode with these weights, every one of them used."""
+    with torch.device("meta"):
+        model = TS2Vec(config)
+    state = {name: torch.from_numpy(array).to(dtype) for name, array in tensors.items()}
+    model.load_state_dict(state, assign=True)
+    return model.eval()
+
+
+def random_tensors(config: Config, seed: int) -> dict[str, Array]:
+    """A state_dict of this encoder with every parameter random, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in TS2Vec(config).state_dict().items()}
+    return {
+        name: (torch.randn(shape, generator=generator) * (shape[1:].numel() ** -0.5 if len(shape) > 1 else 0.3)).numpy()
+        for name, shape in shapes.items()
+    }
