@@ -90,7 +90,7 @@ class Denoiser(Artefact):
 
         Args:
             state: (b, *shape), in standard units.
-            time: (b,), as the network is told it; WaveletDiff's is step / 1000.
+            time: (b,), as the network is told it.
             labels: (b,), the class of each sample, of a model that knows classes.
         """
         facts = self.facts
