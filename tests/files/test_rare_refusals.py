@@ -129,8 +129,12 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="is no regular file, and the manifest goes there"):
         choose_target(checkpoint, None, False, {})
 
-    def refused(path: object) -> None:
-        raise OSError(5, "Input/output error")
+    looked = os.stat
+
+    def refused(path: Any, **given: Any) -> os.stat_result:
+        if path == tmp_path:
+            raise OSError(5, "Input/output error")
+        return looked(path, **given)
 
     monkeypatch.setattr(os, "stat", refused)
     with pytest.raises(WdportError, match=r"its folder cannot be looked into \(Input/output error\)"):
