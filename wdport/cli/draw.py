@@ -54,6 +54,8 @@ class Wanted:
     init: str | None
     resample: int | None
     label: str | None
+    mapping: str | None
+    function: str | None
     guidance: float | None
     devices: str | None
     distributed: str | None
@@ -149,7 +151,7 @@ def _variables(converted: Converted) -> dict[str, Array]:
 
 
 def _hashes(wanted: Wanted) -> Hashes:
-    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init))
+    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init), ("mapping", wanted.mapping))
     return {name: path and _hash(path) for name, path in files}
 
 

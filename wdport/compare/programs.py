@@ -7,7 +7,7 @@ anyway; XLA compiles without holding Python up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from threading import Lock, RLock
+from threading import RLock, RLock
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import jax
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
-TRACING = Lock()
+TRACING = RLock()
 """Held by whoever runs a model's Python code while other threads may trace."""
 
 

@@ -19,9 +19,9 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
-from wdport.families.roles import Documented, Family
+from wdport.families.roles import Documented, Family, KeptByKeras
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
-from wdport.files.model_files import Beside, Digests, read_beside, read_variables
+from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasModel
@@ -176,9 +176,21 @@ def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
     Of a file that Keras saved, which states none, values that are not finite are refused as at a conversion. Raises
     ``InputError``.
     """
-    for name, array in read_variables(converted.path, converted.variables, converted.digests):
+    if isinstance(converted.family, KeptByKeras) and converted.format != "safetensors":
+        found = _by_keras(converted, converted.family)
+    else:
+        found = read_variables(converted.path, converted.variables, converted.digests)
+    for name, array in found:
         if converted.digests is None and not np.isfinite(array).all():
             raise InputError((converted.path, name), "has NaN or infinite values", "save a sound model with Keras")
+        yield name, array
+
+
+def _by_keras(converted: Converted, family: KeptByKeras) -> Iterator[tuple[str, Array]]:
+    digests = converted.digests
+    for name, array in family.read(converted.config, converted.path).items():
+        if digests is not None and digest(array) != digests.get(name):
+            raise InputError((converted.path, name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
         yield name, array
 
 

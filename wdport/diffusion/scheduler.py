@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.process import Run
+from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import scheduler_ddim, scheduler_ddpm, scheduler_steps
 from wdport.diffusion.schedules import Array, NoiseSchedule
 from wdport.diffusion.updates import END, NOTHING, Point, Row, View, x, z
@@ -140,8 +140,11 @@ class Scheduler:
         listed: Array = steps.astype(np.int64) + 1
         return listed
 
-    def process(self) -> Diffusion:
-        """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there."""
+    def process(self, fraction: bool = False) -> Diffusion:
+        """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there.
+
+        The network is told the library's step, or with ``fraction`` the step counted from 1, over T.
+        """
         schedule = self.schedule()
         last = self.num_train_timesteps
         found = [Point(t, sqrt(schedule.alpha_bar[t]), sqrt(1.0 - schedule.alpha_bar[t]), schedule.beta[t],
@@ -158,17 +161,20 @@ class Scheduler:
             for now, then in pairwise(points):
                 yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
 
+        def told(network: Network) -> Network:
+            return (lambda x, t: network(x, (t + 1) / last)) if fraction else network
+
         runs = [Run("ddpm", 0.0, self.target), Run("ddim", 0.0, self.target), Run("ddim", 0.5, self.target)]
         document = self.to_dict()
         return Diffusion(
             schedule,
             self.target,
-            np.arange(last + 1) - 1.0,
+            np.arange(last + 1) / last if fraction else np.arange(last + 1) - 1.0,
             self.steps,
             own={"ddpm": ddpm, "ddim": ddim},
             loops={
-                "ddpm": lambda *given: scheduler_ddpm(document, *given),
-                "ddim": lambda *given: scheduler_ddim(document, *given),
+                "ddpm": lambda network, *given: scheduler_ddpm(document, told(network), *given),
+                "ddim": lambda network, *given: scheduler_ddim(document, told(network), *given),
             },
             listed=lambda count: [step + 1 for step in scheduler_steps(document, count)],
             runs=tuple(runs),

@@ -27,6 +27,10 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
 
 def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> OwnFamily:
     """Its module is imported when a table asks for it, as those of the others are."""
+    if table.sampling:
+        return cast(
+            OwnFamily, import_module("wdport.families.custom_sampled").CustomSampled(table, model, reference, inputs)
+        )
     return cast(OwnFamily, import_module("wdport.families.custom").CustomFamily(table, model, reference, inputs))
 
 

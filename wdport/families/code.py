@@ -79,13 +79,17 @@ def _unsaved(model: KerasModel) -> str:
 
 @contextmanager
 def _policy(dtype: str) -> Iterator[None]:
-    """Layers that are made inside have this policy, the names of a new process and no random weights."""
+    """Layers that are made inside have this policy, the names of a new process and no random weights.
+
+    Policy and names are the process's: no thread traces a model meanwhile.
+    """
     import keras
 
+    from wdport.compare.programs import TRACING
     from wdport.keras_runtime import exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
-    with fresh_names(), unfilled(), exact_float64() if dtype == "float64" else nullcontext():
+    with TRACING, fresh_names(), unfilled(), exact_float64() if dtype == "float64" else nullcontext():
         keras.config.set_dtype_policy(dtype)
         try:
             yield

@@ -70,6 +70,13 @@ class Fields:
             raise self.fault(f"{field} is not a list of rows", "give at least one row", line)
         return value
 
+    def plain(self, field: str) -> dict[str, object]:
+        """Fields of any form, without their lines; empty where the field is absent."""
+        line, node = self.line_of(field), self.rest.pop(field, None)
+        if node is not None and not isinstance(node.value, dict):
+            raise self.fault(f"{field} is not a list of `field: value` pairs", "write it as one", line)
+        return {} if node is None else node.plain()
+
     def texts(self, field: str) -> tuple[str, ...]:
         """A list of texts; empty where the field is absent."""
         if field not in self.rest:

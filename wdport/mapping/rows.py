@@ -133,6 +133,7 @@ class Table:
         inputs: what the models take, as text.
         config: keys of a ``config.json`` that the factories take.
         includes: the files whose rows are included.
+        sampling: what a generative model's samplers need, as plain values.
     """
 
     path: str
@@ -147,3 +148,4 @@ class Table:
     inputs: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
+    sampling: Mapping[str, object] = field(default_factory=dict)

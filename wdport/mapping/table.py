@@ -28,7 +28,7 @@ __all__ = ["Row", "Table", "TapRow", "load_table", "parse_table"]
 CUSTOM = "custom"
 """The family of a table that does not name one: the user's own model."""
 
-_ROOT = ("format", "family", "variant", "signature", "include", "torch", "keras", "inputs", "config")
+_ROOT = ("format", "family", "variant", "signature", "include", "torch", "keras", "inputs", "config", "sampling")
 _ROWS = ("layers", "tensors", "tied")
 
 
@@ -76,7 +76,7 @@ class _Reader:
         signature = root.pattern("signature") if root.has("signature") else None
         rows, taps = self._include(root, folder)
         torch, keras = (root.optional_text(name) or "" for name in ("torch", "keras"))
-        inputs, config = root.texts("inputs"), root.texts("config")
+        inputs, config, sampling = root.texts("inputs"), root.texts("config"), root.plain("sampling")
         self._rows(root, where, Section(), rows, taps)
         for node in root.list("sections") if root.has("sections") else ():
             fields = Fields(node, where)
@@ -87,7 +87,8 @@ class _Reader:
             fields.finish(("torch", "keras", "when", *_ROWS))
         root.finish((*_ROOT, *_ROWS, "sections"))
         tapped = tuple(_stacked(taps))
-        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config)
+        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config,
+                     sampling=sampling)  # fmt: skip
 
     def _rows(self, fields: Fields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
 
 from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Gate
@@ -21,7 +18,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.runner import Runner
 from wdport.parity.trajectories import file_process, trajectories_gate
-from wdport.parity.trajectory_sides import Reference, trial_labels
+from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
@@ -64,7 +61,9 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
             say("sampling trajectories")
             with highest_precision():
                 reference = _reference(runner.sampling.family, prepared, runner)
-                path, trajectories = trajectories_gate(reference, sides.candidates)
+                path, trajectories = trajectories_gate(
+                    reference, sides.candidates, (runner.sampling.family, prepared.config)
+                )
             release_memory()
         say("running the port eagerly")
         runner.compare_eagerly(CASES[-1])
@@ -98,17 +97,18 @@ def _optimiser_steps(
 def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference:
     """The reference's side of gate E."""
 
-    labels = trial_labels(family.diffused(prepared.config))
-    given = () if labels is None else (labels.astype(np.int64),)
+    about, modules = family.diffused(prepared.config), runner.sides.references
 
-    def network(state: Array, time: Array, dtype: str = "float64") -> Array:
-        if dtype == "float64":
-            with lifted():
-                return run(runner.sides.references[dtype], (state, time, *given))[0]
-        return run(runner.sides.references[dtype], (state, time, *given))[0]
+    def single(inputs: tuple[Array, ...]) -> Array:
+        return run(modules["float32"], inputs)[0]
 
-    shape = family.diffused(prepared.config).shape
-    return Reference(network, file_process(family, prepared), shape, partial(network, dtype="float32"))
+    def double(inputs: tuple[Array, ...]) -> Array:
+        with lifted():
+            return run(modules["float64"], inputs)[0]
+
+    labels = trial_labels(about)
+    wide, narrow = (reference_network(runner.signature, labels, each) for each in (double, single))
+    return Reference(wide, file_process(family, prepared), about.shape, narrow)
 
 
 def _variables(

@@ -100,7 +100,9 @@ class Runner:
         self.taps: dict[str, TapResult] = {}
         self.outputs: tuple[str, ...] = ()
         sampled = self.family if isinstance(self.family, Sampled) else None
-        self.sampling = SamplingNetwork(sampled, sides.candidates, full) if sampled is not None else None
+        self.sampling = (
+            SamplingNetwork(sampled, prepared.config, sides.candidates, full) if sampled is not None else None
+        )
         self.single = SingleErrors()
         divided = self.signature.divided
         self.parts = None if divided is None else OutputParts(divided)
@@ -364,13 +366,15 @@ class Runner:
 
     def _sampling(self, started: _Started) -> None:
         """Gates E and E': the network that samplers run, every sample at its own time."""
-        if self.sampling is None or started.seen.single is None:
+        if self.sampling is None or started.seen.single is None or not started.outputs:
             return
         found = {dtype: future.result() for dtype, future in started.sampled.items()}
         if "float64" in found:
-            self.sampling.compare(started.case.describe(), found["float64"], started.seen.outputs[0])
-        reference, truth = started.seen.single.outputs
-        self.sampling.compare_single(found["float32"], reference[0], truth[0])
+            self.sampling.compare(started.case.describe(), found["float64"], started.outputs[0])
+        names, shapes = started.seen.names, started.outputs
+        reference, truth = (self.outputs_in_port(each, names, shapes) for each in started.seen.single.outputs)
+        if reference and truth:
+            self.sampling.compare_single(found["float32"], reference[0], truth[0])
 
 
 def _narrowed(call: Call) -> float:

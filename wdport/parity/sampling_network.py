@@ -20,7 +20,7 @@ from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.families.roles import Sampled
-from wdport.model import Array, KerasModel
+from wdport.model import Array, Configuration, KerasModel
 from wdport.parity.verdict import Trajectory
 from wdport.sampling.network import fast_network
 
@@ -33,10 +33,10 @@ class SamplingNetwork:
     In float32, as people sample; in float64 as well for the full battery, since that compiles another network.
     """
 
-    def __init__(self, family: Sampled, models: Mapping[str, KerasModel], full: bool) -> None:
+    def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
         self.family, self._models = family, models
         self.dtypes = ("float64", "float32") if full else ("float32",)
-        self._networks = {dtype: fast_network(models[dtype]) for dtype in self.dtypes}
+        self._networks = {dtype: fast_network(models[dtype], known=(family, config)) for dtype in self.dtypes}
         self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in self.dtypes}
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}

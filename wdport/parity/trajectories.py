@@ -23,6 +23,7 @@ from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
 from wdport.parity.trajectory_sides import Inputs, Outcome, Port, Reference, reference_states
 from wdport.parity.verdict import Trajectory
+from wdport.sampling.network import Known
 
 
 def file_process(family: Sampled, prepared: Prepared) -> Process:
@@ -31,15 +32,18 @@ def file_process(family: Sampled, prepared: Prepared) -> Process:
     return family.process(prepared.config, lambda name: source_array(prepared, sources[name], cast=True))
 
 
-def trajectories_gate(reference: Reference, models: Mapping[str, KerasModel]) -> tuple[Gate, tuple[Trajectory, ...]]:
+def trajectories_gate(
+    reference: Reference, models: Mapping[str, KerasModel], known: Known | None = None
+) -> tuple[Gate, tuple[Trajectory, ...]]:
     """Gate E.
 
     Args:
         reference: the reference's side.
         models: the port as Keras models by dtype; "float64" is held against the bound. "float32" may be left out;
             its trajectories tell their error as a multiple of the reference's own.
+        known: their family and configuration, which Keras models of a user's own do not tell.
     """
-    inputs, ports = Inputs.of(reference), {dtype: Port(model) for dtype, model in models.items()}
+    inputs, ports = Inputs.of(reference), {dtype: Port(model, known) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
         running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
         truth = reference_states(reference, inputs)

@@ -5,12 +5,14 @@ Both start from one x_T and take one noise tape; each gives its state after ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.compare.layouts import axes, laid_out
 from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
@@ -21,8 +23,8 @@ from wdport.diffusion.plans import Plan
 from wdport.diffusion.process import Network, Process, Run
 from wdport.diffusion.scan import Change, Rows, plan_rows, run_plan
 from wdport.errors import UsageError
-from wdport.model import Array, Diffused, KerasModel
-from wdport.sampling.network import fast_network
+from wdport.model import Array, Diffused, KerasModel, Signature
+from wdport.sampling.network import Known, fast_network
 
 BATCH = 3
 """Samples that run together and must not see each other."""
@@ -37,6 +39,21 @@ class Reference:
     process: Process
     shape: tuple[int, ...]
     single: Network | None = None
+
+
+def reference_network(signature: Signature, labels: Array | None, run: Callable[[tuple[Array, ...]], Array]) -> Network:
+    """A reference that runs on all its inputs as a function of the port's states (B, *shape) and times (B,)."""
+    rules = [axes(text) for text in signature.axes]
+    told, time = signature.inputs[0], signature.inputs[1]
+    back = [told.keras_axes.index(axis) for axis in told.axes]
+    more = () if labels is None else (labels.astype(np.int64),)
+
+    def network(state: Array, times: Array) -> Array:
+        given = np.ascontiguousarray(np.transpose(state, back))
+        made = run((given, times.astype(np.int64) if time.kind == "int" else times, *more))
+        return laid_out(made, state.shape, rules)
+
+    return network
 
 
 def trial_labels(about: Diffused) -> Array | None:
@@ -75,8 +92,8 @@ Outcome = tuple[Plan, Array] | UsageError
 class Port:
     """A Keras model as it is sampled, going through the scan; one compiled program serves every run."""
 
-    def __init__(self, model: KerasModel) -> None:
-        self.network = fast_network(model)
+    def __init__(self, model: KerasModel, known: Known | None = None) -> None:
+        self.network = fast_network(model, known=known)
         self.process = self.network.process()
         self._program = self._compiled()
 

@@ -14,11 +14,14 @@ matrix products alone 1.5; larger ones save nothing."""
 
 DEVICE_BATCH = 1024
 
+SMALL, SMALL_BATCH = 1 << 19, 4096
+"""Numbers of a batch of a small model, such as one of points, whose calls cost more than its arithmetic."""
+
 
 def auto_batch(numbers: int, dtype: str, count: int, memories: int = 1) -> int:
     """Samples per batch, which ``memories`` such as this one share: what fits into half of what is free, at most
     what is of use. A sample takes so many ``numbers`` of ``dtype`` while the network runs."""
-    most = CPU_BATCH if jax.default_backend() == "cpu" else DEVICE_BATCH
+    most = max(CPU_BATCH, min(SMALL_BATCH, SMALL // numbers)) if jax.default_backend() == "cpu" else DEVICE_BATCH
     fitting = free_bytes() // 2 // sample_bytes(numbers, dtype)
     return max(1, min(count, memories * min(most, fitting)))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 from weakref import ref
 
@@ -69,26 +70,36 @@ class Network:
         return self.apply(weights, state, condition, labels)
 
 
-def fast_network(model: KerasModel, pad_widths: int = 1) -> Network:
+Known = tuple[Sampled, Configuration]
+"""The family of a model, and its configuration."""
+
+
+def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = None) -> Network:
     """The same function as :func:`keras_network`'s with nothing computed twice.
 
     ``pad_widths`` fills its widths up with zeros to a multiple; raises :class:`UsageError` for an impossible one.
     """
-    plain = keras_network(model)
+    from wdport.keras_runtime import variables_by_path
+
+    plain = keras_network(model, known)
     _require_widths(pad_widths)
-    own, denoiser = ref(model), _role(model).denoiser(model.config, model.compute_dtype, pad_widths)
+    role, config = known or _known(model)
+    own, denoiser = ref(model), role.denoiser(config, model.compute_dtype, pad_widths)
     arranged = _Arranged(denoiser)
     before: dict[str, Tensor] = {}
+    alone = Lock()
 
     def variables() -> dict[str, Tensor]:
-        return {v.path: v.value for v in _alive(own).trainable_variables}
+        found = variables_by_path(_alive(own))
+        return {path: v.value for path, v in found.items() if not path.startswith(role.tables)}
 
     def weights(batch: int | None = None) -> Tree:
-        present = variables()
-        if any(value is not before.get(path) for path, value in present.items()):
-            before.update(present)
-            arranged.make(present, batch)
-        return arranged.weights(batch)
+        with alone:  # several threads may compare one port
+            present = variables()
+            if any(value is not before.get(path) for path, value in present.items()):
+                arranged.make(present, batch)
+                before.update(present)
+            return arranged.weights(batch)
 
     def specs(batch: int | None = None) -> Tree:
         return arranged.specs(variables(), batch)
@@ -188,13 +199,13 @@ def _require_widths(pad_widths: int) -> None:
         raise UsageError("pad_widths", f"{str(pad_widths)[:20]} is no width", fix)
 
 
-def keras_network(model: KerasModel) -> Network:
-    """A Keras model of ours as it stands; raises :class:`UsageError` for any other.
+def keras_network(model: KerasModel, known: Known | None = None) -> Network:
+    """A Keras model as it stands; raises :class:`UsageError` for one that is none of ours and not ``known``.
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
-    role = _role(model)
-    config, own = model.config, ref(model)
+    role, config = known or _known(model)
+    own = ref(model)
 
     def apply(weights: Tree, state: Tensor, time: Tensor, labels: Tensor | None = None) -> Tensor:
         every = jnp.broadcast_to(time, state.shape[:1])
@@ -221,12 +232,12 @@ def keras_network(model: KerasModel) -> Network:
     )
 
 
-def _role(model: KerasModel) -> Sampled:
+def _known(model: KerasModel) -> Known:
     family = family_of_model(model)
     if not isinstance(family, Sampled):
         what = f"a {type(model).__name__} is no diffusion model"
         raise UsageError("model", what, "give what wdport.load_model returns")
-    return family
+    return family, model.config
 
 
 def _process(role: Sampled, config: Configuration, variables: Mapping[str, Array | Tensor]) -> Process:

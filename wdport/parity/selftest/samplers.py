@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import log10
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
-from wdport.parity.trajectory_sides import Reference
+from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
 from wdport.recorder import run
 
 PLACE = "the sampler"
@@ -41,9 +40,9 @@ def _reference(family: Sampled, weights: Weights) -> Reference:
     """The reference's network with the schedule that its tensors hold."""
     module = weights.reference.modules["float64"]
 
-    def network(x: Any, time: Any) -> Any:
-        return run(module, (x, time))[0]
-
     sources = {constant: source for source, constant in weights.plan.checks.items()}
     process = family.process(weights.config, lambda name: weights.tensors[sources[name]])
-    return Reference(network, process, family.diffused(weights.config).shape)
+    about = family.diffused(weights.config)
+    signature = weights.family.signature(weights.config)
+    network = reference_network(signature, trial_labels(about), lambda inputs: run(module, inputs)[0])
+    return Reference(network, process, about.shape)

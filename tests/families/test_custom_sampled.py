@@ -1,0 +1,138 @@
+"""Generative models of a user's own: the example of points converts, is verified whole, and samples by its table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from wdport.cli.main import main
+from wdport.errors import MisfitError
+from wdport.families.choice import own_model
+from wdport.families.custom_sampled import read_sampling
+from wdport.sampling import network as networks
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "points"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The example's files, and a checkpoint with random weights."""
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    torch.manual_seed(0)
+    from net import MLP  # type: ignore[import-not-found, unused-ignore]
+
+    torch.save(MLP().state_dict(), "a.pt")
+    yield tmp_path
+    for name in ("net", "twin"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("process", ["flow", "diffusion"])
+def test_the_example(process: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ["--mapping", f"{process}.yaml"]
+    assert main(["convert", "a.pt", *table]) == 0
+    capsys.readouterr()
+    assert main(["verify", "a.pt", "a.keras", *table, "--full"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("PASS")
+    runs = ["HEUN", "EULER", "RK4"] if process == "flow" else ["DDPM", "DDIM, eta 0", "DDIM, eta 0.5"]
+    assert all(f"\n{run}, " in said for run in runs)
+    sampler = "heun" if process == "flow" else "ddim"
+    for count in ("7", "9"):  # the second run finds other facts
+        assert main(["sample", "a.keras", *table, "-n", count, "--sampler", sampler, "--steps", "4", "-o",
+                     f"{count}.npz"]) == 0  # fmt: skip
+    with np.load("7.npz") as few, np.load("9.npz") as more:
+        assert few.files == ["points"]
+        assert few["points"].shape == (7, 2)
+        np.testing.assert_allclose(few["points"], more["points"][:7], rtol=1e-5, atol=1e-6)
+    assert "points" in capsys.readouterr().out
+    assert main(["sample", "a.keras", "-n", "1"]) == 4
+    assert "give --mapping with the table" in capsys.readouterr().err
+    os.truncate("a.keras", 70_000)
+    assert main(["sample", "a.keras", *table, "-n", "1", "-o", "c.npz"]) == 3
+
+
+def test_one_step_of_the_flow_is_the_networks(folder: Path) -> None:
+    """By hand, in PyTorch: x + v(x, 0)."""
+    from net import MLP  # type: ignore[import-not-found, unused-ignore]
+
+    assert main(["convert", "a.pt", "--mapping", "flow.yaml"]) == 0
+    init = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    np.save("init.npy", init)
+    words = ["--sampler", "euler", "--steps", "1", "--init", "init.npy", "-o", "b.npy"]
+    assert main(["sample", "a.keras", "--mapping", "flow.yaml", *words]) == 0
+    model = MLP()
+    model.load_state_dict(torch.load("a.pt"))
+    with torch.no_grad():
+        expected = torch.tensor(init) + model(torch.tensor(init), torch.zeros(5))
+    np.testing.assert_allclose(np.load("b.npy"), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_threads_wait_for_the_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family: Any = own_model("flow.yaml", None, None, ())
+    config = family.load_config({})
+    make = networks._Arranged.make
+
+    def slow(self: Any, variables: Any, batch: int | None) -> None:
+        self._kept = None
+        sleep(0.2)
+        make(self, variables, batch)
+
+    monkeypatch.setattr(networks._Arranged, "make", slow)
+    network = networks.fast_network(family.build(config), known=(family, config))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: network.weights(4), range(4)))
+    assert all(each is not None and set(each) == set(found[0]) for each in found)
+
+
+FLOW = {"process": "flow", "shape": [2]}
+DIFFUSION = {"process": "diffusion", "shape": 2}
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"shape": [2]}, "process is not diffusion or flow"),
+        ({"process": "flow"}, "shape is not a list of whole numbers"),
+        ({**FLOW, "shape": [0]}, "shape is not a list of whole numbers"),
+        ({**FLOW, "shape": [1 << 13, 1 << 13]}, "has more than"),
+        ({**FLOW, "name": "two words"}, "name is not one word"),
+        ({**FLOW, "classes": 0}, "classes is not a whole number"),
+        ({**FLOW, "classes": 3, "no_class": 3}, "no_class is not one of the classes"),
+        ({**FLOW, "no_class": 0}, "no_class is not one of the classes"),
+        ({**FLOW, "path": "curly"}, "path is not one of linear, cosine"),
+        ({**FLOW, "target": "speed"}, "target is not one of velocity, noise, sample"),
+        ({**FLOW, "time": 0}, "time is not a number"),
+        ({**FLOW, "beta_start": 0.1}, "unknown field 'beta_start' of a flow"),
+        ({**DIFFUSION, "path": "linear"}, "unknown field 'path' of a diffusion"),
+        ({**DIFFUSION, "betas": [0.1]}, "unknown field 'betas' of a diffusion"),
+        ({**DIFFUSION, "time": 1000}, "time is not one of step, fraction"),
+        ({**DIFFUSION, "beta_schedule": "curly"}, "beta_schedule 'curly' is not supported"),
+        ({**DIFFUSION, "num_train_timesteps": 10**9}, "num_train_timesteps is not a whole number from 1 to 100000"),
+    ],
+)
+def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
+    with pytest.raises(MisfitError) as caught:
+        read_sampling(document, "t.yaml")
+    assert str(caught.value).startswith("t.yaml: sampling: ")
+    assert text in str(caught.value)
+
+
+def test_what_a_table_may_say() -> None:
+    told = read_sampling({**DIFFUSION, "clip_sample": True, "clip_sample_range": 2.0, "classes": 3, "no_class": 2}, "t")
+    assert (told.shape, told.name, told.clip, told.classes, told.no_class) == ((2,), "samples", 2.0, 3, 2)
+    assert read_sampling(DIFFUSION, "t").clip is None
+    flow = read_sampling({**FLOW, "time": 1000, "target": "sample", "path": "cosine"}, "t").process
+    assert flow.plan("euler", 4).times.tolist() == [0.0, 250.0, 500.0, 750.0]

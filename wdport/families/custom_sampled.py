@@ -1,0 +1,153 @@
+"""The user's own generative model: what sampling needs beyond the layers, as its table says it under ``sampling:``.
+
+A diffusion is said in the words of a diffusers ``scheduler_config.json``, a flow by its path and its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from wdport.errors import MisfitError
+from wdport.families.custom import CustomConfig, CustomFamily
+from wdport.model import Array, Diffused, Document, KerasModel, Named, NotDecoded
+
+if TYPE_CHECKING:
+    from jax import Array as Tensor
+
+    from wdport.diffusion.process import Process
+    from wdport.families.keras_denoiser import KerasDenoiser
+    from wdport.families.roles import OwnFamily, Sampled
+
+_OWN: Final = {"process", "shape", "name", "classes", "no_class", "time", "path", "target"}
+"""Fields that are not a scheduler's."""
+
+_TIMES: Final = ("step", "fraction")
+_MOST: Final = 1 << 24
+"""Values of one sample."""
+
+LAYERS: Final = 64
+"""Activations of about the state's size that are held at once, generously: nothing tells a model's own."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """``shape`` is one sample's, as the Keras model takes it, and ``name`` what samples are called. ``process`` makes
+    the plans; ``clip``, ``classes`` and ``no_class`` are as in :class:`wdport.model.Diffused`."""
+
+    shape: tuple[int, ...]
+    name: str
+    process: Process
+    clip: float | None
+    classes: int | None
+    no_class: int | None
+
+
+def read_sampling(document: Document, where: str) -> Sampling:
+    """What a table says under ``sampling:``; raises :class:`MisfitError`."""
+    try:
+        return _sampling(document)
+    except ValueError as error:
+        raise MisfitError(where, f"sampling: {error}", "see the guide for your own model") from None
+
+
+def _sampling(document: Document) -> Sampling:
+    kind = document.get("process")
+    if kind not in ("diffusion", "flow"):
+        raise ValueError("process is not diffusion or flow")
+    shape, name = document.get("shape"), document.get("name", "samples")
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        shape = [shape]
+    if not isinstance(shape, list) or not shape or not all(type(size) is int and size > 0 for size in shape):
+        raise ValueError("shape is not a list of whole numbers, the axes of one sample")
+    if prod(shape) > _MOST:
+        raise ValueError(f"shape {shape} has more than {_MOST} values")
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError("name is not one word, such as points")
+    classes, no_class = _class(document, "classes"), _class(document, "no_class")
+    if no_class is not None and (classes is None or no_class >= classes):
+        raise ValueError("no_class is not one of the classes")
+    process, clip = (_flow if kind == "flow" else _diffusion)(document)
+    return Sampling(tuple(shape), name, process, clip, classes, no_class)
+
+
+def _class(document: Document, name: str) -> int | None:
+    value = document.get(name)
+    if value is not None and (type(value) is not int or value < (name == "classes")):
+        raise ValueError(f"{name} is not a whole number")
+    return value
+
+
+def _flow(document: Document) -> tuple[Process, float | None]:
+    from wdport.diffusion.flow import PATHS, TARGETS, Flow
+
+    if unknown := set(document) - _OWN:
+        raise ValueError(f"unknown field {min(unknown)!r} of a flow")
+    path, target = document.get("path", "linear"), document.get("target", "velocity")
+    for name, value, known in (("path", path, tuple(PATHS)), ("target", target, TARGETS)):
+        if value not in known:
+            raise ValueError(f"{name} is not one of {', '.join(known)}")
+    factor = document.get("time", 1.0)
+    if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0.0 < factor < _MOST:
+        raise ValueError("time is not a number, what the network is told at the end of the flow")
+    return Flow(str(path), str(target), lambda time: time * factor), None
+
+
+def _diffusion(document: Document) -> tuple[Process, float | None]:
+    from dataclasses import fields
+
+    from wdport.diffusion.scheduler import Scheduler
+
+    known = {each.name for each in fields(Scheduler)} - {"clip"} | {"clip_sample", "clip_sample_range"}
+    if unknown := set(document) - _OWN - known | set(document) & {"path", "target"}:
+        raise ValueError(f"unknown field {min(unknown)!r} of a diffusion")
+    told = document.get("time", "step")
+    if told not in _TIMES:
+        raise ValueError(f"time is not one of {', '.join(_TIMES)}")
+    values = {name: value for name, value in document.items() if name not in _OWN}
+    scheduler = Scheduler.from_document({"clip_sample": False, **values})
+    return scheduler.process(told == "fraction"), scheduler.clip
+
+
+class CustomSampled(CustomFamily):
+    """A :class:`CustomFamily` whose table has ``sampling:``."""
+
+    tables: tuple[str, ...] = ()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.sampling = read_sampling(self.table.sampling, self.table.path)
+
+    def process(self, config: CustomConfig, table: Callable[[str], Array]) -> Process:
+        return self.sampling.process
+
+    def diffused(self, config: CustomConfig) -> Diffused:
+        told = self.sampling
+        reason = NotDecoded("samples are what the network makes", "samples are not decoded", "leave out known values")
+        axis = "place" if len(told.shape) > 1 else "number"
+        return Diffused(told.shape, Named(told.name, axis, axis), Named("decoded", axis, axis), reason,
+                        LAYERS * prod(told.shape), {}, told.clip, told.classes, told.no_class)  # fmt: skip
+
+    def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.families.keras_denoiser import KerasDenoiser
+
+        return KerasDenoiser(lambda policy: self._build(config, policy), dtype, pad_widths)
+
+    def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> None:
+        return None
+
+    def time_tables(self, conditions: object) -> Iterator[tuple[str, Array]]:
+        return iter(())
+
+    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
+        return iter(())
+
+
+if TYPE_CHECKING:  # what mypy holds the family to
+
+    def _roles(family: CustomSampled) -> tuple[OwnFamily, Sampled]:
+        return family, family

@@ -1,0 +1,86 @@
+"""A family's Keras model as the network for sampling: the model itself, called with weights that are arguments.
+
+Its own layers compute, so it is as fast as they are. What depends on time alone is computed once per plan where the
+model has two methods, ``embed(times, labels)`` and ``denoise(state, embedding)``, of which a call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.errors import UsageError
+from wdport.model import KerasModel
+
+POLICIES = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+"""Keras dtype policy by the dtype that it computes in, where they differ."""
+
+Weights = dict[str, Any]
+
+
+class KerasDenoiser:
+    """See :class:`wdport.families.roles.Denoiser`.
+
+    ``build(policy)`` makes the model, whose own values are not used. ``order(state, time, labels)`` are its inputs.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[str], KerasModel],
+        dtype: str,
+        pad_widths: int = 1,
+        order: Callable[[Tensor, Tensor, Tensor | None], Any] | None = None,
+    ) -> None:
+        if pad_widths != 1:
+            raise UsageError("pad_widths", "this model's widths cannot be filled up", "leave it out")
+        from wdport.keras_runtime import variables_by_path
+
+        self._order, self._exact = order or _in_order, dtype == "float64"
+        # Built at once: Keras's dtype policy is the process's, and other threads may build models later.
+        with jax.enable_x64(True) if dtype == "float64" else nullcontext():
+            self._model = build(POLICIES.get(dtype, dtype))
+        self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
+
+    def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
+        return dict(variables)
+
+    def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
+        return weights
+
+    def by_outputs(self, batch: int | None) -> bool:
+        return True
+
+    def conditions(self, weights: Weights, times: Tensor) -> Tensor:
+        """The times themselves: a model's layers may make anything of them."""
+        return times
+
+    def predict(self, weights: Weights, state: Tensor, condition: Tensor, labels: Tensor | None = None) -> Tensor:
+        every = jnp.broadcast_to(condition, state.shape[:1])
+        made = self._call(weights, self._order(state, every, labels))
+        output: Tensor = made[0] if isinstance(made, (list, tuple)) else made
+        return output.astype(state.dtype)
+
+    def _call(self, weights: Weights, inputs: Any) -> Any:
+        from wdport.compare.probe import model_arguments
+        from wdport.keras_runtime import exact_float64
+
+        model = self._model
+        held = model.trainable_variables, model.non_trainable_variables
+        trained, others = ([self._value(each, weights) for each in found] for found in held)
+        with exact_float64() if self._exact else nullcontext():
+            return model.stateless_call(trained, others, *model_arguments(model, inputs), training=False)[0]
+
+    def _value(self, variable: Any, weights: Weights) -> Any:
+        """The seeds of random generators, which nothing reads here, are no weights."""
+        path = self._paths.get(id(variable), "")
+        return weights[path] if path in weights else np.asarray(variable.value)
+
+
+def _in_order(state: Tensor, time: Tensor, labels: Tensor | None) -> list[Any]:
+    return [state, time] if labels is None else [state, time, labels]
