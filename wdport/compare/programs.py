@@ -7,7 +7,7 @@ anyway; XLA compiles without holding Python up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from threading import RLock, RLock
+from threading import RLock
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import jax
