@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from wdport.cli.main import main
 from wdport.errors import MisfitError
@@ -128,6 +131,20 @@ def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
         read_sampling(document, "t.yaml")
     assert str(caught.value).startswith("t.yaml: sampling: ")
     assert text in str(caught.value)
+
+
+def test_the_guide(folder: Path) -> None:
+    """Its commands, with less training, and what it writes under ``sampling:``."""
+    text = (EXAMPLE.parents[1] / "docs" / "own-model.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(found) for found in re.findall(r"```yaml\n(sampling:.*?)```", text, re.DOTALL)]
+    tables = [yaml.safe_load(Path(name).read_text()) for name in ("flow.yaml", "diffusion.yaml")]
+    assert blocks[0]["sampling"] == tables[0]["sampling"]
+    assert {**blocks[1]["sampling"], "name": "points"} == tables[1]["sampling"]
+    commands = [line[2:].split() for line in text.splitlines() if line.startswith("$ ") and "moons" in line]
+    assert [words[1] for words in commands] == ["train.py", "convert", "verify", "sample"]
+    subprocess.run([sys.executable, *commands[0][1:], "--steps", "20"], check=True)
+    assert [main(words[1:]) for words in commands[1:]] == [0, 0, 0]
+    assert np.load("moons.npz")["points"].shape == (10_000, 2)
 
 
 def test_what_a_table_may_say() -> None:
