@@ -62,8 +62,8 @@ class Source:
     """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors.
 
     ``saved`` is what the file says of its own configuration, Lightning's ``hyper_parameters``: plain data of any
-    form, or ``None``. ``document`` reads the ``config.json`` beside it, if there is
-    one.
+    form, or ``None``. ``document`` reads the ``config.json`` beside it, if there is one, and ``beside`` another
+    JSON file of the same folder, or of the pipeline around it.
     """
 
     path: Path
@@ -72,6 +72,7 @@ class Source:
     read: Callable[[str], Array]
     saved: object = None
     document: Callable[[], Document] = dict
+    beside: Callable[[str], Document] = lambda _: {}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.folder import read_beside
 from wdport.cli.main import main
 from wdport.conversion.river import convert
 from wdport.errors import InputError, WdportError
@@ -213,3 +214,32 @@ def test_no_output_destroys_an_input(name: str, tmp_path: Path) -> None:
     with pytest.raises(WdportError):
         convert(tmp_path, link, force=True)
     assert link.read_bytes() == before
+
+
+def test_a_pipeline(tmp_path: Path) -> None:
+    """The one component with weights is read; documents are found beside it, or in the component of their name."""
+    weights = {"a": torch.ones(2)}
+    for part in ("net", "scheduler", "feature_extractor"):
+        (tmp_path / part).mkdir()
+    save_file(weights, tmp_path / "net" / "diffusion_pytorch_model.safetensors")
+    (tmp_path / "net" / "config.json").write_text('{"width": 2}')
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text('{"steps": 3}')
+    (tmp_path / "model_index.json").write_text("{}")
+    for path in (tmp_path, tmp_path / "net", tmp_path / "net" / "diffusion_pytorch_model.safetensors"):
+        with open_checkpoint(path) as checkpoint:
+            assert list(checkpoint.tensors) == ["a"]
+            assert checkpoint.config == (None if path.is_file() else {"width": 2})
+        assert read_beside(path, "scheduler_config.json") == {"steps": 3}
+        assert read_beside(path, "other_config.json") == {}
+    (tmp_path / "net" / "scheduler_config.json").write_text('{"steps": 4}')
+    assert read_beside(tmp_path / "net", "scheduler_config.json") == {"steps": 4}
+    (tmp_path / "net" / "scheduler_config.json").write_text("[]")
+    with pytest.raises(InputError):
+        read_beside(tmp_path / "net", "scheduler_config.json")
+    save_file(weights, tmp_path / "feature_extractor" / "model.safetensors")
+    refuse_in(tmp_path, "is a pipeline with weights in feature_extractor, net; give the path of one of its folders")
+    for part in ("net", "feature_extractor"):
+        (tmp_path / part).rename(tmp_path.parent / f"{tmp_path.name}-{part}")
+    refuse_in(tmp_path, "is a pipeline without weights")
+    (tmp_path / "net").symlink_to(tmp_path.parent / f"{tmp_path.name}-net")
+    refuse_in(tmp_path, "lies outside the folder")

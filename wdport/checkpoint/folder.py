@@ -1,7 +1,8 @@
 """The folder of a model goes in; the one file to read in it and its ``config.json`` come out.
 
 Libraries such as transformers and diffusers save a model as a folder: ``config.json`` beside one weights file, or
-beside an index and its shards. Nothing is read that lies outside of the folder, links followed.
+beside an index and its shards. A pipeline is a folder of such folders; if one of them alone has weights, that is read.
+Nothing is read that lies outside of the folder, links followed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.limits import MAX_CONFIG_BYTES
 
 CONFIG: Final = "config.json"
+PIPELINE: Final = "model_index.json"
 INDEX: Final = ".index.json"
 _STEMS: Final = ("model", "diffusion_pytorch_model", "pytorch_model")
 """Of several candidates, the one that transformers or diffusers would load."""
@@ -30,6 +32,7 @@ _ENDINGS: Final[tuple[tuple[str, str], ...]] = (
 _SHARD: Final = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
 _WITHOUT: Final = "correct it, or give the path of the weights file, which is read without it"
 _MOST_FILES: Final = 100_000
+_MOST_PARTS: Final = 100
 _SHOWN: Final = 4
 
 
@@ -50,6 +53,9 @@ class Folder:
 def open_folder(folder: Path) -> Folder:
     """Find the weights of ``folder`` and read its ``config.json``, which the caller closes."""
     names = sorted(os.listdir(folder))
+    if PIPELINE in names and not _has_weights(names):
+        folder = _component(folder, names)
+        names = sorted(os.listdir(folder))
     weights = inside(folder, choose(names))
     if CONFIG not in names:
         return Folder(weights, None, None)
@@ -61,6 +67,33 @@ def open_folder(folder: Path) -> Folder:
         except BaseException:
             source.close()
             raise
+
+
+def _has_weights(names: list[str]) -> bool:
+    return any(name.endswith(ending) for name in names for endings in _ENDINGS for ending in endings)
+
+
+def _component(folder: Path, names: list[str]) -> Path:
+    """The one component of a pipeline that has weights."""
+    parts = [name for name in names[:_MOST_PARTS] if os.path.isdir(folder / name)]
+    found = [name for name in parts if _has_weights(os.listdir(inside(folder, name)))]
+    if len(found) != 1:
+        what = f"is a pipeline with weights in {', '.join(found)}" if found else "is a pipeline without weights"
+        raise Fault(what, "give the path of one of its folders")
+    return inside(folder, found[0])
+
+
+def read_beside(weights: Path, name: str) -> dict[str, object]:
+    """A JSON file such as ``scheduler_config.json`` beside the weights, or in the component ``scheduler`` of the
+    pipeline around them; nothing if there is none. Raises :class:`InputError`."""
+    folder = weights if weights.is_dir() else weights.parent
+    places = [folder / name]
+    if (folder.parent / PIPELINE).is_file():
+        places.append(folder.parent / name.partition("_")[0] / name)
+    if (folder / PIPELINE).is_file():
+        places.append(folder / name.partition("_")[0] / name)
+    found = next((place for place in places if place.is_file()), None)
+    return {} if found is None else read_config(found)
 
 
 def choose(names: list[str]) -> str:

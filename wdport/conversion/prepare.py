@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
-from wdport.checkpoint.folder import read_config
+from wdport.checkpoint.folder import read_beside, read_config
 from wdport.conversion.heads import leave_out_head
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
@@ -185,6 +185,7 @@ def source_of(checkpoint: Checkpoint) -> Source:
         checkpoint.read,
         checkpoint.hyper_parameters,
         lambda: _document(checkpoint),
+        lambda name: read_beside(checkpoint.path, name),
     )
 
 
