@@ -148,6 +148,8 @@ class Signature:
 
     inputs: tuple[Input, ...]
     outputs: tuple[Port, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences on what the inputs do not show, such as sizes that another is used for."""
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Inputs as the PyTorch model takes them, float64, int64 or bool."""

@@ -97,7 +97,7 @@ BAD_TENSORS = {
         ("tied:\n  - {torch: a}\n", 3, "same_as is missing"),
         ("tied:\n  - {torch: a, same_as: a}\n", 3, "tied to itself"),
         ("tied:\n  - {torch: a.<i>, same_as: b}\n", 3, "different indices"),
-        ("include: [nosuch]\n", 2, "no table 'nosuch' comes with wdport; use one of waveletdiff, "),
+        ("include: [nosuch]\n", 2, "no table 'nosuch' comes with wdport; use one of unet2d, "),
         ("include: [a.yaml]\n", 2, "looked for beside a file"),
         ("include: [/etc/a.yaml]\n", 2, "is not beside the table"),
         ("include: [../a.yaml]\n", 2, "is not beside the table"),
