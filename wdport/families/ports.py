@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Final
 
-PORTS: Final = ("wdport.families.waveletdiff.port", "wdport.wavelets.layers")
+PORTS: Final = ("wdport.families.waveletdiff.port", "wdport.families.unet2d.port", "wdport.wavelets.layers")

@@ -11,9 +11,9 @@ from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError
 from wdport.families.roles import Family
 
-_MODULES = {"waveletdiff": "wdport.families.waveletdiff.family"}
+_MODULES = {"waveletdiff": "wdport.families.waveletdiff.family", "unet2d": "wdport.families.unet2d.family"}
 
-_CLASSES = {"wdport>WaveletDiff": "waveletdiff"}
+_CLASSES = {"wdport>WaveletDiff": "waveletdiff", "wdport>UNet2D": "unet2d"}
 """Keras's registered class name -> family."""
 
 
