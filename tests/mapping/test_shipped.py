@@ -23,8 +23,8 @@ def test_every_file_of_the_folder_is_shipped() -> None:
     assert {name for table in tables for name in table.includes} == {
         file.name for file, table in zip(files, tables, strict=True) if not table.signature
     }
-    assert {t.variant for t in shipped_tables()} == {"official", "qk_norm"}
-    assert {t.family for t in shipped_tables()} == {"waveletdiff"}
+    assert {t.variant for t in shipped_tables()} == {"diffusers", "official", "qk_norm"}
+    assert {t.family for t in shipped_tables()} == {"unet2d", "waveletdiff"}
 
 
 def test_they_are_short() -> None:
@@ -33,10 +33,10 @@ def test_they_are_short() -> None:
 
 @pytest.mark.parametrize("table", shipped_tables(), ids=lambda table: table.path)
 def test_no_two_rows_of_a_table_collide(table: Table) -> None:
-    names = [pattern.text for row in table.rows for pattern in row.torch]
-    assert len(set(names)) == len(names)
+    names = [(row.when, pattern.text) for row in table.rows for pattern in row.torch]
+    assert len(set(names)) == len(names)  # features exclude each other where they share a name
     assert table.signature is not None
-    assert table.signature.text in names
+    assert table.signature.text in {name for _, name in names}
 
 
 def test_a_change_of_what_is_included_changes_the_hash(tmp_path: Path) -> None:

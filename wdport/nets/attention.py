@@ -32,18 +32,17 @@ class ImageAttention(layers.Layer):
         self.out = layers.Dense(channels, name="out")
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
-        pixels = (None, None, x_shape[-1])
-        for layer in (self.norm, self.query, self.key, self.value):
-            if layer is not None:
-                layer.build(pixels)
+        if self.norm is not None:
+            self.norm.build(x_shape)
+        for layer in (self.query, self.key, self.value):
+            layer.build((None, None, x_shape[-1]))
         self.out.build((None, None, self.num_heads * self.head_width))
         self.built = True
 
     def call(self, hidden_states: Tensor) -> Tensor:
         batch, _, _, channels = hidden_states.shape
-        pixels = jnp.reshape(hidden_states, (batch, -1, channels))
-        if self.norm is not None:
-            pixels = self.norm(pixels)
+        normed = hidden_states if self.norm is None else self.norm(hidden_states)
+        pixels = jnp.reshape(normed, (batch, -1, channels))
         q, k, v = (self._heads(projection(pixels)) for projection in (self.query, self.key, self.value))
         logits = jnp.einsum("bqhk,bshk->bhqs", q * self.head_width**-0.5, k)
         weights = ops.cast(jax.nn.softmax(wide(logits), axis=-1), v.dtype)
