@@ -141,26 +141,27 @@ def unfilled() -> Iterator[None]:
     """Variables that are made inside and would be drawn at random are zero, for models that are about to be filled.
 
     Keras draws with a program that JAX compiles for every shape, 30 to 120 ms each, and makes zeros and ones so too.
-    All of one shape and dtype share one array, so that a model which is only looked at takes little memory.
     """
     own = keras.Variable._initialize_with_initializer
-    made: dict[tuple[object, ...], jax.Array] = {}
-
-    def shared(make: Callable[..., Array]) -> Callable[..., jax.Array]:
-        def initial(shape: tuple[int, ...], dtype: str | None = None) -> jax.Array:
-            key = (make, tuple(shape), str(dtype), getattr(jax.config, "jax_enable_x64"))
-            if key not in made:
-                made[key] = jax.device_put(make(shape, dtype))
-            return made[key]
-
-        return initial
 
     def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
         if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
-            initializer = shared(_zeros)
-        own(variable, shared(_ones) if isinstance(initializer, keras.initializers.Ones) else initializer)
+            initializer = _zeros
+        own(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
 
     with patch.object(keras.Variable, "_initialize_with_initializer", initialize):
+        yield
+
+
+@contextmanager
+def described() -> Iterator[None]:
+    """Variables that are made inside have shapes and no values: for a model that is looked at and thrown away."""
+
+    def describe(variable: KerasVariable, _: object) -> None:
+        shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))  # type: ignore[no-untyped-call]
+        variable._initialize(shape)
+
+    with patch.object(keras.Variable, "_initialize_with_initializer", describe):
         yield
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import Any, Final
 
-from wdport.limits import MAX_IMAGE, MAX_LAYERS, MAX_LEVELS, MAX_STEPS, MAX_WIDTH
+from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, MAX_WIDTH
 
 DOWN: Final = ("DownBlock2D", "AttnDownBlock2D", "ResnetDownsampleBlock2D")
 UP: Final = ("UpBlock2D", "AttnUpBlock2D", "ResnetUpsampleBlock2D")
@@ -130,8 +130,8 @@ class Config:
             value = getattr(self, name)
             if value is not None and not isinstance(value, tuple):
                 _require(name, value, least, most)
-        if self.layers_per_block * len(self.block_out_channels) > MAX_LAYERS:
-            raise ValueError(f"layers_per_block {self.layers_per_block}: more than {MAX_LAYERS} blocks in all")
+        if self.layers_per_block * len(self.block_out_channels) > MAX_RESIDUAL:
+            raise ValueError(f"layers_per_block {self.layers_per_block}: more than {MAX_RESIDUAL} blocks in all")
         for name in ("norm_eps", "mid_block_scale_factor", "freq_shift"):
             value = getattr(self, name)
             if not (abs(value) < 1e30 and isfinite(value)):
@@ -228,7 +228,7 @@ _BOUNDS: Final = {
     "in_channels": (1, MAX_WIDTH),
     "out_channels": (1, MAX_WIDTH),
     "time_embedding_dim": (1, MAX_WIDTH),
-    "layers_per_block": (1, MAX_LAYERS),
+    "layers_per_block": (1, MAX_RESIDUAL),
     "downsample_padding": (0, 1),
     "attention_head_dim": (1, MAX_WIDTH),
     "norm_num_groups": (1, MAX_WIDTH),

@@ -58,7 +58,7 @@ class UNet2DFamily:
         return {}
 
     def load_config(self, values: Document) -> Config:
-        return load(Path(self.name), values)
+        return load(values)
 
     def keras_document(self, config: Config) -> dict[str, object]:
         return {
@@ -124,12 +124,14 @@ def features(config: Config) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _variables(config: Config) -> Mapping[str, Shape]:
-    """Every variable of the Keras model, which is built for it once."""
+    """Every variable of the Keras model, which is built for it once, without values."""
     import keras  # noqa: F401  before our modules that need it: its arrival imports the port
 
-    from wdport.keras_runtime import variables_by_path
+    from wdport.families.unet2d.port import UNet2D
+    from wdport.keras_runtime import described, variables_by_path
 
-    model = FAMILY.build(config, "float32")
+    with described():
+        model = UNet2D(config, dtype="float32")
     return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
 
 

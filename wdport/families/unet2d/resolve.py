@@ -39,21 +39,21 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         **dict.fromkeys(config, "config"),
         **dict.fromkeys(flags, "flag"),
     }
-    made = load(source.path, {**document, **config, **flags})
+    try:
+        made = load({**document, **config, **flags})
+    except ValueError as error:
+        raise MisfitError(source.path, str(error), _FIX) from None
     wrong = list(contradictions(made, source.shapes))
     if wrong:
         raise MisfitError(source.path, "; ".join(wrong), _FIX, wrong)
     return Resolved(made, {name: given.get(name, "default") for name in FIELDS}, notes=_unused(made))
 
 
-def load(where: Path, values: Document) -> Config:
-    """A configuration whose network can be built; raises :class:`MisfitError`."""
-    try:
-        made = require_sizes(Config.from_dict(values))
-    except ValueError as error:
-        raise MisfitError(where, str(error), _FIX) from None
+def load(values: Document) -> Config:
+    """A configuration whose network can be built; raises ``ValueError``."""
+    made = require_sizes(Config.from_dict(values))
     if wrong := list(faults(made)):
-        raise MisfitError(where, "; ".join(wrong), _FIX, wrong)
+        raise ValueError("; ".join(wrong))
     return made
 
 
