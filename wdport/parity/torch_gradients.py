@@ -35,13 +35,16 @@ def torch_gradients(
     kept: dict[str, list[torch.Tensor]] = {}
     count: Counter[str] = Counter()
 
-    def keep(name: str) -> Callable[[torch.nn.Module, object, object], None]:
-        def hook(_: torch.nn.Module, __: object, output: object) -> None:
+    def keep(name: str) -> Callable[[torch.nn.Module, object, object], object]:
+        def hook(_: torch.nn.Module, __: object, output: object) -> object:
             count[name] += 1
+            if isinstance(output, torch.Tensor) and output.is_floating_point() and not output.requires_grad:
+                output = output.detach().requires_grad_()  # of whole numbers alone, such as waves of a timestep
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
                 tensor.retain_grad()
             kept[call_name(name, count[name])] = held
+            return output
 
         return hook
 

@@ -67,7 +67,7 @@ def random_fields(seed: int) -> Fields:
     pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
     levels = int(rng.integers(1, 4))
     groups = int(pick(2, 3, 4))
-    channels = tuple(groups * int(pick(1, 2, 3)) for _ in range(levels))
+    channels = tuple(groups * int(pick(2, 3)) for _ in range(levels))  # a relu of few channels may be zero everywhere
     size = [2 ** (levels - 1) * int(rng.integers(2, 5)) for _ in range(2)]
     time, classes = pick("positional", "positional", "fourier", "learned"), pick(None, "table", "timestep", "identity")
     return {
