@@ -82,7 +82,9 @@ def _formerly(
     for name, was in fields.formerly().items():
         if name not in names:
             raise fields.fault(f"formerly has {name!r}", meant(name, names) or f"use {', '.join(names) or 'a kind'}")
-        found.append((fields.join(was, torch.text, "."), fields.join(names[name], torch.text, ".")))
+        old, new = fields.join(was, torch.text, "."), fields.join(names[name], torch.text, ".")
+        fields.same_indices(old, [new])
+        found.append((old, new))
     return tuple(found)
 
 
