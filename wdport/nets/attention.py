@@ -30,6 +30,7 @@ class ImageAttention(layers.Layer):
         self.key = layers.Dense(inner, name="key")
         self.value = layers.Dense(inner, name="value")
         self.out = layers.Dense(channels, name="out")
+        self.dropout = layers.Dropout(0.0, name="dropout")
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         if self.norm is not None:
@@ -47,7 +48,7 @@ class ImageAttention(layers.Layer):
         logits = jnp.einsum("bqhk,bshk->bhqs", q * self.head_width**-0.5, k)
         weights = ops.cast(jax.nn.softmax(wide(logits), axis=-1), v.dtype)
         read = jnp.einsum("bhqs,bshk->bqhk", weights, v)
-        made = self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width)))
+        made = self.dropout(self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width))))
         return (jnp.reshape(made, hidden_states.shape) + hidden_states) / self.factor
 
     def _heads(self, x: Tensor) -> Tensor:

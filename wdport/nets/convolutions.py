@@ -14,16 +14,20 @@ def conv(channels: int, window: int = 3, *, name: str) -> layers.Conv2D:
 
 
 class Halve(layers.Layer):
-    """(B, H, W, C) -> half the height and width, by a 3 x 3 convolution ``conv`` with a stride of two.
+    """(B, H, W, C) -> half the height and width, by a 3 x 3 convolution ``conv`` with a stride of two; by the mean of
+    2 x 2 pixels where there are no ``channels``.
 
     ``padding`` 1 pads zeros on all sides, 0 below and on the right alone. Keras's "same" is the first for odd sizes and
     the second for even ones.
     """
 
-    def __init__(self, channels: int, padding: int, **kwargs: object) -> None:
+    def __init__(self, channels: int | None = None, padding: int = 1, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.before = padding
-        self.conv = layers.Conv2D(channels, 3, strides=2, padding="valid", name="conv")
+        self.before, self.pads = padding, channels is not None
+        if channels is None:
+            self.conv = layers.AveragePooling2D(2, name="conv")
+        else:
+            self.conv = layers.Conv2D(channels, 3, strides=2, padding="valid", name="conv")
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.conv.build((None, None, None, x_shape[-1]))
@@ -31,7 +35,7 @@ class Halve(layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         side = (self.before, 1)
-        return self.conv(jnp.pad(x, ((0, 0), side, side, (0, 0))))
+        return self.conv(jnp.pad(x, ((0, 0), side, side, (0, 0))) if self.pads else x)
 
 
 class Double(layers.Layer):

@@ -54,7 +54,7 @@ class Resnet(layers.Layer):
         groups, epsilon = config.norm_num_groups, config.norm_eps
         self.nonlinearity = layers.Activation(config.act_fn, name="nonlinearity")
         self.norm1 = GroupNorm(groups, epsilon, name="norm1")
-        self.downsample = layers.AveragePooling2D(2, name="downsample") if resize == "halve" else None
+        self.downsample = Halve(name="downsample") if resize == "halve" else None
         self.upsample = Double(name="upsample") if resize == "double" else None
         self.conv1 = conv(channels, name="conv1")
         self.time_emb_proj = layers.Dense(channels * (2 if self.scales else 1), name="time_emb_proj")

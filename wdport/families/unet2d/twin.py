@@ -127,7 +127,7 @@ class Attention(nn.Module):
         inner = self.heads * width
         self.group_norm = None if groups is None else nn.GroupNorm(groups, channels, config.norm_eps)
         self.to_q, self.to_k, self.to_v = (nn.Linear(channels, inner) for _ in range(3))
-        self.to_out = nn.ModuleList([nn.Linear(inner, channels)])
+        self.to_out = nn.ModuleList([nn.Linear(inner, channels), nn.Dropout(0.0)])
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         pixels = hidden_states.flatten(2)
@@ -138,7 +138,7 @@ class Attention(nn.Module):
             each(pixels).unflatten(2, (self.heads, -1)).transpose(1, 2) for each in (self.to_q, self.to_k, self.to_v)
         )
         weights = (q @ k.transpose(2, 3) * q.shape[-1] ** -0.5).softmax(dim=-1)
-        made = self.to_out[0]((weights @ v).transpose(1, 2).flatten(2))
+        made = self.to_out[1](self.to_out[0]((weights @ v).transpose(1, 2).flatten(2)))
         return (made.transpose(1, 2).reshape(hidden_states.shape) + hidden_states) / self.factor
 
 
