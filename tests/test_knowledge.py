@@ -33,10 +33,9 @@ GENERAL = {
 """Files where "coefficient" is the word of mathematics; no other word of the list may be there."""
 
 DEFAULTS = {
-    "cli/convert.py": {"level_lengths", "prediction_target", "wavelet"},
     "cli/sample.py": {"coefficient"},
 }
-"""Words that the command line's texts for this family may have: fields that `convert` shows, the default output."""
+"""Words that the command line's texts for this family may have: the default output."""
 
 
 def words(text: str) -> set[str]:

@@ -153,6 +153,18 @@ def unfilled() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def described() -> Iterator[None]:
+    """Variables that are made inside have shapes and no values: for a model that is looked at and thrown away."""
+
+    def describe(variable: KerasVariable, _: object) -> None:
+        shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))  # type: ignore[no-untyped-call]
+        variable._initialize(shape)
+
+    with patch.object(keras.Variable, "_initialize_with_initializer", describe):
+        yield
+
+
 def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> Array:
     return np.zeros(shape, jnp.dtype(dtype or "float32"))
 

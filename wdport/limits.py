@@ -144,3 +144,12 @@ MAX_ITEM_BYTES: Final = 64
 
 MAX_PAD_WIDTHS: Final = 1024
 """The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
+
+MAX_LEVELS: Final = 16
+"""Resolutions of a U-Net, each half the size of the one before; the public ones have at most 7."""
+
+MAX_RESIDUAL: Final = 200
+"""Residual blocks on one of a U-Net's two ways; the deepest public ones have about 40."""
+
+MAX_IMAGE: Final = 1 << 15
+"""Height or width of an image; the largest that public diffusion models make is 4096."""

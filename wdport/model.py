@@ -149,6 +149,8 @@ class Signature:
 
     inputs: tuple[Input, ...]
     outputs: tuple[Port, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences on what the inputs do not show, such as sizes that another is used for."""
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Inputs as the PyTorch model takes them, float64, int64 or bool."""
@@ -158,10 +160,14 @@ class Signature:
         """Inputs of the PyTorch model as the Keras model takes them."""
         if len(inputs) != len(self.inputs):  # the user's own make_inputs
             return tuple(inputs)
-        return tuple(
-            np.ascontiguousarray(np.transpose(array, [told.axes.index(axis) for axis in told.keras_axes]))
-            for array, told in zip(inputs, self.inputs, strict=True)
-        )
+        return tuple(map(self.one_in_port, range(len(inputs)), inputs))
+
+    def one_in_port(self, at: int, array: Array) -> Array:
+        """The same for one of them, or for its gradient."""
+        if at >= len(self.inputs):
+            return array
+        told = self.inputs[at]
+        return np.ascontiguousarray(np.transpose(array, [told.axes.index(axis) for axis in told.keras_axes]))
 
     @property
     def divided(self) -> Port | None:

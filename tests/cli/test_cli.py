@@ -84,7 +84,8 @@ def test_what_is_printed_cannot_fail(checkpoint: Path, absent: str) -> None:
         absent, {name: row for name, row in manifest["config"].items() if name != absent}
     )
     source = {**manifest["source"], "name": "\udcff\x1b.ckpt", "prefixes": None}
-    said = _text({**manifest, "source": source, "config": config, "assumed": {"wavelet": None}}, "a.keras")
+    shown = {"level_lengths": "groups", "num_heads": "num_heads", "nothing": "nothing"}
+    said = _text({**manifest, "source": source, "config": config, "assumed": {"wavelet": None}}, "a.keras", shown)
     assert said.startswith("\\udcff\\x1b.ckpt: waveletdiff, official layout\n")
     assert re.search(r"\n  wrote +a\.keras \(", said)
 

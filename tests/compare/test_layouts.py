@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from wdport.compare.calls import Call, Expected
-from wdport.compare.layouts import AFTER, PADDED, Layout, axes, in_port, laid_out
+from wdport.compare.layouts import AFTER, PADDED, Layout, axes, fed_in_port, in_port, laid_out
 from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
 from wdport.mapping import layers
@@ -81,3 +81,13 @@ def test_a_padding_apart_is_the_references(mode: str) -> None:
         inputs = in_port(call, tap.layout, ([(1, 10, 9, 2)], [(1, 6, 5, 3)])).inputs
         assert len(inputs) == count
         assert all(np.array_equal(each, right.numpy()) for each in inputs.values())
+
+
+def test_an_input_that_the_port_lacks_is_left_out_where_names_tell() -> None:
+    x, time = np.ones((2, 3)), np.zeros((2, 4))
+    call = Call((x, time), (x,), names=("hidden_states", "temb"))
+    found = fed_in_port(call, Layout(), [(2, 4)], ("temb",))
+    assert list(found) == [0]
+    assert found[0] is time
+    with pytest.raises(ValueError, match="2 inputs where the port has 1"):
+        fed_in_port(call, Layout(), [(2, 4)], ("x",))

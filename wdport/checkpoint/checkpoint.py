@@ -6,6 +6,7 @@ Opening reads names, shapes and places only. Reading a tensor touches the bytes 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
@@ -100,6 +101,11 @@ class Checkpoint:
         self.prefixes = (*self.prefixes, prefix)
         infos = {name.removeprefix(prefix): info for name, info in self.tensors.items()}
         self.tensors = {name: replace(info, name=name) for name, info in infos.items()}
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give tensors other names, those of ``names`` by their own; no two may become alike."""
+        renamed = [(names.get(name, name), info) for name, info in self.tensors.items()]
+        self.tensors = {name: replace(info, name=name) for name, info in renamed}
 
     def read(self, name: str) -> Array:
         """The tensor of that name as an owned, C-contiguous array in native byte order.

@@ -81,11 +81,11 @@ def command(
             progress=progress,
         )
     manifest = conversion.manifest
-    click.echo(json.dumps(manifest, indent=1) if as_json else _text(manifest, str(conversion.output)))
+    click.echo(json.dumps(manifest, indent=1) if as_json else _text(manifest, str(conversion.output), conversion.shown))
     return 0
 
 
-def _text(manifest: Manifest, output: str) -> str:
+def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
     """A few lines for a person: what went in, what was assumed, what was checked, what came out.
 
     The model is in place by now, so nothing here may fail: a family need not have any one value, nor a value for it.
@@ -101,7 +101,7 @@ def _text(manifest: Manifest, output: str) -> str:
     heading = f"{source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
-        ("model", ", ".join(f"{label} {told[name]}" for name, label in _shown(manifest["config"]).items())),
+        ("model", ", ".join(f"{label} {told[name]}" for name, label in shown.items() if name in told)),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
@@ -115,12 +115,6 @@ def _text(manifest: Manifest, output: str) -> str:
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 
 
-def _shown(config: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """The values that are printed, each with what it is called: all short ones of a model that has none of ours."""
-    found = {name: label for name, label in _SHOWN.items() if name in config}
-    return found or {name: name for name, row in config.items() if isinstance(row["value"], (int, float))}
-
-
 def _units(config: Mapping[str, ConfigEntry]) -> str:
     """Whether samples can come out in the units of the data; "" for a model that knows of none."""
     if "norm_mean" not in config:
@@ -128,13 +122,3 @@ def _units(config: Mapping[str, ConfigEntry]) -> str:
     if config["norm_mean"]["value"] is None:
         return "in z-score units; --norm-stats or --data gives those of the data"
     return "in the units of the data, by the mean and std of every feature"
-
-
-_SHOWN = {
-    "level_lengths": "groups",
-    "num_heads": "num_heads",
-    "prediction_target": "prediction_target",
-    "noise_schedule": "noise_schedule",
-    "wavelet": "wavelet",
-}
-"""Values of the configuration that are printed where a model has one of them, and how each is called."""

@@ -128,10 +128,10 @@ def fed_in_port(
 ) -> dict[int, Array]:
     """The inputs of a call of the reference in the port's layout, by their place among the port's.
 
-    Inputs are matched by name where both sides name all of theirs and share some, otherwise by position; those that
-    one side alone has are left out. An array that the reference was given several times, as attention to itself is, the
-    port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an input
-    is left out if nobody says with what, since what the layer makes of it tells enough.
+    Inputs are matched by name where both sides name all of theirs and share several, or all of the port's, otherwise by
+    position; those that one side alone has are left out. An array that the reference was given several times, as
+    attention to itself is, the port may take once. The port may pad before the layer what PyTorch's layer pads itself:
+    such an input is left out if nobody says with what, since what the layer makes of it tells enough.
     """
     given = leaves(list(call.inputs))
     order = matched(call.names, names, len(given), len(shapes))
@@ -167,7 +167,7 @@ def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int)
     """Pairs of positions of inputs that are the same one; ``None`` where that cannot be told."""
     if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == wanted:
         both = [(theirs.index(name), at) for at, name in enumerate(ours) if name in theirs]
-        if len(both) > 1:
+        if len(both) > 1 or len(both) == len(ours) < len(theirs):
             return both
     return [(at, at) for at in range(count)] if count == wanted else None
 

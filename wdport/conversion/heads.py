@@ -1,6 +1,6 @@
-"""What stands before every name of a checkpoint and not in the table: a wrapper's attribute, such as ``model``.
+"""Names of a checkpoint that only the table knows: what stands before all of them, such as ``model``, and old ones.
 
-Wrappers that are known are taken away where the names are read; this one is known by the table alone.
+Wrappers that are known are taken away where the names are read.
 """
 
 from __future__ import annotations
@@ -26,3 +26,23 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
         return ()
     checkpoint.leave_out(f"{head}.")
     return (f"every name stands under '{head}.', which is left out",)
+
+
+def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Give modules that the table knows by a former name their name of today; a sentence that says so, or nothing.
+
+    A tensor whose new name another one has keeps its own, which no row claims then.
+    """
+    formerly = [pair for row in table.taps for pair in row.formerly]
+    index, found = PatternIndex(was for was, _ in formerly), dict[str, str]()
+    for name in checkpoint.tensors:
+        module, _, last = name.rpartition(".")
+        for at, indices in index.find(module):
+            now = f"{formerly[at][1].format(indices)}.{last}"
+            if now not in checkpoint.tensors and now not in found.values():
+                found[name] = now
+    if not found:
+        return ()
+    checkpoint.rename(found)
+    first, now = next(iter(found.items()))
+    return (f"{len(found)} tensors have former names and are read as today's, such as {first} as {now}",)

@@ -17,7 +17,7 @@ import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_beside, read_config
-from wdport.conversion.heads import leave_out_head
+from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.choice import family_of
@@ -113,7 +113,7 @@ def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         table = load_table(Path(settings.mapping))
     else:
         table = choose_table(checkpoint.tensors, checkpoint.path)
-    notes = leave_out_head(checkpoint, table)
+    notes = (*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table))
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}

@@ -5,9 +5,9 @@ Arrays pass one at a time, so peak memory is about one tensor; keras, jax and to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ from wdport.model import Array
 class Conversion:
     """What a conversion did; the same facts as the manifest, for reading in Python.
 
-    ``manifest`` is its JSON content; ``assumed`` the configuration values that nothing told.
+    ``manifest`` is its JSON content; ``assumed`` the configuration values that nothing told; ``shown`` the fields of
+    the configuration that say most, and what each is called in a few words.
     """
 
     source: Path
@@ -40,6 +41,7 @@ class Conversion:
     config: Any
     assumed: dict[str, object]
     manifest: Manifest
+    shown: Mapping[str, str] = field(default_factory=dict)
 
 
 def convert(
@@ -96,7 +98,8 @@ def convert(
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
             whole = manifest_beside(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(whole), encoding="utf-8")
-    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, prepared.resolved.assumed, whole)
+    assumed, shown = prepared.resolved.assumed, prepared.family.shown
+    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown)
 
 
 def _write(

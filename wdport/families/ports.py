@@ -6,6 +6,7 @@ from typing import Final
 
 PORTS: Final = (
     "wdport.families.waveletdiff.port",
-    "wdport.wavelets.layers",
     "wdport.families.ts2vec.port",
+    "wdport.families.unet2d.port",
+    "wdport.wavelets.layers",
 )

@@ -14,11 +14,13 @@ from wdport.families.roles import Family
 _MODULES = {
     "waveletdiff": "wdport.families.waveletdiff.family",
     "ts2vec": "wdport.families.ts2vec.family",
+    "unet2d": "wdport.families.unet2d.family",
 }
 
 _CLASSES = {
     "wdport>WaveletDiff": "waveletdiff",
     "wdport>TS2Vec": "ts2vec",
+    "wdport>UNet2D": "unet2d",
 }
 """Keras's registered class name -> family."""
 

@@ -47,6 +47,11 @@ class Convertible(Protocol):
 
     name: str
 
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """The fields of the configuration that a few lines about a conversion show, and what each is called there."""
+        ...
+
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """The family's fields from a training configuration file (already parsed YAML)."""
         ...
@@ -118,6 +123,15 @@ class Family(Convertible, Protocol):
 
     def gates(self, config: Configuration) -> Sequence[Gate]:
         """Its own gates, about what it has beside the network."""
+        ...
+
+
+@runtime_checkable
+class Referenced(Protocol):
+    """The role of a family whose reference is not always wdport's own code."""
+
+    def reference_of(self, config: Configuration) -> str:
+        """Whose code the reference is."""
         ...
 
 

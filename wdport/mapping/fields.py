@@ -99,6 +99,9 @@ class Fields:
     def names(self) -> dict[str, str]:
         return self.pairs("names", str, lambda text: bool(text.strip()), "{query: to_q}")
 
+    def formerly(self) -> dict[str, str]:
+        return self.pairs("formerly", str, lambda text: bool(text.strip()), "{out: proj_attn}")
+
     def sizes(self) -> dict[str, int]:
         return self.pairs("sizes", int, lambda size: size > 0, "{h: 3, w: 3}")
 

@@ -15,7 +15,20 @@ from wdport.mapping.strict_yaml import Node
 AFTER = ("relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6")
 """What may follow a PyTorch module within one Keras layer."""
 
-_FIELDS = ("torch", "keras", "kind", "names", "flatten", "sizes", "axes", "then", "up_to", "optional", "when")
+_FIELDS = (
+    "torch",
+    "keras",
+    "kind",
+    "names",
+    "formerly",
+    "flatten",
+    "sizes",
+    "axes",
+    "then",
+    "up_to",
+    "optional",
+    "when",
+)
 
 
 def parse_layer(
@@ -28,6 +41,7 @@ def parse_layer(
     names = _names(fields, kind)
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
+    tap = replace(tap, formerly=_formerly(fields, torch, names))
     fields.finish(_FIELDS)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
@@ -58,6 +72,20 @@ def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
             fix = (meant(name, known) or f"use {', '.join(known)}") if known else "remove it"
             raise fields.fault(what, fix)
     return known | given
+
+
+def _formerly(
+    fields: Fields, torch: NamePattern, names: Mapping[str, str]
+) -> tuple[tuple[NamePattern, NamePattern], ...]:
+    """Old names of modules within the module, each with the one that it has now."""
+    found = []
+    for name, was in fields.formerly().items():
+        if name not in names:
+            raise fields.fault(f"formerly has {name!r}", meant(name, names) or f"use {', '.join(names) or 'a kind'}")
+        old, new = fields.join(was, torch.text, "."), fields.join(names[name], torch.text, ".")
+        fields.same_indices(old, [new])
+        found.append((old, new))
+    return tuple(found)
 
 
 def _order(fields: Fields, kind: Kind | None, kinds: Mapping[str, Kind]) -> Rule | None:

@@ -95,6 +95,7 @@ class TapRow:
         when: a feature without which the row does not apply.
         sizes: sizes of axes that no shape tells.
         flatten: the order of the features that were flattened before the layer, PyTorch's to Keras's.
+        formerly: modules within this one by the names that old files have for them, and by their own.
         stack: the paths of the Keras layers that one PyTorch module of several layers is; the last of them is compared.
         file: the included table that the row stands in; empty for the table itself.
     """
@@ -112,6 +113,7 @@ class TapRow:
     when: str | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     flatten: Rule | None = None
+    formerly: tuple[tuple[NamePattern, NamePattern], ...] = ()
     stack: NamePattern | None = None
     file: str = ""
 

@@ -11,6 +11,7 @@ import numpy as np
 from wdport.compare.findings import ALONE, FED, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.measure import ErrorPair, ulps
 from wdport.conversion.prepare import Prepared
+from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
 from wdport.keras_runtime import variables_by_path
 from wdport.parity.runner import EAGER, Runner
 from wdport.parity.sides import Weights
@@ -31,7 +32,8 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding
     tallies = (runner.logic, runner.numerics)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    parts = (_conditioned(runner), _left_out(runner), _arranged(runner), runner.sides.reference.notes)
+    parts = (_told(prepared, runner), _conditioned(runner), _left_out(runner), _arranged(runner),
+             runner.sides.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
     return Gate("0", "preflight", compared, expected, facts=facts)
@@ -48,6 +50,19 @@ def _unfit(runner: Runner) -> list[Finding]:
     if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
         found.append("reference and candidate are not models of two frameworks")
     return list(map(fact, found))
+
+
+def _told(prepared: Prepared, runner: Runner) -> list[str]:
+    """What is compared, at which sizes, and which gates there are none of."""
+    family, found = prepared.family, list(runner.signature.notes)
+    if isinstance(family, Referenced) and not runner.sides.reference.told and runner.sides.references:
+        found.append(f"the reference is {family.reference_of(prepared.config)}")
+    if not isinstance(family, KeptByKeras):
+        absent = {"A' (no constants)": prepared.constants, "E, E' (no sampler)": isinstance(family, Sampled),
+                  "D (no training)": isinstance(family, Trained)}  # fmt: skip
+        if lacking := [gate for gate, there in absent.items() if not there]:
+            found.append(f"gates that {family.name} does not have: {', '.join(lacking)}")
+    return found
 
 
 def _conditioned(runner: Runner) -> list[str]:

@@ -65,8 +65,7 @@ def gradient_gate(
     place = {id(variable): at for at, variable in enumerate(probe.model.trainable_variables)}
     ours = {name: by_weight[place[id(variable)]] for name, variable in ported.items()}
     into = InPort(seen, {call: Call((), tuple(made)) for call, made in by_tap.items()})(theirs.taps)
-    moved = signature.in_port([np.zeros(0) if each is None else each for each in theirs.inputs]) if all(
-        each is not None for each in theirs.inputs) else theirs.inputs  # fmt: skip
+    moved = [None if each is None else signature.one_in_port(at, each) for at, each in enumerate(theirs.inputs)]
     found = GradientErrors(
         {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in seen},
         _by_part(signature.divided, by_input[0], theirs.inputs[0]),

@@ -35,13 +35,17 @@ def torch_gradients(
     kept: dict[str, list[torch.Tensor]] = {}
     count: Counter[str] = Counter()
 
-    def keep(name: str) -> Callable[[torch.nn.Module, object, object], None]:
-        def hook(_: torch.nn.Module, __: object, output: object) -> None:
+    def keep(name: str) -> Callable[[torch.nn.Module, object, object], object]:
+        def hook(_: torch.nn.Module, __: object, output: object) -> object:
             count[name] += 1
+            if isinstance(output, torch.Tensor) and output.is_floating_point() and not output.requires_grad:
+                output = output.detach().requires_grad_()  # of whole numbers alone, such as waves of a timestep
+            output = _apart(output)
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
                 tensor.retain_grad()
             kept[call_name(name, count[name])] = held
+            return output
 
         return hook
 
@@ -64,6 +68,17 @@ def torch_gradients(
     )
     module.zero_grad(set_to_none=True)
     return slopes
+
+
+def _apart(output: object) -> object:
+    """Several outputs as tensors of their own: one may be given twice, or be used within the module too."""
+    if type(output) is tuple:
+        return tuple(map(_alias, output))
+    return list(map(_alias, output)) if type(output) is list else output
+
+
+def _alias(value: object) -> object:
+    return value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else _apart(value)
 
 
 def _gradient(tensor: torch.Tensor) -> Array:

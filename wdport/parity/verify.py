@@ -112,7 +112,7 @@ def verify(
     say = say or (lambda _: None)
     own = own_model(mapping, model, reference, inputs)
     opened = open_converted(converted, own)
-    known = {name: value for name, value in asdict(opened.config).items() if value is not None}
+    known = asdict(opened.config)
     settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs, own=own)
     told = Settings(config, values, statistics=read_statistics(norm_stats) if norm_stats else None)
     with prepare(checkpoint, settings) as prepared:

@@ -35,6 +35,9 @@ class TS2VecFamily:
     name = "ts2vec"
     bounds: Mapping[str, Bound] = MappingProxyType({})
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    shown: Mapping[str, str] = MappingProxyType({
+        "input_dims": "features", "hidden_dims": "hidden", "output_dims": "output", "depth": "depth",
+    })  # fmt: skip
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         return resolve.read_settings(document, where)

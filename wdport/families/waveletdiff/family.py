@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,10 @@ class WaveletDiffFamily:
 
     name = "waveletdiff"
     rests_on = RESTS_ON
+    shown: Mapping[str, str] = MappingProxyType({
+        "level_lengths": "groups", "num_heads": "num_heads", "prediction_target": "prediction_target",
+        "noise_schedule": "noise_schedule", "wavelet": "wavelet",
+    })  # fmt: skip
 
     @property
     def bounds(self) -> Mapping[str, Bound]:

@@ -12,7 +12,6 @@ Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T 
 from __future__ import annotations
 
 import jax.numpy as jnp
-import keras
 import numpy as np
 from keras import layers, ops
 
@@ -20,11 +19,7 @@ from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
-
-
-def wide(x: Tensor) -> Tensor:
-    """``x`` in at least float32: sums and exponentials are not taken in 16 bits (nor does PyTorch)."""
-    return ops.cast(x, "float32") if keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16") else x
+from wdport.nets.precision import wide as wide
 
 
 class Standardize(layers.Layer):

@@ -48,6 +48,7 @@ _BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
     told = _told(source)
+    config = {name: value for name, value in config.items() if value is not None}
     given = {**{name: (value, "config") for name, value in config.items()},
              **{name: (value, "flag") for name, value in flags.items()}}  # fmt: skip
     saved = read_saved(source.saved)

@@ -1,0 +1,116 @@
+"""Small models of this family with every parameter random, and the folders that the library saves them to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+from torch import nn
+
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.twin import UNet2DTwin
+
+Fields = dict[str, Any]
+
+SMALL: Fields = {
+    "sample_size": 8,
+    "block_out_channels": (8, 16),
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "norm_num_groups": 4,
+    "layers_per_block": 1,
+}
+
+VARIANTS: dict[str, Fields] = {
+    "as published": {"downsample_padding": 0, "attention_head_dim": None, "norm_eps": 1e-6, "freq_shift": 1,
+                     "flip_sin_to_cos": False, "act_fn": "swish", "sample_size": 8},
+    "resnets change the size, scale_shift": {
+        "down_block_types": ("ResnetDownsampleBlock2D", "AttnDownBlock2D"),
+        "up_block_types": ("AttnUpBlock2D", "UNetResResnetUpsampleBlock2D"),
+        "resnet_time_scale_shift": "scale_shift", "act_fn": "mish",
+    },
+    "attention at every size": {
+        "block_out_channels": (8, 16, 16), "down_block_types": ("AttnDownBlock2D", "DownBlock2D", "AttnDownBlock2D"),
+        "up_block_types": ("AttnUpBlock2D", "UNetResUpBlock2D", "AttnUpBlock2D"), "downsample_type": "resnet",
+        "upsample_type": "resnet", "downsample_padding": 0, "attention_head_dim": 3, "act_fn": "GELU",
+        "norm_eps": 1e-3, "mid_block_scale_factor": 1.5, "attn_norm_num_groups": 8, "sample_size": (8, 12),
+    },
+    "fourier, classes by timestep": {
+        "time_embedding_type": "fourier", "class_embed_type": "timestep", "act_fn": "relu", "sample_size": None,
+    },
+    "learned, a table of classes": {
+        "time_embedding_type": "learned", "num_train_timesteps": 50, "num_class_embeds": 7,
+        "center_input_sample": True, "add_attention": False,
+    },
+    "one block, odd sizes, no middle": {
+        "block_out_channels": (9,), "down_block_types": ("DownBlock2D",), "up_block_types": ("AttnUpBlock2D",),
+        "norm_num_groups": 3, "attention_head_dim": 2, "mid_block_type": None, "class_embed_type": "identity",
+        "sample_size": (7, 9), "time_embedding_dim": 12, "in_channels": 2, "out_channels": 5, "dropout": 0.2,
+        "layers_per_block": 2,
+    },
+}  # fmt: skip
+"""Fields beside those of :data:`SMALL`; between them every block and switch."""
+
+
+def fields_of(name: str) -> Fields:
+    """All that is told of a variant."""
+    return {**SMALL, **VARIANTS[name]}
+
+
+def random_fields(seed: int) -> Fields:
+    """A small network that the library builds and runs, drawn from all that the family has."""
+    rng = np.random.default_rng([seed, 2718])
+    pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
+    levels = int(rng.integers(1, 4))
+    groups = int(pick(2, 3, 4))
+    channels = tuple(groups * int(pick(2, 3)) for _ in range(levels))  # a relu of few channels may be zero everywhere
+    size = [2 ** (levels - 1) * int(rng.integers(2, 5)) for _ in range(2)]
+    time, classes = pick("positional", "positional", "fourier", "learned"), pick(None, "table", "timestep", "identity")
+    return {
+        "sample_size": size, "in_channels": int(rng.integers(1, 5)), "out_channels": int(rng.integers(1, 5)),
+        "center_input_sample": pick(False, True), "time_embedding_type": time,
+        "time_embedding_dim": pick(None, 10), "freq_shift": pick(0, 0.5), "flip_sin_to_cos": pick(True, False),
+        "down_block_types": [pick("DownBlock2D", "AttnDownBlock2D", "ResnetDownsampleBlock2D") for _ in channels],
+        "up_block_types": [pick("UpBlock2D", "AttnUpBlock2D", "ResnetUpsampleBlock2D") for _ in channels],
+        "mid_block_type": pick("UNetMidBlock2D", "UNetMidBlock2D", None), "block_out_channels": channels,
+        "layers_per_block": int(pick(1, 2)), "mid_block_scale_factor": pick(1, 1.25),
+        "downsample_padding": pick(0, 1), "downsample_type": pick("conv", "resnet"),
+        "upsample_type": pick("conv", "resnet"), "act_fn": pick("silu", "swish", "mish", "gelu", "relu"),
+        "attention_head_dim": pick(None, 1, 2), "norm_num_groups": groups,
+        "attn_norm_num_groups": pick(None, 1), "norm_eps": pick(1e-5, 1e-6, 1e-2),
+        "resnet_time_scale_shift": pick("default", "scale_shift"), "add_attention": pick(True, True, False),
+        "class_embed_type": None if classes == "table" else classes,
+        "num_class_embeds": 5 if classes == "table" else None,
+        "num_train_timesteps": 20 if time == "learned" else None,
+    }  # fmt: skip
+
+
+def randomise(module: nn.Module, seed: int) -> nn.Module:
+    """Draw every parameter, biases and norms too; the frequencies of a Fourier embedding stay as they were drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter[0].numel() ** -0.5)
+            if name != "time_proj.weight" or parameter.ndim > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
+    return module.eval()
+
+
+def tensors_of(fields: Fields, seed: int = 0) -> dict[str, np.ndarray]:
+    """A random state_dict."""
+    torch.manual_seed(seed)
+    module = randomise(UNet2DTwin(Config.from_dict(fields)), seed)
+    return {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def save(folder: Path, fields: Fields, tensors: dict[str, np.ndarray] | None = None, **more: object) -> Path:
+    """A folder as the library saves it, with ``more`` in its ``config.json``."""
+    folder.mkdir(parents=True)
+    told = {"_class_name": "UNet2DModel", "_diffusers_version": "0.42.1", **fields, **more}
+    (folder / "config.json").write_text(json.dumps(told))
+    save_file(tensors_of(fields) if tensors is None else tensors, folder / "diffusion_pytorch_model.safetensors")
+    return folder

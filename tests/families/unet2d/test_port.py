@@ -1,0 +1,139 @@
+"""The Keras port in float64 against the reference, for every variant; what it offers a sampler; its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import jax
+import keras
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.unet2d.make import SMALL, VARIANTS, fields_of, save, tensors_of
+from wdport.compare.bounds import LOGIC
+from wdport.compare.measure import float32_share, relative_l2
+from wdport.compare.probe import Probe
+from wdport.compile_cache import fast_compile
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import FAMILY, _variables
+from wdport.families.unet2d.port import UNet2D
+from wdport.recorder import cast, lifted, run
+
+Arrays = tuple[np.ndarray, ...]
+
+
+def drawn(config: Config, seed: int = 0) -> tuple[Arrays, Arrays]:
+    """Inputs as PyTorch takes them, and as the port does."""
+    signature = FAMILY.signature(config)
+    inputs = signature.make(seed, 3, 1.0)
+    return inputs, signature.in_port(inputs)
+
+
+def filled(config: Config, dtype: str = "float32") -> UNet2D:
+    """The port with random weights; Keras would compile a program for every shape to draw them."""
+    model, rng = FAMILY.build(config, dtype), np.random.default_rng(0)
+    model.set_weights([0.3 * rng.standard_normal(variable.shape) for variable in model.weights])
+    return model
+
+
+def jitted(function: Callable[..., object]) -> Callable[..., object]:
+    return jax.jit(function, compiler_options=fast_compile())
+
+
+def in_parts(model: UNet2D, values: Arrays) -> np.ndarray:
+    """The embedding first, and of it the prediction."""
+    return np.asarray(jitted(lambda x, *rest: model.denoise(x, model.embed(*rest)))(*values))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_equals_the_reference_in_float64(name: str, tmp_path: Path) -> None:
+    fields = fields_of(name)
+    config, tensors = Config.from_dict(fields), tensors_of(fields)
+    file = wdport.convert(save(tmp_path / "model", fields, tensors), tmp_path / "out.safetensors").output
+    inputs, ours = drawn(config)
+    with jax.enable_x64(True):
+        made = in_parts(wdport.load_model(file, "float64"), ours)
+    with lifted():
+        right = run(FAMILY.build_reference(config, tensors, "float64"), inputs)[0].transpose(0, 2, 3, 1)
+    assert relative_l2(made, right) <= LOGIC
+    assert float32_share(made) < 0.01
+
+
+def test_the_parts_are_the_call() -> None:
+    config = Config.from_dict(fields_of("one block, odd sizes, no middle"))
+    model, values = filled(config), cast(drawn(config)[1], np.float32)
+    assert relative_l2(in_parts(model, values), Probe(model, []).whole(values)[0]) < 1e-6
+
+
+def test_exact_without_a_verifiers_settings() -> None:
+    """In plain JAX with 64 bits nothing is computed in float32, which Keras's own layers would do."""
+    config = Config.from_dict(SMALL)
+    with jax.enable_x64(True):
+        model = filled(config, "float64")
+        embedding = np.asarray(jitted(model.embed)(np.array([0, 1, 999])))
+        made = in_parts(model, drawn(config)[1])
+    assert (embedding.shape, embedding.dtype, made.dtype) == ((3, 32), "float64", "float64")
+    assert float32_share(embedding) < 0.01
+    assert float32_share(made) < 0.01
+
+
+def test_variables_of_a_large_model_take_no_memory_of_their_own() -> None:
+    shapes = FAMILY.variables(Config())
+    assert sum(int(np.prod(shape)) for shape in shapes.values()) == 274_056_163
+    assert FAMILY.variables(Config()) == shapes
+    assert _variables.cache_info().hits > 0
+
+
+def test_variables_are_called_as_in_keras() -> None:
+    config = Config.from_dict(fields_of("attention at every size"))
+    model = FAMILY.build(config)
+    assert {variable.path: tuple(variable.shape) for variable in model.weights} == FAMILY.variables(config)
+
+
+@pytest.mark.parametrize("ending", [".keras", ".weights.h5"])
+def test_files_are_as_keras_writes_them(ending: str, tmp_path: Path) -> None:
+    folder = save(tmp_path / "model", SMALL)
+    file = wdport.convert(folder, tmp_path / f"ours{ending}").output
+    model = wdport.load_model(file)
+    if ending == ".keras":
+        again = keras.saving.load_model(file)
+        assert again.config == model.config
+        model.save(tmp_path / "theirs.keras")
+        assert wdport.load_model(tmp_path / "theirs.keras").config == model.config
+    else:
+        again = FAMILY.build(model.config)
+        again.load_weights(file)
+        model.save_weights(tmp_path / "theirs.weights.h5")
+        with h5py.File(file) as ours, h5py.File(tmp_path / "theirs.weights.h5") as theirs:
+            assert datasets(theirs) <= datasets(ours)
+    pairs = zip(model.get_weights(), again.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def datasets(file: h5py.File) -> set[str]:
+    found: set[str] = set()
+    file.visititems(lambda name, each: found.add(name) if isinstance(each, h5py.Dataset) else None)
+    return found
+
+
+def test_bfloat16_keeps_times_apart() -> None:
+    config = Config.from_dict(fields_of("one block, odd sizes, no middle"))
+    single, half = filled(config), filled(config, "mixed_bfloat16")
+    values = cast(drawn(config)[1], np.float32)
+    one, other = (Probe(model, []).whole(values)[0] for model in (single, half))
+    assert other.dtype == "bfloat16"
+    assert 1e-4 < relative_l2(other.astype(np.float32), one) < 0.05
+    near = np.asarray(half.time_proj(np.array([998, 999])), np.float32)
+    assert relative_l2(near[0], near[1]) > 1e-2
+
+
+def test_a_fourier_embedding_carries_its_time() -> None:
+    """The prediction is divided by the time, so the embedding has it as its last column, in float32 at least."""
+    config = Config.from_dict({**SMALL, "time_embedding_type": "fourier"})
+    model = FAMILY.build(config, "mixed_bfloat16")
+    embedding = jitted(model.embed)(np.array([1.2345, 999.5], np.float32))
+    assert (embedding.shape, embedding.dtype) == ((2, config.time_width + 1), "float32")
+    assert np.array_equal(np.asarray(embedding)[:, -1], np.array([1.2345, 999.5], np.float32))

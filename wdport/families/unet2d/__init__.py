@@ -1,0 +1,1 @@
+"""UNet2DModel of diffusers: a U-Net for images, as denoising diffusion uses it. See docs/unet2d.md."""

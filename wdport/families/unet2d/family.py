@@ -1,0 +1,141 @@
+"""UNet2DModel as a family: the one object through which the rest of wdport reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from wdport.compare.bounds import Bound
+from wdport.compare.findings import Gate
+from wdport.families.unet2d.battery import signature
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.resolve import load, parse_setting, read_settings, resolve
+from wdport.families.unet2d.stages import attends, down_stages, mid_groups, up_stages
+from wdport.mapping.axes import Shape
+from wdport.model import Array, Constant, Document, Resolved, Signature, Source
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from wdport.families.mutants import Mutant
+    from wdport.families.roles import Documented, Family, Referenced
+    from wdport.families.unet2d.port import UNet2D
+
+
+class UNet2DFamily:
+    """See :class:`wdport.families.roles.Family`; it samples and trains nothing by itself."""
+
+    name = "unet2d"
+    bounds: Mapping[str, Bound] = MappingProxyType({})
+    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({"dropout": (), "sample_size": ()})
+    shown: Mapping[str, str] = MappingProxyType({
+        "sample_size": "sample_size", "in_channels": "in_channels", "out_channels": "out_channels",
+        "block_out_channels": "channels", "layers_per_block": "layers", "time_embedding_type": "time",
+        "num_class_embeds": "classes",
+    })  # fmt: skip
+
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
+        return read_settings(document, where)
+
+    def parse_setting(self, key: str, text: str) -> object:
+        return parse_setting(key, text)
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        return resolve(source, config, flags)
+
+    def features(self, config: Config) -> frozenset[str]:
+        """What a network may lack, by the names that the table has under ``when:``."""
+        return features(config)
+
+    def variables(self, config: Config) -> dict[str, Shape]:
+        return dict(_variables(config))
+
+    def constants(self, config: Config) -> dict[str, Constant]:
+        return {}
+
+    def load_config(self, values: Document) -> Config:
+        return load(values)
+
+    def keras_document(self, config: Config) -> dict[str, object]:
+        return {
+            "module": "wdport.families.unet2d.port",
+            "class_name": "UNet2D",
+            "config": {"name": "unet2d", "dtype": "float32", "config": config.to_dict()},
+            "registered_name": "wdport>UNet2D",
+            "compile_config": {},
+        }
+
+    def signature(self, config: Config) -> Signature:
+        return signature(config)
+
+    def build(self, config: Config, dtype: str | None = None) -> UNet2D:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+
+        from wdport.families.unet2d.port import UNet2D
+        from wdport.keras_runtime import unfilled
+
+        with unfilled():
+            return UNet2D(config, dtype=dtype)
+
+    def unfilled(self) -> AbstractContextManager[None]:
+        import keras  # noqa: F401  as in build
+
+        from wdport.keras_runtime import unfilled
+
+        return unfilled()
+
+    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
+        from wdport.families.unet2d.reference import build_reference
+
+        return build_reference(config, tensors, dtype)
+
+    def reference_of(self, config: Config) -> str:
+        from wdport.families.unet2d.reference import reference_of
+
+        return reference_of(config)
+
+    def port_tables(self, model: UNet2D) -> dict[str, Array]:
+        return {}
+
+    def mutants(self, config: Config) -> tuple[Mutant, ...]:
+        return ()
+
+    def gates(self, config: Config) -> Sequence[Gate]:
+        return ()
+
+
+def features(config: Config) -> frozenset[str]:
+    """See :meth:`UNet2DFamily.features`."""
+    found = {config.time_embedding_type, f"classes_{config.classes or 'none'}"}
+    for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
+        found |= {f"{way}_attention" for stage in stages if stage.attention}
+        found |= {f"{way}_shortcut" for stage in stages if stage.shortcut}
+        found |= {each for stage in stages if stage.step for each in (f"{way}_{stage.step}", f"{way}_step")}
+    if config.mid_block_type is not None:
+        found.add("mid")
+    if attends(config):
+        found |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
+    return frozenset(found)
+
+
+@lru_cache(maxsize=16)
+def _variables(config: Config) -> Mapping[str, Shape]:
+    """Every variable of the Keras model, which is built for it once, without values."""
+    import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+
+    from wdport.families.unet2d.port import UNet2D
+    from wdport.keras_runtime import described, variables_by_path
+
+    with described():
+        model = UNet2D(config, dtype="float32")
+    return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+
+
+FAMILY = UNet2DFamily()
+
+if TYPE_CHECKING:  # what mypy holds the family to
+    _ROLES: tuple[Family, Documented, Referenced] = (FAMILY, FAMILY, FAMILY)

@@ -1,0 +1,55 @@
+"""The network in PyTorch that a port is compared with: the library's own class, or where it is not installed, ours.
+
+Both have the library's module names. In float64 they are built and called lifted: the library computes its time
+embedding in float32 by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.twin import UNet2DTwin
+from wdport.model import Array
+from wdport.recorder import lifted
+
+CLASS = "UNet2DModel"
+
+
+def library_class(config: Config) -> Callable[..., nn.Module] | None:
+    """The library's class, if it is installed and has every field that ``config`` needs."""
+    try:
+        found: type[nn.Module] = getattr(importlib.import_module("diffusers"), CLASS)
+    except (ImportError, AttributeError):
+        return None
+    known = inspect.signature(found.__init__).parameters
+    return found if set(_arguments(config)) <= set(known) else None
+
+
+def reference_of(config: Config) -> str:
+    """Whose code it is, for a report."""
+    if library_class(config) is None:
+        return "wdport's own PyTorch code; with diffusers installed it is the library's"
+    return f"{CLASS} of diffusers {importlib.import_module('diffusers').__version__}"
+
+
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> nn.Module:
+    """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64."""
+    library = library_class(config)
+    with lifted() if dtype == "float64" else nullcontext():
+        model = UNet2DTwin(config) if library is None else library(**_arguments(config))
+    kind = getattr(torch, dtype)
+    model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
+    return model.requires_grad_(True).eval()
+
+
+def _arguments(config: Config) -> dict[str, object]:
+    """What the library's class is called with: the fields that are not its defaults."""
+    usual = Config()
+    return {name: value for name, value in config.to_dict().items() if value != usual.to_dict()[name]}

@@ -1,0 +1,31 @@
+"""How large a configuration's network is, counted before one is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.stages import down_stages, up_stages
+from wdport.limits import MAX_VALUES, MAX_VARIABLES
+
+_VARIABLES = 22
+"""Of a residual block with its shortcut and the attention behind it."""
+
+
+def require_sizes(config: Config) -> Config:
+    """The configuration; raises ``ValueError`` where its network would be larger than any that is."""
+    blocks = list(_blocks(config))
+    values = sum(blocks) + config.time_width * (config.wave_width + config.time_width + (config.num_class_embeds or 0))
+    if config.time_embedding_type == "learned":
+        values += config.steps * config.block_out_channels[0]
+    for count, most, word in ((_VARIABLES * len(blocks), MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
+        if count > most:
+            raise ValueError(f"the sizes are those of a model of about {count} {word}, at most {most} are read")
+    return config
+
+
+def _blocks(config: Config) -> Iterator[int]:
+    """The values of every residual block, roughly."""
+    for stage in (*down_stages(config), *up_stages(config)):
+        for inputs in stage.inputs:
+            yield stage.channels * (10 * inputs + 14 * stage.channels + config.time_width)

@@ -1,0 +1,104 @@
+"""The network as a list of stages: which blocks there are and how many channels each has, from the configuration.
+
+A down stage keeps what each of its blocks makes, and what its last step makes; an up stage takes them back from the
+end, each beside its own channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wdport.families.unet2d.config import Config
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One resolution, on the way down or up.
+
+    ``inputs`` are the channels that each residual block takes, ``channels`` those that it makes. ``attention`` says
+    whether attention follows each. ``step`` is how the resolution changes at the end: "conv", "resnet" or "".
+    """
+
+    inputs: tuple[int, ...]
+    channels: int
+    attention: bool
+    step: str
+
+    @property
+    def shortcut(self) -> bool:
+        """Whether a residual block has a convolution in its shortcut."""
+        return any(each != self.channels for each in self.inputs)
+
+
+def down_stages(config: Config) -> list[Stage]:
+    """From the image's size to the smallest."""
+    found, before = [], config.block_out_channels[0]
+    for at, (block, channels) in enumerate(zip(config.down_block_types, config.block_out_channels, strict=True)):
+        inputs = (before, *[channels] * (config.layers_per_block - 1))
+        last = at == len(config.block_out_channels) - 1
+        found.append(Stage(inputs, channels, block.startswith("Attn"),
+                           "" if last else _step(block, config.downsample_type)))  # fmt: skip
+        before = channels
+    return found
+
+
+def up_stages(config: Config) -> list[Stage]:
+    """From the smallest size to the image's."""
+    kept = skips(config)
+    found, before = [], config.block_out_channels[-1]
+    for at, (block, channels) in enumerate(zip(config.up_block_types, config.block_out_channels[::-1], strict=True)):
+        own = (before, *[channels] * config.layers_per_block)
+        inputs = tuple(each + kept.pop() for each in own)
+        last = at == len(config.block_out_channels) - 1
+        found.append(Stage(inputs, channels, block.startswith("Attn"),
+                           "" if last else _step(block, config.upsample_type)))  # fmt: skip
+        before = channels
+    return found
+
+
+def skips(config: Config) -> list[int]:
+    """The channels of all that the way down keeps, in order; the first is what the first convolution makes."""
+    kept = [config.block_out_channels[0]]
+    for stage in down_stages(config):
+        kept += [stage.channels] * (len(stage.inputs) + bool(stage.step))
+    return kept
+
+
+def attends(config: Config) -> bool:
+    """Whether there is attention between the two ways."""
+    return config.mid_block_type is not None and config.add_attention
+
+
+def mid_groups(config: Config) -> int | None:
+    """Groups of the norm of that attention; ``None`` where it has none."""
+    if config.attn_norm_num_groups is not None:
+        return config.attn_norm_num_groups
+    return config.norm_num_groups if config.resnet_time_scale_shift == "default" else None
+
+
+def head_width(config: Config, channels: int) -> int:
+    """The width of a head where there are so many channels."""
+    return channels if config.attention_head_dim is None else config.attention_head_dim
+
+
+def faults(config: Config) -> Iterator[str]:
+    """Channels that a norm's groups or attention's heads do not divide; the library builds no such network."""
+    down, up = down_stages(config), up_stages(config)
+    normed = {channels for stage in (*down, *up) for channels in (*stage.inputs, stage.channels)}
+    normed |= {config.block_out_channels[0], config.block_out_channels[-1]}
+    if odd := sorted(each for each in normed if each % config.norm_num_groups):
+        yield f"norm_num_groups {config.norm_num_groups} does not divide {', '.join(map(str, odd[:4]))} channels"
+    last, groups = config.block_out_channels[-1], mid_groups(config)
+    if attends(config) and groups is not None and last % groups:
+        yield f"attn_norm_num_groups {groups} does not divide {last} channels"
+    attended = {stage.channels for stage in (*down, *up) if stage.attention} | ({last} if attends(config) else set())
+    if wide := sorted(each for each in attended if head_width(config, each) > each):
+        yield f"attention_head_dim {config.attention_head_dim} is more than {wide[0]} channels have"
+
+
+def _step(block: str, told: str) -> str:
+    """How a stage of this kind of block changes the resolution; only those with attention are told."""
+    if block.startswith("Attn"):
+        return told
+    return "resnet" if block.startswith("Resnet") else "conv"

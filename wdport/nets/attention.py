@@ -1,0 +1,56 @@
+"""Attention among the pixels of an image."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from keras import layers, ops
+
+from wdport.model import KerasTensor as Tensor
+from wdport.nets.norms import GroupNorm
+from wdport.nets.precision import wide
+
+
+class ImageAttention(layers.Layer):
+    """(B, H, W, C) plus what every pixel reads from all others, divided by ``factor``; ``norm`` comes first where there
+    are ``groups``.
+
+    There are ``num_heads`` heads of ``head_width``, which need not make C together. The scale is the query's: applied
+    to the logits, XLA would contract it with the subtraction of the softmax's largest logit.
+    """
+
+    def __init__(self, channels: int, head_width: int, groups: int | None, epsilon: float, factor: float = 1.0,
+                 **kwargs: object) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        self.head_width, self.num_heads = head_width, channels // head_width
+        self.factor = factor
+        inner = self.num_heads * head_width
+        self.norm = None if groups is None else GroupNorm(groups, epsilon, name="norm")
+        self.query = layers.Dense(inner, name="query")
+        self.key = layers.Dense(inner, name="key")
+        self.value = layers.Dense(inner, name="value")
+        self.out = layers.Dense(channels, name="out")
+        self.dropout = layers.Dropout(0.0, name="dropout")
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        if self.norm is not None:
+            self.norm.build(x_shape)
+        for layer in (self.query, self.key, self.value):
+            layer.build((None, None, x_shape[-1]))
+        self.out.build((None, None, self.num_heads * self.head_width))
+        self.built = True
+
+    def call(self, hidden_states: Tensor) -> Tensor:
+        batch, _, _, channels = hidden_states.shape
+        normed = hidden_states if self.norm is None else self.norm(hidden_states)
+        pixels = jnp.reshape(normed, (batch, -1, channels))
+        q, k, v = (self._heads(projection(pixels)) for projection in (self.query, self.key, self.value))
+        logits = jnp.einsum("bqhk,bshk->bhqs", q * self.head_width**-0.5, k)
+        weights = ops.cast(jax.nn.softmax(wide(logits), axis=-1), v.dtype)
+        read = jnp.einsum("bhqs,bshk->bqhk", weights, v)
+        made = self.dropout(self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width))))
+        return (jnp.reshape(made, hidden_states.shape) + hidden_states) / self.factor
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(B, L, heads * K) -> (B, L, heads, K)."""
+        return jnp.reshape(x, (*x.shape[:2], self.num_heads, self.head_width))
