@@ -7,7 +7,7 @@ it builds its Keras model and its PyTorch reference on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,8 +91,9 @@ class Resolved:
 
     @property
     def assumed(self) -> dict[str, object]:
-        """The values that nothing told."""
-        return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+        """The values that nothing told; one that is a table of values, as text."""
+        found = {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+        return {name: str(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
 Batch = Mapping[str, Array]

@@ -83,6 +83,8 @@ def require_sampled(converted: Converted) -> None:
     if not isinstance(converted.family, Sampled):
         what = f"a {converted.family.name} model does not sample"
         raise UsageError(converted.path, what, "give a converted diffusion model; wdport.load_model runs this one")
+    if why := converted.family.unsampled(converted.config):
+        raise UsageError(converted.path, f"does not sample: {why}", "wdport.load_model runs it")
 
 
 def size(count: int) -> str:

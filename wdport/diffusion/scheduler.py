@@ -102,6 +102,16 @@ class Scheduler:
         values["clip"] = document.get("clip_sample_range", 1.0) if clips else None
         return cls(**values)  # type: ignore[arg-type]
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Scheduler:
+        """From :meth:`to_dict`; raises ``ValueError``."""
+        if unknown := set(map(str, values)) - {each.name for each in fields(cls)}:
+            raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.num_train_timesteps} steps, {self.beta_schedule} betas, {self.prediction_type}"
+
     def to_dict(self) -> dict[str, object]:
         """As JSON values."""
         values = asdict(self)

@@ -120,6 +120,9 @@ class CustomSampled(CustomFamily):
         super().__init__(*given)
         self.sampling = read_sampling(self.table.sampling, self.table.path)
 
+    def unsampled(self, config: CustomConfig) -> str:
+        return ""
+
     def process(self, config: CustomConfig, table: Callable[[str], Array]) -> Process:
         return self.sampling.process
 

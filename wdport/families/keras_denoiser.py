@@ -6,8 +6,8 @@ model has two methods, ``embed(times, labels)`` and ``denoise(state, embedding)`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -27,7 +27,8 @@ Weights = dict[str, Any]
 class KerasDenoiser:
     """See :class:`wdport.families.roles.Denoiser`.
 
-    ``build(policy)`` makes the model, whose own values are not used. ``order(state, time, labels)`` are its inputs.
+    ``build(policy)`` makes the model, whose own values are not used. ``order(state, time, labels)`` are its inputs;
+    ``classes`` tells whether there are labels.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class KerasDenoiser:
         dtype: str,
         pad_widths: int = 1,
         order: Callable[[Tensor, Tensor, Tensor | None], Any] | None = None,
+        classes: bool = False,
     ) -> None:
         if pad_widths != 1:
             raise UsageError("pad_widths", "this model's widths cannot be filled up", "leave it out")
@@ -45,6 +47,7 @@ class KerasDenoiser:
         # Built at once: Keras's dtype policy is the process's, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
             self._model = build(POLICIES.get(dtype, dtype))
+        self._embeds, self._classes = hasattr(self._model, "embed") and hasattr(self._model, "denoise"), classes
         self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
 
     def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
@@ -57,14 +60,34 @@ class KerasDenoiser:
         return True
 
     def conditions(self, weights: Weights, times: Tensor) -> Tensor:
-        """The times themselves: a model's layers may make anything of them."""
-        return times
+        """The embedding (S, T) of the times (S,), where the model has one and no labels go into it; else the times."""
+        if not self._embeds or self._classes:
+            return times
+        with self._holding(weights):
+            made: Tensor = self._model.embed(times)
+        return made
 
     def predict(self, weights: Weights, state: Tensor, condition: Tensor, labels: Tensor | None = None) -> Tensor:
+        if self._embeds:
+            with self._holding(weights):
+                every = jnp.broadcast_to(condition, (len(state), *condition.shape))
+                found: Tensor = self._model.denoise(state, self._model.embed(every, labels) if self._classes else every)
+            return found.astype(state.dtype)
         every = jnp.broadcast_to(condition, state.shape[:1])
         made = self._call(weights, self._order(state, every, labels))
         output: Tensor = made[0] if isinstance(made, (list, tuple)) else made
         return output.astype(state.dtype)
+
+    @contextmanager
+    def _holding(self, weights: Weights) -> Iterator[None]:
+        """The model has these values inside."""
+        import keras
+
+        from wdport.keras_runtime import exact_float64
+
+        held = [(variable, self._value(variable, weights)) for variable in self._model.variables]
+        with exact_float64() if self._exact else nullcontext(), keras.StatelessScope(state_mapping=held):
+            yield
 
     def _call(self, weights: Weights, inputs: Any) -> Any:
         from wdport.compare.probe import model_arguments

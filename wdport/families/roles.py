@@ -202,6 +202,10 @@ class Sampled(Protocol):
 
     name: str
 
+    def unsampled(self, config: Configuration) -> str:
+        """Why a model of this configuration draws no samples, in words; "" where it does."""
+        ...
+
     @property
     def tables(self) -> tuple[str, ...]:
         """How paths of variables begin that the network for sampling does not need."""

@@ -99,10 +99,9 @@ class Runner:
         self.runs: Counter[str] = Counter()
         self.taps: dict[str, TapResult] = {}
         self.outputs: tuple[str, ...] = ()
-        sampled = self.family if isinstance(self.family, Sampled) else None
-        self.sampling = (
-            SamplingNetwork(sampled, prepared.config, sides.candidates, full) if sampled is not None else None
-        )
+        self.sampling: SamplingNetwork | None = None
+        if isinstance(self.family, Sampled) and not self.family.unsampled(prepared.config):
+            self.sampling = SamplingNetwork(self.family, prepared.config, sides.candidates, full)
         self.single = SingleErrors()
         divided = self.signature.divided
         self.parts = None if divided is None else OutputParts(divided)

@@ -129,6 +129,7 @@ def stored_network(
         what = f"a {getattr(family, 'name', type(family).__name__)} is no diffusion model"
         raise UsageError("model", what, "give what wdport convert wrote")
     role = family
+    _require_sampled(role, config)
     computing, held = map(jnp.dtype, POLICIES[dtype])
     denoiser = role.denoiser(config, computing.name, pad_widths)
     arranged = _Arranged(denoiser)
@@ -237,7 +238,13 @@ def _known(model: KerasModel) -> Known:
     if not isinstance(family, Sampled):
         what = f"a {type(model).__name__} is no diffusion model"
         raise UsageError("model", what, "give what wdport.load_model returns")
+    _require_sampled(family, model.config)
     return family, model.config
+
+
+def _require_sampled(family: Sampled, config: Configuration) -> None:
+    if why := family.unsampled(config):
+        raise UsageError("model", f"does not sample: {why}", "call it as it is")
 
 
 def _process(role: Sampled, config: Configuration, variables: Mapping[str, Array | Tensor]) -> Process:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import Any, Final
 
+from wdport.diffusion.scheduler import Scheduler
 from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, MAX_WIDTH
 
 DOWN: Final = ("DownBlock2D", "AttnDownBlock2D", "ResnetDownsampleBlock2D")
@@ -39,6 +40,7 @@ class Config:
     """Sizes and switches of one network; raises ``ValueError`` for one that the library does not build or this family
     does not have.
 
+    ``scheduler`` is what the network was trained to undo, as ``scheduler_config.json`` tells it; ``None`` if nothing does.
     ``sample_size`` is the height and width that the model was made for, a number, two, or ``None``; the network takes
     any. ``attention_head_dim`` is the width of a head, ``None`` that of all channels.
     """
@@ -71,6 +73,7 @@ class Config:
     class_embed_type: str | None = None
     num_class_embeds: int | None = None
     num_train_timesteps: int | None = None
+    scheduler: Scheduler | None = None
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -103,6 +106,10 @@ class Config:
         for name in ("downsample_type", "upsample_type"):
             if getattr(self, name) is None:
                 self._set(name, "conv")
+        if isinstance(self.scheduler, Mapping):
+            self._set("scheduler", Scheduler.from_dict(self.scheduler))
+        elif self.scheduler is not None and not isinstance(self.scheduler, Scheduler):
+            raise ValueError("scheduler is not a table of values")
         if isinstance(self.act_fn, str):
             act = self.act_fn.lower()
             self._set("act_fn", "silu" if act == "swish" else act)
@@ -172,7 +179,8 @@ class Config:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {**values, "scheduler": None if self.scheduler is None else self.scheduler.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

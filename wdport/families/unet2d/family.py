@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.resolve import load, parse_setting, read_settings, resolve
+from wdport.families.unet2d.sampled import diffused, to_images, unsampled
 from wdport.families.unet2d.stages import attends, down_stages, mid_groups, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Document, Resolved, Signature, Source
+from wdport.model import Array, Constant, Diffused, Document, Resolved, Signature, Source
 
 if TYPE_CHECKING:
+    from jax import Array as Tensor
     from torch.nn import Module
 
+    from wdport.diffusion.process import Process
+    from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Family, Referenced
+    from wdport.families.roles import Documented, Family, Referenced, Sampled
     from wdport.families.unet2d.port import UNet2D
 
 
 class UNet2DFamily:
-    """See :class:`wdport.families.roles.Family`; it samples and trains nothing by itself."""
+    """The roles of :mod:`wdport.families.roles` that an image diffusion has, but for training."""
 
     name = "unet2d"
     bounds: Mapping[str, Bound] = MappingProxyType({})
-    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({"dropout": (), "sample_size": ()})
+    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({
+        "dropout": (), "sample_size": (), "scheduler": ("E",),
+    })  # fmt: skip
+    tables: tuple[str, ...] = ()
     shown: Mapping[str, str] = MappingProxyType({
         "sample_size": "sample_size", "in_channels": "in_channels", "out_channels": "out_channels",
         "block_out_channels": "channels", "layers_per_block": "layers", "time_embedding_type": "time",
@@ -98,6 +106,31 @@ class UNet2DFamily:
 
         return reference_of(config)
 
+    def unsampled(self, config: Config) -> str:
+        return unsampled(config)
+
+    def process(self, config: Config, table: Callable[[str], Array]) -> Process:
+        return (config.scheduler or Scheduler()).process()
+
+    def diffused(self, config: Config) -> Diffused:
+        return diffused(config)
+
+    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.keras_denoiser import KerasDenoiser
+
+        return KerasDenoiser(partial(self.build, config), dtype, pad_widths, classes=config.classes == "table")
+
+    def to_series(self, config: Config, states: Array | Tensor, /) -> Tensor:
+        return to_images(states)
+
+    def time_tables(self, conditions: object) -> Iterator[tuple[str, Array]]:
+        return iter(())
+
+    def time_layers(self, model: UNet2D, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
+        return iter(())
+
     def port_tables(self, model: UNet2D) -> dict[str, Array]:
         return {}
 
@@ -138,4 +171,4 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 FAMILY = UNet2DFamily()
 
 if TYPE_CHECKING:  # what mypy holds the family to
-    _ROLES: tuple[Family, Documented, Referenced] = (FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Family, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)

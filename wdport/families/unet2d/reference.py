@@ -51,5 +51,6 @@ def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) ->
 
 def _arguments(config: Config) -> dict[str, object]:
     """What the library's class is called with: the fields that are not its defaults."""
-    usual = Config()
-    return {name: value for name, value in config.to_dict().items() if value != usual.to_dict()[name]}
+    usual = Config().to_dict()
+    told = config.to_dict()
+    return {name: value for name, value in told.items() if value != usual[name] and name != "scheduler"}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from wdport.diffusion.scheduler import Scheduler
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.unet2d.config import FIELDS, MID, Config
 from wdport.families.unet2d.sizes import require_sizes
@@ -20,6 +21,7 @@ from wdport.mapping.axes import Shape
 from wdport.model import Document, Resolved, Source
 
 CLASS: Final = "UNet2DModel"
+SCHEDULER: Final = "scheduler_config.json"
 _FIX: Final = "correct config.json, or give the right value with --config FILE or --set NAME=VALUE"
 _SUPPORTED: Final = f"the fields of {CLASS} in diffusers 0.42.1 are supported"
 _INDEX: Final = re.compile(r"\.(0|[1-9][0-9]{0,5})\.")
@@ -34,19 +36,33 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     statistics = [name for name in ("norm_mean", "norm_std") if name in flags]
     if statistics:
         raise MisfitError(source.path, "an image model has no series to normalise", "leave out --norm-stats and --data")
+    if "scheduler" in document:
+        raise MisfitError(source.path, "unknown field 'scheduler'", _SUPPORTED)
+    undone = _scheduler(source)
     given = {
+        "scheduler": "assumed" if undone is None else SCHEDULER,
         **dict.fromkeys(document, "config.json"),
         **dict.fromkeys(config, "config"),
         **dict.fromkeys(flags, "flag"),
     }
     try:
-        made = load({**document, **config, **flags})
+        made = load({"scheduler": undone or Scheduler(), **document, **config, **flags})
     except ValueError as error:
         raise MisfitError(source.path, str(error), _FIX) from None
     wrong = list(contradictions(made, source.shapes))
     if wrong:
         raise MisfitError(source.path, "; ".join(wrong), _FIX, wrong)
     return Resolved(made, {name: given.get(name, "default") for name in FIELDS}, notes=_unused(made))
+
+
+def _scheduler(source: Source) -> Scheduler | None:
+    """What the file beside the model says; raises :class:`MisfitError` for what is not supported."""
+    document = source.beside(SCHEDULER)
+    try:
+        return Scheduler.from_document(document) if document else None
+    except ValueError as error:
+        fix = "correct it, or say --set scheduler='{...}' with the fields of docs/unet2d.md"
+        raise MisfitError((source.path, SCHEDULER), str(error), fix) from None
 
 
 def load(values: Document) -> Config:

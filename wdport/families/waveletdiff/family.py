@@ -142,6 +142,9 @@ class WaveletDiffFamily:
 
     tables = ("noise_schedule/",)
 
+    def unsampled(self, config: Config) -> str:
+        return ""
+
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
         from wdport.families.waveletdiff.sampled import process
 

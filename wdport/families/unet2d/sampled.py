@@ -1,0 +1,73 @@
+"""What sampling has to know of a UNet2DModel: images are diffused in [-1, 1], and given in [0, 1]."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wdport.diffusion.scheduler import Scheduler
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.stages import down_stages
+from wdport.model import Array, Decoding, Diffused, Named
+
+if TYPE_CHECKING:
+    from jax import Array as Tensor
+
+STATES: Final = Named("states", "pixel", "pixel")
+IMAGES: Final = Named("images", "pixel", "pixel")
+
+_LAYERS: Final = 12
+"""Activations of a stage's size that are held at once, generously: those of the skip connections among them."""
+
+
+def unsampled(config: Config) -> str:
+    """Why a model of this configuration draws no samples; "" where it does."""
+    if config.time_embedding_type == "fourier":
+        return "it is told noise levels, and only diffusions in steps are sampled"
+    if config.in_channels != config.out_channels:
+        return f"it makes {config.out_channels} channels of {config.in_channels}"
+    if config.classes not in ("", "table"):
+        return f"its class embedding is a {config.classes}, and only tables of classes are sampled"
+    if config.sample_size is None:
+        return "its sample_size is null; convert it with --set sample_size=N"
+    if any(size % config.stride for size in _size(config)):
+        return f"its sample_size is no multiple of {config.stride}, and the network does not run there"
+    return ""
+
+
+def diffused(config: Config) -> Diffused:
+    """Images (H, W, C) in both places."""
+    shape = (*_size(config), config.in_channels)
+    clip = (config.scheduler or Scheduler()).clip
+    one = (1.0,) * config.in_channels
+    half = tuple(each / 2.0 for each in one)
+    decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
+    sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
+    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, config.num_class_embeds)
+
+
+def to_images(states: Array | Tensor) -> Tensor:
+    """States (B, H, W, C) as images from 0 to 1, as diffusers' pipelines give them."""
+    import jax.numpy as jnp
+
+    return jnp.clip(states / 2.0 + 0.5, 0.0, 1.0)
+
+
+def _same(values: Array | Tensor) -> Tensor:
+    import jax.numpy as jnp
+
+    return jnp.asarray(values)
+
+
+def _size(config: Config) -> tuple[int, int]:
+    size = config.sample_size or 0
+    return (size, size) if isinstance(size, int) else size
+
+
+def _numbers(config: Config) -> int:
+    height, width = _size(config)
+    found = 0
+    for at, stage in enumerate(down_stages(config)):
+        pixels = (height >> at) * (width >> at)
+        heads = stage.channels // (config.attention_head_dim or stage.channels) if stage.attention else 0
+        found += _LAYERS * pixels * stage.channels + 2 * heads * pixels**2
+    return found
