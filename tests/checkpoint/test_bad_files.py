@@ -128,3 +128,12 @@ def test_descriptors_are_closed_after_a_refusal(tmp_path: Path) -> None:
     for _ in range(5):
         refuse(path, "end record")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_files_of_one_and_two_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    for first in range(256):
+        for rest in (b"", b"\0", b"\x08", b"\xff"):
+            path.write_bytes(bytes([first]) + rest)
+            with pytest.raises(InputError):
+                open_checkpoint(path)

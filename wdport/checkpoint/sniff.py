@@ -93,7 +93,7 @@ def _refuse_weak_magic(head: bytes) -> None:
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise Fault("is a bare pickle, not a PyTorch checkpoint", WEIGHTS_FILE)
     # An ONNX protobuf: field 1 (ir_version) as a small varint, then another length-delimited field.
-    if head[0] == 0x08 and 0 < head[1] < 32 and head[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x3a"):
+    if head[:1] == b"\x08" and 0 < int.from_bytes(head[1:2]) < 32 and head[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x3a"):
         raise Fault("is an ONNX model", "give the PyTorch checkpoint that it was exported from")
 
 

@@ -40,7 +40,7 @@ class Config:
     """Sizes and switches of one network; raises ``ValueError`` for one that the library does not build or this family
     does not have.
 
-    ``scheduler`` is what the network was trained to undo, as ``scheduler_config.json`` tells it; ``None`` if nothing does.
+    ``scheduler`` is what the network was trained to undo, as ``scheduler_config.json`` tells it, or ``None``.
     ``sample_size`` is the height and width that the model was made for, a number, two, or ``None``; the network takes
     any. ``attention_head_dim`` is the width of a head, ``None`` that of all channels.
     """
