@@ -6,10 +6,11 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test lint unit pairs parity selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo demo-digits test lint unit pairs parity selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
+	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make selftest  known faults into correct ports: what verify finds"
@@ -42,6 +43,19 @@ demo: $(READY)
 	@$(BIN)/wdport sample demo/ecg-seq24-db2.keras -n 64 --sampler ddim --steps 50 --plot demo/samples.png --force
 	@echo
 	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison), demo/ecg-seq24-db2.samples.npz and demo/samples.png (64 new series)'
+
+# Train a small U-Net of diffusers on scikit-learn's digits, convert it, verify it, draw digits of every class.
+demo-digits: $(READY)
+	@$(BIN)/python examples/digits/train.py demo/digits
+	@echo
+	@echo '$$ wdport convert demo/digits -o demo/digits.keras --force'
+	@$(BIN)/wdport convert demo/digits -o demo/digits.keras --force
+	@echo
+	@echo '$$ wdport verify demo/digits demo/digits.keras'
+	@$(BIN)/wdport verify demo/digits demo/digits.keras
+	@echo
+	@echo '$$ wdport sample demo/digits.keras -n 100 --label 0,1,2,3,4,5,6,7,8,9 --sampler ddim --steps 20 -o demo/digits.npz --plot demo/digits.png --animate demo/digits.gif --force'
+	@$(BIN)/wdport sample demo/digits.keras -n 100 --label 0,1,2,3,4,5,6,7,8,9 --sampler ddim --steps 20 -o demo/digits.npz --plot demo/digits.png --animate demo/digits.gif --force
 
 test: lint unit pairs
 

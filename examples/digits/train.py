@@ -12,7 +12,7 @@ import torch
 from diffusers import DDPMScheduler, UNet2DModel
 from sklearn.datasets import load_digits
 
-BATCH, SECONDS, RATE = 128, 100, 2e-3
+BATCH, SECONDS, RATE = 64, 100, 2e-3
 
 
 def build() -> UNet2DModel:

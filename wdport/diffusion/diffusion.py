@@ -57,8 +57,8 @@ class Diffusion:
         """T."""
         return len(self.schedule.beta) - 1
 
-    def trial(self, run: Run) -> Plan:
-        return self.at(run.sampler, self.rule(FEW), run.eta, run.target)
+    def trial(self, run: Run, changed: bool = False) -> Plan:
+        return self.at(run.sampler, self.rule(FEW), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
         return self.loops[run.sampler](network, run, self.visited(run), init, tape)

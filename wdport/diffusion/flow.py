@@ -199,8 +199,8 @@ class Flow:
     def runs(self) -> tuple[Run, ...]:
         return tuple(Run(sampler, 0.0, self.target) for sampler in SAMPLERS)
 
-    def trial(self, run: Run) -> Plan:
-        return self.at(run.sampler, self.grid(FEW), run.eta, run.target)
+    def trial(self, run: Run, changed: bool = False) -> Plan:
+        return self.at(run.sampler, self.grid(FEW), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
         return flow_states(run.sampler, self.path, run.target, network, self.told, FEW, init)

@@ -52,7 +52,7 @@ class Process(Protocol):
         """What is compared with plain loops; none where there are no such loops."""
         ...
 
-    def trial(self, run: Run) -> Plan:
+    def trial(self, run: Run, changed: bool = False) -> Plan:
         """The plan of a run of few steps; raises :class:`UsageError`."""
         ...
 

@@ -119,7 +119,7 @@ def _points(figure: Figure, values: Array, limits: tuple[float, float] | None) -
 
 def _images(figure: Figure, values: Array) -> None:
     count = len(values)
-    columns = int(np.ceil(np.sqrt(count)))
+    columns = 10 if count > 10 and count % 10 == 0 else int(np.ceil(np.sqrt(count)))  # ten classes in turn
     rows = -(-count // columns)
     figure.set_size_inches(0.8 * columns, 0.8 * rows)
     for panel in (panels := figure.subplots(rows, columns, squeeze=False).ravel()):

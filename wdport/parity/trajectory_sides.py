@@ -109,7 +109,7 @@ class Port:
 
     def _run(self, run: Run, inputs: Inputs, fault: SamplerFault | None) -> tuple[Plan, Array]:
         process, dtype = self.process, self.network.dtype
-        plan, program = process.trial(run), self._program
+        plan, program = process.trial(run, self.network.change is not None), self._program
         if fault is not None and isinstance(process, Diffusion):
             plan = fault.apply(plan, process)
             if fault.change is not None:
@@ -123,8 +123,9 @@ class Port:
         labels = None if told is None else jnp.asarray(told)
 
         def states(weights: object, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
+            own = change or self.network.changing(weights)
             every: jax.Array = run_plan(
-                lambda x, time: self.network.at(weights, x, time, labels), rows, init, tape, record=True, change=change
+                lambda x, time: self.network.at(weights, x, time, labels), rows, init, tape, record=True, change=own
             )
             return every
 

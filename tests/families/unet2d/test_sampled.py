@@ -1,0 +1,126 @@
+"""Sampling a U-Net: against the library's network and scheduler in the library's own loop, on one x_T and one tape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from wdport.cli.main import main
+from wdport.diffusion.scheduler import Scheduler
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.sampled import unsampled
+
+from .make import randomise
+
+diffusers = pytest.importorskip("diffusers")
+
+SIZE, COUNT, STEPS = 8, 3, 4
+FIELDS: dict[str, Any] = {
+    "sample_size": SIZE, "in_channels": 2, "out_channels": 2, "block_out_channels": (8, 16), "layers_per_block": 1,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "norm_num_groups": 4, "attention_head_dim": 4, "num_class_embeds": 3,
+}  # fmt: skip
+LABELS = np.array([2, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A pipeline's folder, with an index, and its network."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    model = randomise(diffusers.UNet2DModel(**FIELDS), 0).eval()
+    model.save_pretrained(folder / "unet")
+    (folder / "model_index.json").write_text('{"_class_name": "DDPMPipeline"}')
+    return folder, model
+
+
+def saved(folder: Path, **fields: Any) -> Any:
+    scheduler = diffusers.DDIMScheduler(num_train_timesteps=100, beta_schedule="scaled_linear", **fields)
+    scheduler.save_pretrained(folder / "scheduler")
+    return scheduler
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
+def test_samples_are_the_librarys(prediction: str, pipeline: tuple[Path, Any], tmp_path: Path) -> None:
+    folder, model = pipeline
+    scheduler = saved(folder, prediction_type=prediction, clip_sample=prediction != "sample")
+    output = tmp_path / "a.keras"
+    assert main(["convert", str(folder), "-o", str(output)]) == 0
+    rng = np.random.default_rng(0)
+    init = rng.standard_normal((COUNT, SIZE, SIZE, 2)).astype(np.float32)
+    tape = rng.standard_normal((STEPS, COUNT, SIZE, SIZE, 2)).astype(np.float32)
+    scheduler.set_timesteps(STEPS)
+    x = torch.tensor(np.moveaxis(init, -1, 1).copy())
+    with torch.no_grad():
+        for t, noise in zip(scheduler.timesteps, tape, strict=True):
+            made = model(x, t, torch.tensor(LABELS)).sample
+            drawn = torch.tensor(np.moveaxis(noise, -1, 1).copy())
+            x = scheduler.step(made, t, x, eta=0.5, variance_noise=drawn).prev_sample
+    expected = np.moveaxis(x.numpy(), 1, -1)
+    keras_model = wdport.load_model(output)
+    given = {"init": init, "noise": tape[: STEPS - 1], "labels": LABELS}
+    samples = wdport.sample(keras_model, sampler="ddim", steps=STEPS, eta=0.5, **given)
+    assert np.linalg.norm(samples.states - expected) <= 2e-5 * np.linalg.norm(expected)
+    np.testing.assert_allclose(samples.images, np.clip(expected / 2 + 0.5, 0, 1), atol=1e-4)
+
+
+def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = pipeline
+    saved(folder)
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", str(folder / "unet"), "-o", "a.keras"]) == 0
+    words = ["sample", "a.keras", "-n", "3", "--label", "2,0,1", "--sampler", "ddim", "--steps", "4"]
+    assert main([*words, "-o", "a.npz", "--plot", "a.png"]) == 0
+    with np.load("a.npz") as found:
+        assert found["images"].shape == found["states"].shape == (3, SIZE, SIZE, 2)
+        images = found["images"]
+    samples = wdport.sample(wdport.load_model("a.keras"), 3, sampler="ddim", steps=4, labels=LABELS)
+    np.testing.assert_allclose(samples.images, images, atol=1e-5)
+    assert main([*words, "-o", "b.npz", "--label", "3"]) == 2
+    known = np.full((SIZE, SIZE, 2), np.nan)
+    known[:4] = 0.25
+    filled = wdport.sample(wdport.load_model("a.keras"), 2, sampler="ddim", steps=4, labels=1, known=known, resample=1)
+    assert np.array_equal(filled.images[:, :4], np.full((2, 4, SIZE, 2), 0.25, np.float32))
+
+
+def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Path, capsys: Any) -> None:
+    folder, _ = pipeline
+    saved(folder, prediction_type="v_prediction")
+    output = tmp_path / "a.safetensors"
+    found = wdport.convert(folder, output).config.scheduler
+    assert (found.num_train_timesteps, found.beta_schedule, found.target) == (100, "scaled_linear", "velocity")
+    other = json.dumps({"prediction_type": "sample"})
+    assert wdport.convert(folder, tmp_path / "b.keras", values={"scheduler": other}).config.scheduler.target == "sample"
+    saved(folder, prediction_type="epsilon")
+    capsys.readouterr()
+    assert main(["verify", str(folder), str(output)]) == 1
+    assert "scheduler" in capsys.readouterr().out
+    document = json.loads((folder / "scheduler" / "scheduler_config.json").read_text())
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({**document, "thresholding": True}))
+    assert main(["convert", str(folder), "-o", str(tmp_path / "c.keras")]) == 4
+    assert "scheduler_config.json: thresholding is not supported" in capsys.readouterr().err
+    (folder / "scheduler" / "scheduler_config.json").unlink()
+    assert wdport.convert(folder, tmp_path / "d.keras").assumed == {"scheduler": str(Scheduler())}
+    assert main(["convert", str(folder), "-o", str(tmp_path / "e.keras"), "--strict"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"time_embedding_type": "fourier"}, "it is told noise levels"),
+        ({"out_channels": 6}, "it makes 6 channels of 2"),
+        ({"class_embed_type": "timestep"}, "its class embedding is a timestep"),
+        ({"sample_size": None}, "its sample_size is null"),
+        ({"sample_size": 9}, "its sample_size is no multiple of 2"),
+        ({}, ""),
+    ],
+)
+def test_models_that_draw_no_samples(changes: dict[str, Any], text: str) -> None:
+    why = unsampled(Config(**{**FIELDS, **changes}))
+    assert why.startswith(text)
+    assert bool(why) == bool(text)
