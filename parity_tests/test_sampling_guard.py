@@ -38,12 +38,12 @@ def failed(verdict: Verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}
 
 
-def mixed(self: Any, weights: Any, state: Any, condition: Any) -> Any:
+def mixed(self: Any, weights: Any, state: Any, condition: Any, labels: Any = None) -> Any:
     """Every sample sees a little of the others."""
     return PREDICT(self, weights, state + 1e-4 * (state.mean(0) - state), condition)
 
 
-def rounded(self: Any, weights: Any, state: Any, condition: Any) -> Any:
+def rounded(self: Any, weights: Any, state: Any, condition: Any, labels: Any = None) -> Any:
     """In float32 alone the products' operands are rounded."""
     rough = state.astype(jnp.bfloat16).astype(state.dtype) if state.dtype == jnp.float32 else state
     return PREDICT(self, weights, rough, condition)

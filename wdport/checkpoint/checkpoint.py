@@ -102,7 +102,7 @@ class Checkpoint:
         infos = {name.removeprefix(prefix): info for name, info in self.tensors.items()}
         self.tensors = {name: replace(info, name=name) for name, info in infos.items()}
 
-    def rename(self, names: Mapping[str, str]) -> None:
+    def give_names(self, names: Mapping[str, str]) -> None:
         """Give tensors other names, those of ``names`` by their own; no two may become alike."""
         renamed = [(names.get(name, name), info) for name, info in self.tensors.items()]
         self.tensors = {name: replace(info, name=name) for name, info in renamed}

@@ -53,7 +53,7 @@ class Wanted:
     known: str | None
     init: str | None
     resample: int | None
-    label: str | None
+    labels: str | None
     mapping: str | None
     function: str | None
     guidance: float | None
@@ -119,7 +119,7 @@ def _request(wanted: Wanted, devices: int | str | None) -> Request:
         init=read_init(wanted.init) if wanted.init else None,
         known=read_known(wanted.known) if wanted.known else None,
         resample=wanted.resample, devices=devices, shard_weights=wanted.shard_weights, batch=wanted.batch,
-        labels=_labels(wanted.label), guidance=wanted.guidance,
+        labels=_labels(wanted.labels), guidance=wanted.guidance,
         called={"init": wanted.init or "", "labels": "--label"},
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def _hash(path: str) -> str:
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
     """Everything that determines the samples but the batch, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
-    settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.label}
+    settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.labels}
     return {"wdport": VERSION, "n": job.count, **settings, **network, **hashes}
 
 
@@ -215,7 +215,7 @@ def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.fl
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
         ("known", given),
-        ("labels", wanted.label and f"{wanted.label}, in turn" if "," in (wanted.label or "") else wanted.label),
+        ("labels", wanted.labels and f"{wanted.labels}, in turn" if "," in (wanted.labels or "") else wanted.labels),
         ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
         ("devices", _devices(sampler.spread)),
         ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {rate}" + there),

@@ -42,8 +42,8 @@ from wdport.files.writable import by_name, require_apart, with_manifests
 )
 @click.option("--resample", type=int, metavar="K", help="Take every step K times, so that the rest fits the known.  "
               "[default: 5 with --known]")  # fmt: skip
-@click.option("--label", metavar="N,N,...", help="The class of every sample, or several in turn, of a model that knows "
-              "classes.")  # fmt: skip
+@click.option("--label", "labels", metavar="N,N,...", help="The class of every sample, or several in turn, of a model "
+              "that knows classes.")  # fmt: skip
 @click.option("--guidance", type=float, metavar="W", help="Classifier-free guidance: above 1, samples follow their "
               "label more.")  # fmt: skip
 @click.option("--init", metavar="FILE", help="x_T to start from, (n, C, F) in a .npy file.")

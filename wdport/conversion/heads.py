@@ -43,6 +43,6 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
                 found[name] = now
     if not found:
         return ()
-    checkpoint.rename(found)
+    checkpoint.give_names(found)
     first, now = next(iter(found.items()))
     return (f"{len(found)} tensors have former names and are read as today's, such as {first} as {now}",)

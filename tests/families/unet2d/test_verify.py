@@ -31,7 +31,7 @@ def test_old_names_verify_without_a_flag(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["verify", str(folder), str(tmp_path / "m.keras")]) == 0
     said = capsys.readouterr().out
     assert said.startswith("PASS")
-    assert "gates that unet2d does not have: A' (no constants), E, E' (no sampler), D (no training)" in said
+    assert "gates that unet2d does not have: A' (no constants), D (no training)" in said
     assert main(["inspect", str(folder)]) == 0
     assert "unet2d, diffusers layout" in capsys.readouterr().out
 

@@ -36,7 +36,7 @@ class TS2VecFamily:
     bounds: Mapping[str, Bound] = MappingProxyType({})
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     shown: Mapping[str, str] = MappingProxyType({
-        "input_dims": "features", "hidden_dims": "hidden", "output_dims": "output", "depth": "depth",
+        "input_dims": "input_dims", "hidden_dims": "hidden_dims", "output_dims": "output_dims", "depth": "depth",
     })  # fmt: skip
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
