@@ -1428,7 +1428,7 @@ def _record_cases(
 ) -> Index:
     """The battery: what the index says of it."""
     make_inputs = subject.make_inputs or (make_inputs_of(drawn) if drawn else None)
-    every = {} if subject.make_inputs else {at: each.every for at, each in enumerate(drawn) if each.every is not None}
+    every = {at: each.every for at, each in enumerate(drawn) if each.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
     notes, cases, repeats = dict.fromkeys(subject.notes), [], True
     sweeps: dict[str, Sweep] = {}

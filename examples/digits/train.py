@@ -6,13 +6,12 @@ The 1,797 digits are 8 x 8 pixels from 0 to 16. The network learns the noise of 
 from __future__ import annotations
 
 import argparse
-import time
 
 import torch
 from diffusers import DDPMScheduler, UNet2DModel
 from sklearn.datasets import load_digits
 
-BATCH, SECONDS, RATE = 64, 100, 2e-3
+BATCH, STEPS, RATE = 64, 1800, 2e-3
 
 
 def build() -> UNet2DModel:
@@ -33,7 +32,7 @@ def build() -> UNet2DModel:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--steps", type=int, default=STEPS)
     given = parser.parse_args()
     torch.manual_seed(0)
     digits = load_digits()
@@ -43,9 +42,9 @@ def main() -> None:
     model = build()
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.995))
     optimiser = torch.optim.AdamW(model.parameters(), RATE)
-    started, step, total = time.monotonic(), 0, 0.0
-    while (share := (time.monotonic() - started) / given.seconds) < 1.0:
-        optimiser.param_groups[0]["lr"] = RATE * min(1.0, (step + 1) / 100, 2.0 * (1.0 - share))
+    total = 0.0
+    for step in range(1, given.steps + 1):
+        optimiser.param_groups[0]["lr"] = RATE * min(1.0, step / 100, 2.0 * (1.0 - step / given.steps))
         chosen = torch.randint(len(images), (BATCH,))
         noise, t = torch.randn(BATCH, 1, 8, 8), torch.randint(1000, (BATCH,))
         noisy = scheduler.add_noise(images[chosen], noise, t)
@@ -55,7 +54,7 @@ def main() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         average.update_parameters(model)
-        step, total = step + 1, total + float(loss.detach())
+        total += float(loss.detach())
         if step % 200 == 0:
             print(f"step {step}, loss {total / 200:.4f}", flush=True)  # noqa: T201
             total = 0.0
