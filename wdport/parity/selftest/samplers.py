@@ -8,7 +8,7 @@ from math import log10
 import numpy as np
 
 from wdport.compare.bounds import TRAJECTORY, bounds
-from wdport.diffusion.faults import SAMPLER_FAULTS
+from wdport.diffusion.process_faults import faults_of
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
 from wdport.parity.selftest.weights import Weights
@@ -30,7 +30,7 @@ def run_sampler_faults(
         worst = float("inf") if gate.worst is None else gate.worst
         yield fate(name, PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
     for fault, margin, killed in kill_sampler_faults(
-        reference, model, [each for each in SAMPLER_FAULTS if only in ("", each.name)]
+        reference, model, [each for each in faults_of(reference.process) if only in ("", each.name)]
     ):
         over = margin - log10(limit / TRAJECTORY)
         yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
