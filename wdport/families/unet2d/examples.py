@@ -13,7 +13,7 @@ from wdport.model import Array
 
 _SMALL: dict[str, Any] = {
     "sample_size": 8, "layers_per_block": 1, "norm_num_groups": 2, "block_out_channels": (4, 8),
-    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("UpBlock2D", "UpBlock2D"),
 }  # fmt: skip
 
 
@@ -33,7 +33,8 @@ def examples() -> dict[str, Config]:
         }),
         "noise levels, padding 0": Config(**{
             **_SMALL, "time_embedding_type": "fourier", "class_embed_type": "identity", "act_fn": "gelu",
-            "downsample_padding": 0, "attention_head_dim": None, "norm_eps": 1e-6, "mid_block_scale_factor": 2.0,
+            "downsample_padding": 0, "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+            "attention_head_dim": None, "norm_eps": 1e-6, "mid_block_scale_factor": 2.0,
         }),
     }  # fmt: skip
 

@@ -11,10 +11,11 @@ from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.diffusion.process_faults import faults_of
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
+from wdport.model import Array
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
-from wdport.recorder import run
+from wdport.recorder import lifted, run
 
 PLACE = "the sampler"
 
@@ -44,5 +45,10 @@ def _reference(family: Sampled, weights: Weights) -> Reference:
     process = family.process(weights.config, lambda name: weights.tensors[sources[name]])
     about = family.diffused(weights.config)
     signature = weights.family.signature(weights.config)
-    network = reference_network(signature, trial_labels(about), lambda inputs: run(module, inputs)[0])
+
+    def double(inputs: tuple[Array, ...]) -> Array:
+        with lifted():
+            return run(module, inputs)[0]
+
+    network = reference_network(signature, trial_labels(about), double)
     return Reference(network, process, about.shape)
