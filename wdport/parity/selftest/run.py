@@ -67,7 +67,8 @@ def run_selftest(
                 variants += correct
             groups += [_gather(group, say) for group in further_groups(each, limits)]
     seconds = time.monotonic() - started
-    return SelftestResult(tuple(groups), tuple(variants), quick, edits, limits, _environment(), seconds)
+    causes = any(each.causes_known for each in chosen)
+    return SelftestResult(tuple(groups), tuple(variants), quick, edits, causes, limits, _environment(), seconds)
 
 
 def run_example(
