@@ -20,7 +20,7 @@ EXAMPLES = tuple(FAMILY.examples())
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_fault_dies_where_it_is_and_no_correct_port_does(name: str) -> None:
-    group, variants = run_example(name, single=name == EXAMPLES[0])
+    group, variants = run_example(FAMILY, name, single=name == EXAMPLES[0])
     found = SelftestResult((group,), variants)
     assert found.wrong == ()
     assert found.false_alarms == ()

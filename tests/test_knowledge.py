@@ -26,6 +26,8 @@ GENERAL = {
     "diffusion/scan.py": "the same, as the scan takes them",
     "diffusion/repeat.py": "the same",
     "diffusion/faults.py": "the same",
+    "diffusion/scheduler_faults.py": "the same",
+    "diffusion/flow_faults.py": "the same",
     "diffusion/updates.py": "the same",
     "data/__init__.py": "the coefficients of any transform, which is an argument",
     "data/pipeline.py": "the same",

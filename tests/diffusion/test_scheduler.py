@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -184,3 +185,10 @@ def test_too_many_steps() -> None:
         scheduler.steps()
     with pytest.raises(UsageError, match="asks for more noise than is left"):
         scheduler.process().plan("ddim", 10, eta=3.0)
+
+
+def test_steps_that_begin_late_are_the_loops() -> None:
+    """All of them, counted from 1, go beyond the last: that number cannot be asked for, on either side."""
+    process = Scheduler(num_train_timesteps=100, steps_offset=1).process()
+    assert process.wrong_count() is None
+    assert replace(process, listed=lambda count: []).wrong_count() == 1

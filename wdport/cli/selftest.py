@@ -17,12 +17,19 @@ from wdport.errors import UsageError, WdportError
 @click.command(name="selftest")
 @click.option("--quick", is_flag=True, help="A dozen faults, in seconds; no diagnosis, no correct variants.")
 @click.option("--edits", is_flag=True, help="Edits of wdport's own source in place of known faults (slow).")
+@click.option("--family", metavar="NAME", default="", help="Only this family's faults, such as unet2d.")
 @click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything that was measured to FILE as JSON.")
 @click.option("--markdown", "markdown_file", metavar="FILE", help="Write the same as Markdown to FILE.")
 @force_option
 def command(
-    quick: bool, edits: bool, rules: bool, json_file: str | None, markdown_file: str | None, force: bool
+    quick: bool,
+    edits: bool,
+    family: str,
+    rules: bool,
+    json_file: str | None,
+    markdown_file: str | None,
+    force: bool,
 ) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
@@ -32,6 +39,8 @@ def command(
     """
     if quick and edits:
         raise UsageError("--edits", "--quick is given, too", "give one of them")
+    if quick and family:
+        raise UsageError("--family", "--quick has faults of one family alone", "leave one of them out")
     wanted = reports(("--json", "json", json_file), ("--markdown", "markdown", markdown_file))
     require_reports(wanted, {}, force)
     require_jax(torch=True)
@@ -39,7 +48,7 @@ def command(
         from wdport.parity.selftest.run import run_selftest
 
         start_jax()
-        result = run_selftest(quick, say=say, edits=edits)
+        result = run_selftest(quick, say=say, edits=edits, family=family)
     from wdport.files.atomic import write_text
     from wdport.parity.selftest.markdown import render_markdown
     from wdport.parity.selftest.text import render

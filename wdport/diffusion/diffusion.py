@@ -74,7 +74,15 @@ class Diffusion:
         if self.listed is None:
             return None
         listed = self.listed
-        return next((n for n in range(1, self.last + 1) if self.rule(n).tolist() != listed(n)), None)
+        return next((n for n in range(1, self.last + 1) if self._visits(n) not in (None, listed(n))), None)
+
+    def _visits(self, count: int) -> list[int] | None:
+        """The steps for this number of them; ``None`` where it cannot be asked for, as with steps that begin late."""
+        try:
+            found: list[int] = self.rule(count).tolist()
+        except UsageError:
+            return None
+        return found
 
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,

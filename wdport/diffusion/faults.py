@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,13 +26,14 @@ class SamplerFault:
     """One known bug of these ``samplers``.
 
     ``apply(plan, process)`` is the faulty port's plan; ``change``, if there is one, what it makes of the clean state at
-    every step.
+    every step. ``applies(process)`` tells whether a process can have it.
     """
 
     name: str
     samplers: tuple[str, ...]
-    apply: Callable[[Plan, Diffusion], Plan]
+    apply: Callable[[Plan, Any], Plan]
     change: Change | None = None
+    applies: Callable[[Any], bool] = lambda _: True
 
 
 def _again(
@@ -102,7 +104,7 @@ def _clipped(clean: Tensor) -> Tensor:
 
 BOTH = ("ddpm", "ddim")
 
-SAMPLER_FAULTS = (
+SAMPLER_FAULTS: tuple[SamplerFault, ...] = (
     SamplerFault("posterior variance", ("ddpm",), _posterior),
     SamplerFault("noise on the last step", ("ddpm",), _noise_at_the_end),
     SamplerFault("beta of the stride", BOTH, _strided_beta),

@@ -7,7 +7,7 @@ its network is told at our step is step - 1. Its tables are float32 where these 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from math import cos, isfinite, pi, sqrt
 from typing import Final
@@ -150,7 +150,7 @@ class Scheduler:
         listed: Array = steps.astype(np.int64) + 1
         return listed
 
-    def process(self, fraction: bool = False) -> Diffusion:
+    def process(self, fraction: bool = False) -> Scheduled:
         """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there.
 
         The network is told the library's step, or with ``fraction`` the step counted from 1, over T.
@@ -176,7 +176,7 @@ class Scheduler:
 
         runs = [Run("ddpm", 0.0, self.target), Run("ddim", 0.0, self.target), Run("ddim", 0.5, self.target)]
         document = self.to_dict()
-        return Diffusion(
+        return Scheduled(
             schedule,
             self.target,
             np.arange(last + 1) / last if fraction else np.arange(last + 1) - 1.0,
@@ -188,7 +188,21 @@ class Scheduler:
             },
             listed=lambda count: [step + 1 for step in scheduler_steps(document, count)],
             runs=tuple(runs),
+            scheduler=self,
+            fraction=fraction,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Scheduled(Diffusion):
+    """The process of a :class:`Scheduler`, and what it was made from."""
+
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    fraction: bool = False
+
+    def otherwise(self, **fields: object) -> Scheduled:
+        """The process of the same scheduler with other fields."""
+        return replace(self.scheduler, **fields).process(self.fraction)  # type: ignore[arg-type]
 
 
 def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:

@@ -251,13 +251,45 @@ class Trained(Protocol):
 class Faulty(Family, Protocol):
     """The role of a family whose known faults `wdport selftest` tries."""
 
-    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
-        """Faults of what it has beside the network, judged by these bounds, at the family's own gates."""
+    @property
+    def causes_known(self) -> bool:
+        """Whether its faults have the words of a right diagnosis, so that their causes can be judged."""
         ...
+
+    def smallest(self) -> Configuration:
+        """The configuration that runs soonest and still has the parts that quick mutants are in."""
+        ...
+
+    def examples(self) -> dict[str, Configuration]:
+        """Small configurations that between them have every part of the family, by a few words each."""
+        ...
+
+    def random_tensors(self, config: Configuration, seed: int) -> dict[str, Array]:
+        """A checkpoint's tensors, float32, with every weight and bias random."""
+        ...
+
+
+@runtime_checkable
+class FaultyAround(Protocol):
+    """The role of a family that has known faults of what it has beside the network."""
+
+    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
+        """Those faults, judged by these bounds, at the family's own gates."""
+        ...
+
+
+@runtime_checkable
+class Rewritten(Protocol):
+    """The role of a family that has other ways to compute its layers."""
 
     def rewrites(self, config: Configuration) -> Sequence[Mutant]:
         """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
         ...
+
+
+@runtime_checkable
+class Edited(Faulty, Protocol):
+    """The role of a family whose source `wdport selftest --edits` edits."""
 
     def edited(self) -> Mapping[str, Configuration]:
         """The configurations that source edits are tried on, by the variant that an edit names."""
@@ -273,16 +305,4 @@ class Faulty(Family, Protocol):
 
     def statistics(self, config: Configuration) -> tuple[Sequence[float], Sequence[float]] | None:
         """Mean and deviation of the data, by feature, where they are known."""
-        ...
-
-    def smallest(self) -> Configuration:
-        """The configuration that runs soonest and still has the parts that quick mutants are in."""
-        ...
-
-    def examples(self) -> dict[str, Configuration]:
-        """Small configurations that between them have every part of the family, by a few words each."""
-        ...
-
-    def random_tensors(self, config: Configuration, seed: int) -> dict[str, Array]:
-        """A checkpoint's tensors, float32, with every weight and bias random."""
         ...

@@ -16,8 +16,9 @@ from wdport.compare.findings import Finding, Gate, fact, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
-from wdport.diffusion.faults import SAMPLER_FAULTS, SamplerFault
+from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.process import Process, Run
+from wdport.diffusion.process_faults import faults_of
 from wdport.errors import UsageError
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
@@ -54,13 +55,16 @@ def trajectories_gate(
 
 
 def kill_sampler_faults(
-    reference: Reference, model: KerasModel, faults: Sequence[SamplerFault] = SAMPLER_FAULTS
+    reference: Reference,
+    model: KerasModel,
+    faults: Sequence[SamplerFault] | None = None,
+    known: Known | None = None,
 ) -> Iterator[tuple[str, float, bool]]:
-    """Every known sampler bug put into a correct float64 port, one at a time: its name, the largest error over the
-    bound in decades, and whether gate E fails."""
-    inputs, port = Inputs.of(reference), Port(model)
+    """Every known sampler bug that such a process can have, or ``faults``, put into a correct float64 port, one at a
+    time: its name, the largest error over the bound in decades, and whether gate E fails."""
+    inputs, port = Inputs.of(reference), Port(model, known)
     truth = reference_states(reference, inputs)
-    for fault in faults:
+    for fault in faults_of(reference.process) if faults is None else faults:
         gate = _gate(reference, port, _compare(reference.process, truth, {"float64": port.states(inputs, fault)}))
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / TRAJECTORY) if 0.0 < worst < inf else (inf if worst else -inf)

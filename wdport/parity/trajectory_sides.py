@@ -16,7 +16,6 @@ from wdport.compare.layouts import axes, laid_out
 from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
-from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import Plan
@@ -110,7 +109,7 @@ class Port:
     def _run(self, run: Run, inputs: Inputs, fault: SamplerFault | None) -> tuple[Plan, Array]:
         process, dtype = self.process, self.network.dtype
         plan, program = process.trial(run, self.network.change is not None), self._program
-        if fault is not None and isinstance(process, Diffusion):
+        if fault is not None:
             plan = fault.apply(plan, process)
             if fault.change is not None:
                 program = self._compiled(fault.change)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wdport.diffusion.process import Process
     from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Family, Referenced, Sampled
+    from wdport.families.roles import Documented, Faulty, Referenced, Sampled
     from wdport.families.unet2d.port import UNet2D
 
 
@@ -40,6 +40,7 @@ class UNet2DFamily:
         "dropout": (), "sample_size": (), "scheduler": ("E",),
     })  # fmt: skip
     tables: tuple[str, ...] = ()
+    causes_known = False
     shown: Mapping[str, str] = MappingProxyType({
         "sample_size": "sample_size", "in_channels": "in_channels", "out_channels": "out_channels",
         "block_out_channels": "channels", "layers_per_block": "layers", "time_embedding_type": "time",
@@ -135,10 +136,27 @@ class UNet2DFamily:
         return {}
 
     def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        return ()
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.unet2d.mutants import mutants
+
+        return mutants(config)
 
     def gates(self, config: Config) -> Sequence[Gate]:
         return ()
+
+    def smallest(self) -> Config:
+        return next(iter(self.examples().values()))
+
+    def examples(self) -> dict[str, Config]:
+        from wdport.families.unet2d.examples import examples
+
+        return examples()
+
+    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
+        from wdport.families.unet2d.examples import random_tensors
+
+        return random_tensors(config, seed)
 
 
 def features(config: Config) -> frozenset[str]:
@@ -171,4 +189,4 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 FAMILY = UNet2DFamily()
 
 if TYPE_CHECKING:  # what mypy holds the family to
-    _ROLES: tuple[Family, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Faulty, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)

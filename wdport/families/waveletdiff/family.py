@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Faulty, Sampled, Trained
+    from wdport.families.roles import Documented, Edited, FaultyAround, Rewritten, Sampled, Trained
     from wdport.families.waveletdiff.fast import Conditions, Denoiser
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
@@ -59,6 +59,7 @@ class WaveletDiffFamily:
     """Every role of :mod:`wdport.families.roles`."""
 
     name = "waveletdiff"
+    causes_known = True
     rests_on = RESTS_ON
     shown: Mapping[str, str] = MappingProxyType({
         "level_lengths": "groups", "num_heads": "num_heads", "prediction_target": "prediction_target",
@@ -300,4 +301,5 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 FAMILY = WaveletDiffFamily()
 
 if TYPE_CHECKING:  # what mypy holds the family to
-    _ROLES: tuple[Faulty, Documented, Sampled, Trained] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Edited, FaultyAround, Rewritten] = (FAMILY, FAMILY, FAMILY)
+    _MORE: tuple[Documented, Sampled, Trained] = (FAMILY, FAMILY, FAMILY)

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import Gate, fact
-from wdport.errors import MachineError
+from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, Kill
 from wdport.families.registry import shipped
-from wdport.families.roles import Faulty, Sampled, Trained
+from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
@@ -48,9 +48,15 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
     return tuple(quick_faults({**default_bounds(), **(bounds or {})}))
 
 
-def faulty_family() -> Faulty:
-    """The family whose models the faults are put into."""
-    return next(family for family in shipped() if isinstance(family, Faulty))
+def faulty_families(name: str = "") -> list[Faulty]:
+    """The families whose models faults are put into; or the one of this name, which raises :class:`UsageError` where
+    it is none of them."""
+    found = [family for family in shipped() if isinstance(family, Faulty)]
+    chosen = [family for family in found if name in ("", family.name)]
+    if not chosen:
+        known = ", ".join(family.name for family in found)
+        raise UsageError("--family", f"{name!r} has no known faults", f"use one of {known}")
+    return chosen
 
 
 def require_torch(where: str, fix: str) -> None:
@@ -60,12 +66,13 @@ def require_torch(where: str, fix: str) -> None:
 
 
 def quick_faults(held: Bounds) -> Iterator[Kill]:
-    """The fates of these faults, as they come."""
-    family = faulty_family()
+    """The fates of these faults, as they come: those of the first family, which between them go through every gate."""
+    family = faulty_families()[0]
     example = Example("the smallest port", family, family.smallest())
     yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
-    for group in family.faults(held, quick=True):
-        yield from group.kills
+    if isinstance(family, FaultyAround):
+        for group in family.faults(held, quick=True):
+            yield from group.kills
     example.use(example.cases[0])  # a fault that lived has seen them all
     if isinstance(family, Sampled):
         yield from run_sampler_faults(example.name, family, example.weights, held, QUICK_SAMPLER_FAULT)

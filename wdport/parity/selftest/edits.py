@@ -21,7 +21,7 @@ from typing import Any
 
 from wdport.errors import InternalError
 from wdport.families.faults import Kill
-from wdport.families.roles import Faulty
+from wdport.families.roles import Edited
 from wdport.mapping.strict_yaml import load_yaml
 
 ELSEWHERE = {"sampling": ("E", "E'"), "series": ("F",), "file": ("0",)}
@@ -70,7 +70,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     )  # fmt: skip
 
 
-def run_edits(family: Faulty, edits: Sequence[Edit]) -> Iterator[Kill]:
+def run_edits(family: Edited, edits: Sequence[Edit]) -> Iterator[Kill]:
     """The fate of every edit that `verify` has to do with, one after another."""
     with TemporaryDirectory() as made, _Server(Path(made) / "compiled") as server:
         folder = Path(made)
@@ -128,7 +128,7 @@ def _job(
     return {**{name: str(path) for name, path in paths.items()}, "convert": convert, "verify": verify}
 
 
-def _files(family: Faulty, config: Any, path: Path) -> tuple[Path, Path, dict[str, Any]]:
+def _files(family: Edited, config: Any, path: Path) -> tuple[Path, Path, dict[str, Any]]:
     """A checkpoint of this configuration with random weights, where its conversion will be, and what that is given."""
     import torch
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from wdport.compare.calls import CASES, Call, Calls, Case, Expected, cast
 from wdport.compare.errors import InPort, fed, made, tap_errors
+from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ErrorPair, relative_l2, ulps
 from wdport.compare.probe import Probe
 from wdport.compare.taps import Tap, align
@@ -77,9 +78,12 @@ class Example:
         self._layers: dict[str, dict[str, Any]] = {}
         self._probes: dict[tuple[str, How], Probe] = {}
         self._ports: dict[Case, Calls] = {}
-        names = self.weights.reference.names
+        self._output_shapes: dict[Case, tuple[int, ...]] = {}
+        self.signature = family.signature(config)
+        self._axes = [axes(text) for text in self.signature.axes]
+        names, told = self.weights.reference.names, self.signature
         self.taps: list[Tap] = align(
-            self.weights.table, names, self.layers(), family.features(config), part=family.signature(config).words.one
+            self.weights.table, names, self.layers(), family.features(config), told.axes, part=told.words.one
         )
         order = {name: at for at, name in enumerate(self._observed().calls)}
         self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
@@ -118,7 +122,8 @@ class Example:
         """The float64 port, every layer answered for: relative errors per tap."""
         truth = self._observed()
         answers = self._into()(truth.calls)
-        (output,), calls = self._run("float64", how, "isolate", truth.inputs, answers)
+        inputs = self.signature.in_port(truth.inputs)
+        (output,), calls = self._run("float64", how, "isolate", inputs, answers)
         port = {**calls, "": Call((), (output,))}
         results, missing = [], []
         for tap in self.taps:
@@ -128,11 +133,11 @@ class Example:
                 continue
             results.append(TapResult(tap.reference, tap.candidate, tap.part, isolated=errors[1], inputs=errors[0],
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
-        right = truth.outputs[0]
+        right = self._laid_out(truth.outputs[0])
         error = relative_l2(output, right) if output.shape == right.shape else inf
         results.append(TapResult(OUTPUT, "", None, isolated=error))
-        whole = {**answers, "": Expected({}, 0, truth.outputs)}
-        return Seen(tuple(results), tuple(missing), Evidence(truth.inputs, port, whole))
+        whole = {**answers, "": Expected({}, 0, (right,))}
+        return Seen(tuple(results), tuple(missing), Evidence(inputs, port, whole))
 
     def numerics(self, how: How = EAGER, only: str = "") -> Seen:
         """The float32 port, every layer answered for: errors per tap as multiples of the reference's own.
@@ -143,6 +148,7 @@ class Example:
         if seen.single is None:
             raise InternalError(self.name, f"has no float32 run of {self.case.describe()}", "take another case")
         inputs, (((output,), theirs), ((exact,), wide)) = seen.single.inputs, seen.single.isolated
+        inputs, output, exact = self.signature.in_port(inputs), self._laid_out(output), self._laid_out(exact)
         into = self._into()
         answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
         reference, truth = into(theirs), into(wide)
@@ -175,8 +181,9 @@ class Example:
             inputs = tuple(np.ones_like(array) for array in inputs)
         if (self.case, ones) not in self._outputs:
             with highest_precision():
-                self._outputs[self.case, ones] = run(self.weights.reference.modules["float32"], inputs)[0]
-        return self._run("float32", how, "whole", inputs)[0], self._outputs[self.case, ones]
+                made = run(self.weights.reference.modules["float32"], inputs)[0]
+            self._outputs[self.case, ones] = self._laid_out(made)
+        return self._run("float32", how, "whole", self.signature.in_port(inputs))[0], self._outputs[self.case, ones]
 
     def table_distances(self) -> dict[str, float]:
         """How far every table of the float32 port is from its formula, in units in the last place."""
@@ -201,8 +208,15 @@ class Example:
     def _shapes(self) -> Calls:
         """Calls of the correct port in the case in use, for the shapes of what its layers are fed and make."""
         if self.case not in self._ports:
-            self._ports[self.case] = self._run("float64", EAGER, "record", self._observed().inputs)[1]
+            inputs = self.signature.in_port(self._observed().inputs)
+            outputs, self._ports[self.case] = self._run("float64", EAGER, "record", inputs)
+            self._output_shapes[self.case] = outputs[0].shape
         return self._ports[self.case]
+
+    def _laid_out(self, output: Array) -> Array:
+        """The reference's output as the port has it."""
+        self._shapes()
+        return laid_out(output, self._output_shapes[self.case], self._axes)
 
     def _into(self) -> InPort:
         return InPort(self.taps, self._shapes())

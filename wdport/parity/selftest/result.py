@@ -41,12 +41,16 @@ class RuleCount:
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """The outcome of :func:`wdport.parity.selftest.run_selftest`; true if the harness finds what it ought to."""
+    """The outcome of :func:`wdport.parity.selftest.run_selftest`; true if the harness finds what it ought to.
+
+    ``causes`` tells whether causes were to be sought: if so, none sought is not good enough.
+    """
 
     groups: tuple[GroupResult, ...]
     variants: tuple[Variant, ...] = ()
     quick: bool = False
     edits: bool = False
+    causes: bool = True
     bounds: dict[str, float] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
@@ -96,7 +100,8 @@ class SelftestResult:
             placed = sum(kill.exact for kill in self.faults) >= PLACES_RIGHT * len(self.faults)
             return 0 if placed and all(kill.killed for kill in self.faults) and not self.misdiagnosed else 1
         named = sum(kill.diagnosed for kill in self.sought)
-        enough = self.quick or (bool(self.sought) and named >= CAUSES_RIGHT * len(self.sought))
+        sought = bool(self.sought) or not self.causes
+        enough = self.quick or (sought and named >= CAUSES_RIGHT * len(self.sought))
         return 0 if enough and not (self.wrong or self.misdiagnosed or self.false_alarms) else 1
 
     @property

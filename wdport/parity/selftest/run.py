@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 
@@ -12,8 +13,8 @@ import jax
 
 from wdport.compare.bounds import bounds as default_bounds
 from wdport.families.faults import Bounds, Group
-from wdport.families.roles import Faulty, Sampled, Trained
-from wdport.parity.selftest.canaries import faulty_family, quick_faults, require_torch
+from wdport.families.roles import Edited, Faulty, FaultyAround, Sampled, Trained
+from wdport.parity.selftest.canaries import faulty_families, quick_faults, require_torch
 from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
@@ -29,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def run_selftest(
-    quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, edits: bool = False
+    quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, edits: bool = False, family: str = ""
 ) -> SelftestResult:
     """Put every known fault into a correct port, one at a time, and run correct ports in many ways.
 
@@ -37,39 +38,43 @@ def run_selftest(
         quick: a dozen faults only, without diagnosis and without correct variants.
         edits: edits of the source in place of known faults, each tried by a whole `verify` in a copy of wdport.
         bounds: those to judge by that are not the default, by name.
+        family: the name of the only family whose faults are tried; not of a quick run.
         say: called with a few words at every step, for a progress display.
 
     Raises:
         MachineError: torch is missing.
+        UsageError: the family is none whose faults are known.
     """
     require_torch("selftest", "install wdport[torch]")
+    chosen = faulty_families(family)
     started = time.monotonic()
     say = say or (lambda _: None)
     limits = {**default_bounds(), **(bounds or {})}
     groups: list[GroupResult] = []
     variants: list[Variant] = []
     if edits:
-        family = faulty_family()
-        tried = run_edits(family, read_edits(family.edits()))
-        groups.append(_gather(Group("", "source edits", tried), say))
+        for each in chosen:
+            if isinstance(each, Edited):
+                tried = run_edits(each, read_edits(each.edits()))
+                groups.append(_gather(Group("", f"{each.name}: source edits", tried), say))
     elif quick:
         groups.append(_gather(Group("", "quick faults", quick_faults(limits)), say))
     else:
-        family = faulty_family()
-        for at, name in enumerate(family.examples()):
-            group, correct = run_example(name, limits, say, single=at == 0)
-            groups.append(group)
-            variants += correct
-        groups += [_gather(group, say) for group in further_groups(family, limits)]
+        for each in chosen:
+            for at, name in enumerate(each.examples()):
+                group, correct = run_example(each, name, limits, say, single=at == 0)
+                groups.append(group)
+                variants += correct
+            groups += [_gather(group, say) for group in further_groups(each, limits)]
     seconds = time.monotonic() - started
-    return SelftestResult(tuple(groups), tuple(variants), quick, edits, limits, _environment(), seconds)
+    causes = any(each.causes_known for each in chosen)
+    return SelftestResult(tuple(groups), tuple(variants), quick, edits, causes, limits, _environment(), seconds)
 
 
 def run_example(
-    name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
+    family: Faulty, name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
 ) -> tuple[GroupResult, tuple[Variant, ...]]:
     """The faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
-    family = faulty_family()
     say(f"{name}: building both models")
     example = Example(name, family, family.examples()[name])
     group = _gather(layer_group(example, held or {}, single), say)
@@ -81,19 +86,24 @@ def run_example(
 
 
 def layer_group(example: Example, held: Bounds, single: bool) -> Group:
-    """Faults of an example's layers, and of its state."""
-    kills = chain(run_mutants(example, held=held, single=single), run_state_faults(example, held))
-    return Group("A", f"the network, {example.name}", kills)
+    """Faults of an example's layers, and of its state; their causes are sought where a right one's words are known."""
+    family = example.family
+    known = run_mutants(example, held=held, diagnose=family.causes_known, single=single)
+    return Group("A", f"{family.name}: the network, {example.name}", chain(known, run_state_faults(example, held)))
 
 
 def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
     """Faults of everything around the network, by the family's roles; where they need one, it is the smallest."""
-    yield from family.faults(held)
+    if isinstance(family, FaultyAround):
+        for group in family.faults(held):
+            yield replace(group, name=f"{family.name}: {group.name}")
     name, config = "the smallest network", family.smallest()
     if isinstance(family, Sampled):
-        yield Group("E", "the samplers", run_sampler_faults(name, family, Weights(family, config, 0), held))
+        tried = run_sampler_faults(name, family, Weights(family, config, 0), held)
+        yield Group("E", f"{family.name}: the samplers", tried)
     if isinstance(family, Trained):
-        yield Group("D", "training", run_training_faults(name, family, Weights(family, config, 0), held))
+        tried = run_training_faults(name, family, Weights(family, config, 0), held)
+        yield Group("D", f"{family.name}: training", tried)
 
 
 def _gather(group: Group, say: Say) -> GroupResult:

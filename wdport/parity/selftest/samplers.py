@@ -8,13 +8,14 @@ from math import log10
 import numpy as np
 
 from wdport.compare.bounds import TRAJECTORY, bounds
-from wdport.diffusion.faults import SAMPLER_FAULTS
+from wdport.diffusion.process_faults import faults_of
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
+from wdport.model import Array
 from wdport.parity.selftest.weights import Weights
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
-from wdport.recorder import run
+from wdport.recorder import lifted, run
 
 PLACE = "the sampler"
 
@@ -30,7 +31,7 @@ def run_sampler_faults(
         worst = float("inf") if gate.worst is None else gate.worst
         yield fate(name, PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
     for fault, margin, killed in kill_sampler_faults(
-        reference, model, [each for each in SAMPLER_FAULTS if only in ("", each.name)]
+        reference, model, [each for each in faults_of(reference.process) if only in ("", each.name)]
     ):
         over = margin - log10(limit / TRAJECTORY)
         yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
@@ -44,5 +45,10 @@ def _reference(family: Sampled, weights: Weights) -> Reference:
     process = family.process(weights.config, lambda name: weights.tensors[sources[name]])
     about = family.diffused(weights.config)
     signature = weights.family.signature(weights.config)
-    network = reference_network(signature, trial_labels(about), lambda inputs: run(module, inputs)[0])
+
+    def double(inputs: tuple[Array, ...]) -> Array:
+        with lifted():
+            return run(module, inputs)[0]
+
+    network = reference_network(signature, trial_labels(about), double)
     return Reference(network, process, about.shape)

@@ -12,6 +12,7 @@ from wdport.compare.calls import Case
 from wdport.errors import IncompleteError
 from wdport.families.faults import Bounds
 from wdport.families.mutants import Mutant
+from wdport.families.roles import Rewritten
 from wdport.parity.selftest.example import EAGER, Example, How, Seen
 from wdport.parity.selftest.inject import Inside, broken
 from wdport.parity.selftest.rules import rejected_by
@@ -43,9 +44,10 @@ def run_ways(example: Example, held: Bounds | None = None, single: bool = False)
 
 
 def run_rewrites(example: Example, held: Bounds | None = None, single: bool = False) -> Iterator[Variant]:
-    """The port rewritten in every way that its family knows, eager, over all cases."""
+    """The port rewritten in every way that its family knows, if it knows any, eager, over all cases."""
     judge = _Judge(example, {**bounds(), **(held or {})}, single)
-    for rewrite in example.family.rewrites(example.config):
+    family = example.family
+    for rewrite in family.rewrites(example.config) if isinstance(family, Rewritten) else ():
         inside = partial(_everywhere, example, rewrite)
         yield judge(rewrite.name, example.cases, inside=inside, why=rewrite.equivalent)
 

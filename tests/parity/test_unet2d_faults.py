@@ -1,0 +1,56 @@
+"""Known faults of U-Net ports and of schedulers: every one dies where it is, and correct ports live."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wdport.diffusion.process_faults import faults_of
+from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_faults import SCHEDULER_FAULTS
+from wdport.families.unet2d.family import FAMILY
+from wdport.parity.selftest.example import Example
+from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.state import run_state_faults
+from wdport.parity.selftest.weights import Weights
+
+EXAMPLES = tuple(FAMILY.examples())
+
+
+def every_fault_dies(name: str, count: int) -> None:
+    example = Example(name, FAMILY, FAMILY.examples()[name])
+    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+    assert [kill for kill in kills if not kill.right] == []
+    assert len([kill for kill in kills if not kill.equivalent]) == count
+    example.use(example.cases[0])
+    assert example.logic().logic < 1e-15  # and nothing of them is left
+
+
+def test_every_fault_of_the_smallest_network_dies_where_it_is() -> None:
+    assert FAMILY.smallest() == FAMILY.examples()[EXAMPLES[0]]
+    every_fault_dies(EXAMPLES[0], 74)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "count"), list(zip(EXAMPLES[1:], (69, 71), strict=True)))
+def test_every_fault_dies_where_it_is(name: str, count: int) -> None:
+    every_fault_dies(name, count)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
+def test_every_fault_of_a_scheduler_dies(prediction: str) -> None:
+    scheduler = replace(FAMILY.smallest().scheduler or Scheduler(), prediction_type=prediction)
+    weights = Weights(FAMILY, replace(FAMILY.smallest(), scheduler=scheduler), 0)
+    kills = list(run_sampler_faults("smallest", FAMILY, weights))
+    assert len(kills) == 1 + len(SCHEDULER_FAULTS)
+    assert [kill for kill in kills if not kill.right] == []
+
+
+def test_a_scheduler_has_the_faults_that_it_can_have() -> None:
+    names = {fault.name for fault in faults_of(Scheduler(clip=None, timestep_spacing="trailing").process())}
+    left_out = {"clipping forgotten", "noise of the clipped state", "trailing for leading", "steps_offset forgotten"}
+    assert names == {fault.name for fault in SCHEDULER_FAULTS} - left_out
+    assert {fault.name for fault in faults_of(Scheduler().process())} == {fault.name for fault in SCHEDULER_FAULTS}

@@ -1,0 +1,97 @@
+"""Known bugs of ports of a flow: a correct plan in, the plan of a faulty port out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wdport.diffusion.faults import SamplerFault
+from wdport.diffusion.flow import FEW, SINGULAR, Flow
+from wdport.diffusion.plans import Plan
+from wdport.diffusion.updates import OUTPUT
+
+_OTHER = {"velocity": "sample", "sample": "velocity", "noise": "velocity"}
+
+
+def _again(plan: Plan, flow: Flow, sampler: str = "", target: str = "", count: int = FEW) -> Plan:
+    """The plan made anew by another flow, sampler or target, or over another number of steps."""
+    return flow.at(sampler or plan.sampler, flow.grid(count), target=target or plan.target, changed=plan.changed)
+
+
+def _sign(plan: Plan, _: Flow) -> Plan:
+    """The state follows the velocity backwards."""
+    coefficients = plan.coefficients.copy()
+    coefficients[:, :, OUTPUT] *= -1.0
+    return replace(plan, coefficients=coefficients)
+
+
+def _reversed(plan: Plan, flow: Flow) -> Plan:
+    """The network told 1 - t."""
+    return _again(plan, replace(flow, told=lambda time: flow.told(1.0 - time)))
+
+
+def _unscaled(plan: Plan, flow: Flow) -> Plan:
+    return _again(plan, replace(flow, told=float))
+
+
+def _path(plan: Plan, flow: Flow) -> Plan:
+    return _again(plan, replace(flow, path="linear" if flow.path == "cosine" else "cosine"))
+
+
+def _backwards(plan: Plan, flow: Flow) -> Plan:
+    """From the data's time to the noise's."""
+    return flow.at(plan.sampler, flow.grid(FEW)[::-1], target=plan.target)
+
+
+def _next(plan: Plan, flow: Flow) -> Plan:
+    """The network told the time that the state is going to."""
+    return replace(plan, times=np.append(plan.times[1:], flow.told(1.0)))
+
+
+def _middle(plan: Plan, _: Flow) -> Plan:
+    """At a midpoint the network told the time of the step's beginning; rows are four a step, the last may be two."""
+    rows = np.arange(len(plan.times))
+    return replace(plan, times=np.where(np.isin(rows % 4, (1, 2)), plan.times[rows - rows % 4], plan.times))
+
+
+def _second(plan: Plan, _: Flow) -> Plan:
+    """At a step's end the network told the time of its beginning; rows are two a step, the last may be one."""
+    rows = np.arange(len(plan.times))
+    return replace(plan, times=plan.times[rows - rows % 2])
+
+
+def _short(plan: Plan, flow: Flow) -> Plan:
+    """As many times as there are steps, so one step less."""
+    return _again(plan, flow, count=FEW - 1)
+
+
+def _scales(flow: Flow) -> bool:
+    return abs(flow.told(1.0) - 1.0) > SINGULAR
+
+
+def _sees(flow: Flow) -> bool:
+    """Whether the path is needed to see the velocity."""
+    return flow.target != "velocity"
+
+
+def _whole(flow: Flow) -> bool:
+    return flow.target == "velocity"
+
+
+EVERY = ("heun", "euler", "rk4")
+
+FLOW_FAULTS: tuple[SamplerFault, ...] = (
+    SamplerFault("velocity's sign", EVERY, _sign, applies=_whole),
+    SamplerFault("time reversed", EVERY, _reversed),
+    SamplerFault("from data to noise", EVERY, _backwards, applies=_whole),
+    SamplerFault("time not scaled", EVERY, _unscaled, applies=_scales),
+    SamplerFault("another path", EVERY, _path, applies=_sees),
+    SamplerFault("target mixed up", EVERY, lambda plan, flow: _again(plan, flow, target=_OTHER[plan.target])),
+    SamplerFault("Euler for Heun", ("heun",), lambda plan, flow: _again(plan, flow, "euler")),
+    SamplerFault("Heun for Runge and Kutta", ("rk4",), lambda plan, flow: _again(plan, flow, "heun")),
+    SamplerFault("time of the step's beginning at its middle", ("rk4",), _middle),
+    SamplerFault("time of the step's beginning at its end", ("heun",), _second),
+    SamplerFault("time of the next call", EVERY, _next),
+    SamplerFault("a step too few", EVERY, _short),
+)

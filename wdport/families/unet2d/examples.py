@@ -1,0 +1,54 @@
+"""Small networks that between them have every part, with every parameter random: what known faults are put into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from wdport.diffusion.scheduler import Scheduler
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.twin import UNet2DTwin
+from wdport.model import Array
+
+_SMALL: dict[str, Any] = {
+    "sample_size": 8, "layers_per_block": 1, "norm_num_groups": 2, "block_out_channels": (4, 8),
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("UpBlock2D", "UpBlock2D"),
+}  # fmt: skip
+
+
+def examples() -> dict[str, Config]:
+    """By a few words each; the first is the smallest, and the one that draws samples."""
+    steps = Scheduler(num_train_timesteps=100, timestep_spacing="leading", steps_offset=1)
+    return {
+        "convolutions, classes": Config(
+            **_SMALL, in_channels=2, out_channels=2, attention_head_dim=2, num_class_embeds=3, scheduler=steps
+        ),
+        "residual steps, scale_shift": Config(**{
+            **_SMALL, "sample_size": (8, 12), "resnet_time_scale_shift": "scale_shift", "act_fn": "mish",
+            "down_block_types": ("ResnetDownsampleBlock2D", "AttnDownBlock2D"),
+            "up_block_types": ("AttnUpBlock2D", "ResnetUpsampleBlock2D"), "attention_head_dim": 4,
+            "mid_block_scale_factor": 1.5, "attn_norm_num_groups": 4, "time_embedding_type": "learned",
+            "num_train_timesteps": 20, "class_embed_type": "timestep", "center_input_sample": True,
+        }),
+        "noise levels, padding 0": Config(**{
+            **_SMALL, "time_embedding_type": "fourier", "class_embed_type": "identity", "act_fn": "gelu",
+            "downsample_padding": 0, "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+            "attention_head_dim": None, "norm_eps": 1e-6, "mid_block_scale_factor": 2.0,
+        }),
+    }  # fmt: skip
+
+
+def random_tensors(config: Config, seed: int) -> dict[str, Array]:
+    """A state_dict with every parameter random, biases and norms included, float32; the frequencies of a Fourier
+    embedding stay as they are drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = UNet2DTwin(config)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter[0].numel() ** -0.5)
+            if name != "time_proj.weight" or parameter.ndim > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
+    return {name: tensor.numpy().copy() for name, tensor in module.state_dict().items()}
