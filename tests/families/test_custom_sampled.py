@@ -133,6 +133,7 @@ def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
+@pytest.mark.full
 def test_the_guide(folder: Path) -> None:
     """Its commands, with less training, and what it writes under ``sampling:``."""
     text = (EXAMPLE.parents[1] / "docs" / "own-model.md").read_text(encoding="utf-8")
