@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.fft import dctn, idctn
 
-from wdport.diffusion.diffusion import Diffusion, per_mille
-from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.schedules import noise_schedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.errors import UsageError
 from wdport.files.figure import draw_samples, figure_target

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wdport.diffusion.diffusion import Diffusion, per_mille
-from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.schedules import noise_schedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.config import Config

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.diffusion.diffusion import Diffusion, per_mille
-from wdport.diffusion.schedules import noise_schedule
+from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.schedules import noise_schedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.model import Diffused, Named, NotDecoded
 from wdport.sampling.network import Network

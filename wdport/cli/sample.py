@@ -23,7 +23,7 @@ from wdport.files.writable import by_name, require_apart, with_manifests
     "-n", "--count", type=click.IntRange(1, 1 << 32), help="Number of samples.  [default: 1, or as many as --init has]"
 )
 @click.option("--sampler", help="ddpm or ddim as in the checkpoint's own code; ddim-textbook, dpm-solver++, heun, "
-              "euler.  [default: ddpm]")  # fmt: skip
+              "euler; of a flow heun, euler, rk4.  [default: ddpm, of a flow heun]")  # fmt: skip
 @click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 makes 51).  [default: all]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed; results do not depend on --chunk.")

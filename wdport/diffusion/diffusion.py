@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.repeat import repeated
@@ -103,9 +101,3 @@ class Diffusion:
         return make_plan(sampler, self.schedule, steps, eta=eta, target=target or self.target,
                          updates=found[sampler],
                          times=self.times, changed=changed, end=self.end)  # fmt: skip
-
-
-def per_mille(last: int) -> Array:
-    """(T+1,) times step / T, divided here, because XLA would multiply by its inverse instead."""
-    times: Array = np.arange(last + 1) / last
-    return times

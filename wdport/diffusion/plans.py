@@ -14,7 +14,7 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.diffusion.schedules import Array, NoiseSchedule
+from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
 from wdport.diffusion.steps import checked_steps
 from wdport.diffusion.updates import (
     CLEAN,
@@ -134,8 +134,7 @@ def make_plan(
     rows = list(updates([*points.values(), end], view, float(eta)))
     listed = np.array([step for step, _ in rows], np.int64)
     if times is None:
-        last = len(schedule.beta) - 1
-        times = np.arange(last + 1) / last  # divided here, because XLA would multiply by its inverse instead
+        times = per_mille(len(schedule.beta) - 1)
     seen = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
     forms = np.array([forms for _, forms in rows], np.float64)
     return Plan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],

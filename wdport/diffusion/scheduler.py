@@ -17,8 +17,8 @@ import numpy as np
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import scheduler_ddim, scheduler_ddpm, scheduler_steps
-from wdport.diffusion.schedules import Array, NoiseSchedule
-from wdport.diffusion.updates import END, NOTHING, Point, Row, View, x, z
+from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
+from wdport.diffusion.updates import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.errors import UsageError
 
 LEAST, MOST = 1, 100_000
@@ -179,7 +179,7 @@ class Scheduler:
         return Scheduled(
             schedule,
             self.target,
-            np.arange(last + 1) / last if fraction else np.arange(last + 1) - 1.0,
+            per_mille(last) if fraction else np.arange(last + 1) - 1.0,
             self.steps,
             own={"ddpm": ddpm, "ddim": ddim},
             loops={
@@ -216,10 +216,7 @@ def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
 
 def _ddim(now: Point, then: Point, view: View, eta: float) -> Array:
     """The noise stays the one that was predicted, whatever the clean state was clipped to."""
-    sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
-    if sigma > then.noise:
-        raise UsageError("eta", f"{eta:g} asks for more noise than is left after step {now.step}", "give at most 1")
-    direction = sqrt(then.noise**2 - sigma**2)
+    sigma, direction = shares(now, then, eta)
     return then.signal * view.denoised(now) + direction * view.predicted_noise(now) + sigma * z
 
 

@@ -27,6 +27,12 @@ class NoiseSchedule(NamedTuple):
     alpha_bar: Array
 
 
+def per_mille(last: int) -> Array:
+    """(T+1,) times step / T, divided here, because XLA would multiply by its inverse instead."""
+    times: Array = np.arange(last + 1) / last
+    return times
+
+
 def noise_schedule(name: str) -> NoiseSchedule:
     """The schedule with this name, in float64; raises ``KeyError`` for an unknown one."""
     beta = np.concatenate([[0.0], {"exponential": _exponential, "linear": _linear, "cosine": _cosine}[name]()])

@@ -111,12 +111,16 @@ def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
 def ddim_textbook(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
     """DDIM as published: sigma from the strided alpha_bar, and the direction shortened by it."""
     for now, then in pairwise(points):
-        sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
-        if sigma > then.noise:
-            what = f"{eta:g} asks for more noise than is left after step {now.step}"
-            raise UsageError("eta", what, "give at most 1")
-        direction = sqrt(then.noise**2 - sigma**2)
+        sigma, direction = shares(now, then, eta)
         yield now.step, (_towards(now, then, view, direction) + sigma * z, NOTHING, NOTHING)
+
+
+def shares(now: Point, then: Point, eta: float) -> tuple[float, float]:
+    """How much of the noise that is left is drawn anew, and how much is kept (arXiv 2010.02502, eq. 16)."""
+    sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
+    if sigma > then.noise:
+        raise UsageError("eta", f"{eta:g} asks for more noise than is left after step {now.step}", "give at most 1")
+    return sigma, sqrt(then.noise**2 - sigma**2)
 
 
 def _towards(now: Point, then: Point, view: View, direction: float) -> Array:

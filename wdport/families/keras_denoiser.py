@@ -27,8 +27,8 @@ Weights = dict[str, Any]
 class KerasDenoiser:
     """See :class:`wdport.families.roles.Denoiser`.
 
-    ``build(policy)`` makes the model, whose own values are not used. ``order(state, time, labels)`` are its inputs;
-    ``classes`` tells whether there are labels.
+    ``build(policy)`` makes the model, whose own values are not used. Its inputs are the state, the time and,
+    with ``classes``, labels.
     """
 
     def __init__(
@@ -36,14 +36,13 @@ class KerasDenoiser:
         build: Callable[[str], KerasModel],
         dtype: str,
         pad_widths: int = 1,
-        order: Callable[[Tensor, Tensor, Tensor | None], Any] | None = None,
         classes: bool = False,
     ) -> None:
         if pad_widths != 1:
             raise UsageError("pad_widths", "this model's widths cannot be filled up", "leave it out")
         from wdport.keras_runtime import variables_by_path
 
-        self._order, self._exact = order or _in_order, dtype == "float64"
+        self._exact = dtype == "float64"
         # Built at once: Keras's dtype policy is the process's, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
             self._model = build(POLICIES.get(dtype, dtype))
@@ -74,7 +73,7 @@ class KerasDenoiser:
                 found: Tensor = self._model.denoise(state, self._model.embed(every, labels) if self._classes else every)
             return found.astype(state.dtype)
         every = jnp.broadcast_to(condition, state.shape[:1])
-        made = self._call(weights, self._order(state, every, labels))
+        made = self._call(weights, [state, every] if labels is None else [state, every, labels])
         output: Tensor = made[0] if isinstance(made, (list, tuple)) else made
         return output.astype(state.dtype)
 
@@ -103,7 +102,3 @@ class KerasDenoiser:
         """The seeds of random generators, which nothing reads here, are no weights."""
         path = self._paths.get(id(variable), "")
         return weights[path] if path in weights else np.asarray(variable.value)
-
-
-def _in_order(state: Tensor, time: Tensor, labels: Tensor | None) -> list[Any]:
-    return [state, time] if labels is None else [state, time, labels]

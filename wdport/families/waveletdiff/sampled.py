@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport.diffusion.diffusion import Diffusion, per_mille
+from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.schedules import NoiseSchedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, Decoding, Diffused, Named, NotDecoded
