@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ import numpy as np
 import torch
 
 import wdport
+from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.families.waveletdiff.config import Config
@@ -133,7 +135,7 @@ def _ours(network: Network, state: Any, count: int, weights: Any) -> tuple[Run, 
     start = jnp.asarray(state, network.dtype)
     tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), network.dtype), plan.noisy))
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=fast_run())
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
         conditions = network.conditions(weights, rows.times)
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731

@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 
 import wdport
+from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.sampling.network import fast_network
@@ -97,7 +99,7 @@ def _ours(model: Any, state: Any, count: int) -> tuple[Run, int]:
     rows, weights, start = plan_rows(plan, "float32"), network.weights(len(state)), jnp.asarray(state)
     tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), np.float32), plan.noisy))
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=fast_run())
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
         conditions = network.conditions(weights, rows.times)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 from jax import lax
 from keras import layers, ops
@@ -14,9 +16,9 @@ class GroupNorm(layers.Layer):
     """(B, ..., C) to zero mean and unit biased variance in each of ``groups`` groups of channels, times ``gamma`` (C,)
     plus ``beta`` (C,).
 
-    The mean is taken away before squares are summed, so that large means cost no digits. Means are taken axis by axis:
+    The mean is taken away before squares are summed, so that large means cost no digits. Sums are taken axis by axis:
     of 64 x 64 pixels and 8 channels at once, XLA's sum on a CPU is 12 times as far off as PyTorch's in float32, and so
-    it is 1.5 times.
+    it is 1.3 times. The channels come last: with them first, a CPU takes 2.5 times as long.
     """
 
     def __init__(self, groups: int, epsilon: float = 1e-5, **kwargs: object) -> None:
@@ -29,15 +31,17 @@ class GroupNorm(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        *places, channels = x.shape
-        grouped = jnp.reshape(wide(x), (*places, self.groups, channels // self.groups))
-        centred = grouped - self._mean(grouped)
+        summed = wide(x)
+        centred = summed - self._mean(summed)
         variance = self._mean(jnp.square(centred))
-        normal = jnp.reshape(centred * lax.rsqrt(variance + self.epsilon), x.shape)
+        normal = centred * lax.rsqrt(variance + self.epsilon)
         return ops.cast(normal, x.dtype) * self.gamma + self.beta
 
-    def _mean(self, grouped: Tensor) -> Tensor:
-        """Over all axes of (B, ..., G, C / G) but the samples' and the groups'."""
-        for axis in (-1, *range(grouped.ndim - 3, 0, -1)):
-            grouped = jnp.mean(grouped, axis=axis, keepdims=True)
-        return grouped
+    def _mean(self, x: Tensor) -> Tensor:
+        """(B, ..., C) to (B, 1, ..., C): over all places and the channels of each group."""
+        batch, *places, channels = x.shape
+        width = channels // self.groups
+        for axis in range(len(places), 0, -1):
+            x = jnp.sum(x, axis=axis)
+        means = jnp.sum(jnp.reshape(x, (batch, self.groups, width)), axis=-1) / (math.prod(places) * width)
+        return jnp.reshape(jnp.repeat(means, width, axis=-1), (batch, *[1] * len(places), channels))

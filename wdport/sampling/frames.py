@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Rows, run_rows
 from wdport.diffusion.schedules import Array
@@ -26,7 +29,7 @@ def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
     indices = np.arange(count, dtype=np.uint32)
     labels = None if job.labels is None else jnp.asarray(job.labels[:count])
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=fast_run())
     def some(weights: Tree, rows: Rows, carry: Carry, tape: Tensor | None) -> tuple[Carry, Tensor | None]:
         keys = sample_keys(jnp.uint32(sampler.seed), jnp.asarray(indices))
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, run_rows
 from wdport.diffusion.schedules import Array
@@ -29,8 +30,9 @@ class Programs:
         self._ahead: set[tuple[int, int, bool]] = set()
         self.start = jax.jit(self._start)
         self.carry = jax.jit(first_carry)
-        self.drawn = jax.jit(self._drawn)
-        self.taped = jax.jit(self._taped)
+        options = fast_run()
+        self.drawn = jax.jit(self._drawn, compiler_options=options)
+        self.taped = jax.jit(self._taped, compiler_options=options)
         self.finish = jax.jit(network.finish)
 
     def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> jax.stages.Lowered | None:
