@@ -1,8 +1,8 @@
 """Runs the battery: every case through both sides, every tap compared, results gathered per tap.
 
-The reference runs here, one module at a time; Keras's programs are compiled and run by two threads beside it,
-since compiling is nearly all of a run. What the reference gives is brought into the port's layout at once, so that
-everything behind compares like with like. Results are taken in case by case, so a run repeats itself.
+The reference runs here, one module at a time; Keras's programs are compiled and run by two threads beside it, since
+compiling is nearly all of a run, one case behind. What the reference gives is brought into the port's layout at once,
+so that everything behind compares like with like. Results are taken in case by case, so a run repeats itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from wdport.compare.errors import outputs_in_port as in_order
 from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
+from wdport.compare.memory import trim_memory
 from wdport.compare.taps import (
     Tap,
     align,
@@ -50,6 +51,9 @@ from wdport.parity.verdict import TapResult
 from wdport.recorder import Observation, Single, scalar_fed
 
 EAGER = "output, eager"
+
+CASES_AT_ONCE = 1
+"""That the port computes while the reference runs the next: each holds every array of every layer, several times."""
 
 
 @dataclass
@@ -113,16 +117,26 @@ class Runner:
     def compare(self, cases: Sequence[Case]) -> None:
         """Run these cases, all with the weights that the sides hold now, through everything."""
         with ThreadPoolExecutor(2) as pool:
-            observed = [(case, self._observe(case)) for case in cases]
-            if not self.taps and observed:
-                self._settle(observed[0][1])
-            for started in [self._start(pool, case, seen) for case, seen in observed]:
-                self._logic(started)
-                if started.seen.single is not None:
-                    self._numerics(started, started.seen.single)
-                    self._sampling(started)
-                self.cases += 1
+            under_way: list[_Started] = []
+            for case in cases:
+                seen = self._observe(case)
+                if not self.taps and case is cases[0]:
+                    self._settle(seen)
+                under_way.append(self._start(pool, case, seen))
+                if len(under_way) > CASES_AT_ONCE:
+                    self._finish(under_way.pop(0))
+            while under_way:
+                self._finish(under_way.pop(0))
         self._condition([case for case in cases if case.numerics])
+
+    def _finish(self, started: _Started) -> None:
+        """Compare one case, when the port is through with it."""
+        self._logic(started)
+        if started.seen.single is not None:
+            self._numerics(started, started.seen.single)
+            self._sampling(started)
+        self.cases += 1
+        trim_memory()
 
     def compare_times(self) -> None:
         """Gates A, B and E at every value of inputs that have one of few per sample: layers that are fed such an input
@@ -175,6 +189,7 @@ class Runner:
         seen = self.sides.reference.observe(case, [*names, *self.unconverted])
         for text in self.sides.reference.findings:
             self._find(text)
+        trim_memory()
         return seen
 
     def _settle(self, seen: Observation) -> None:

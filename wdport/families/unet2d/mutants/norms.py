@@ -53,6 +53,11 @@ def _grouped(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     return jnp.reshape(x, (*places, layer.groups, channels // layer.groups))
 
 
+def _mean(grouped: KerasTensor) -> KerasTensor:
+    """Over all axes of (B, ..., G, C / G) but the samples' and the groups'."""
+    return jnp.mean(grouped, axis=(*range(1, grouped.ndim - 2), -1), keepdims=True)
+
+
 def _scaled(layer: KerasLayer, normal: KerasTensor, shape: tuple[int, ...]) -> KerasTensor:
     return jnp.reshape(normal, shape) * layer.gamma + layer.beta
 
@@ -60,8 +65,8 @@ def _scaled(layer: KerasLayer, normal: KerasTensor, shape: tuple[int, ...]) -> K
 def _strided(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     """The channels of a group lie G apart, as if (C / G, G) were reshaped."""
     grouped = jnp.swapaxes(jnp.reshape(x, (*x.shape[:-1], -1, layer.groups)), -1, -2)
-    centred = grouped - layer._mean(grouped)
-    normal = centred * lax.rsqrt(layer._mean(jnp.square(centred)) + layer.epsilon)
+    centred = grouped - _mean(grouped)
+    normal = centred * lax.rsqrt(_mean(jnp.square(centred)) + layer.epsilon)
     return _scaled(layer, jnp.swapaxes(normal, -1, -2), x.shape)
 
 
@@ -76,12 +81,12 @@ def _over_batch(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
 def _unbiased(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     grouped = _grouped(layer, x)
     count = grouped[0].size // layer.groups
-    centred = grouped - layer._mean(grouped)
-    variance = layer._mean(jnp.square(centred)) * count / (count - 1)
+    centred = grouped - _mean(grouped)
+    variance = _mean(jnp.square(centred)) * count / (count - 1)
     return _scaled(layer, centred * lax.rsqrt(variance + layer.epsilon), x.shape)
 
 
 def _outside(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     grouped = _grouped(layer, x)
-    centred = grouped - layer._mean(grouped)
-    return _scaled(layer, centred / (jnp.sqrt(layer._mean(jnp.square(centred))) + layer.epsilon), x.shape)
+    centred = grouped - _mean(grouped)
+    return _scaled(layer, centred / (jnp.sqrt(_mean(jnp.square(centred))) + layer.epsilon), x.shape)
