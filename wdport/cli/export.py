@@ -100,9 +100,10 @@ def _text(name: str, made: Exported) -> str:
 
     state, shape = made.state[0], shaped(made.state[1])
     decoded = f", {made.decoded[0]} {shaped(made.decoded[1])}" if made.decoded else ""
+    labels = f", labels ({batch},)" if "classes" in held else ""
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
-        ("takes", "seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)"),
+        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + labels),
         ("gives", f"{state} {shape}{decoded}" if plan else f"prediction {shape}"),
         ("platforms", ", ".join(made.platforms)),
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),

@@ -69,7 +69,7 @@ class KerasDenoiser:
     def predict(self, weights: Weights, state: Tensor, condition: Tensor, labels: Tensor | None = None) -> Tensor:
         if self._embeds:
             with self._holding(weights):
-                every = jnp.broadcast_to(condition, (len(state), *condition.shape))
+                every = jnp.broadcast_to(condition, (*state.shape[:1], *condition.shape))
                 found: Tensor = self._model.denoise(state, self._model.embed(every, labels) if self._classes else every)
             return found.astype(state.dtype)
         every = jnp.broadcast_to(condition, state.shape[:1])

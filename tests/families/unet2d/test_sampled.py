@@ -13,6 +13,7 @@ import torch
 import wdport
 from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
+from wdport.exporting import loader
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.sampled import unsampled
 
@@ -86,6 +87,28 @@ def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatc
     known[:4] = 0.25
     filled = wdport.sample(wdport.load_model("a.keras"), 2, sampler="ddim", steps=4, labels=1, known=known, resample=1)
     assert np.array_equal(filled.images[:, :4], np.full((2, 4, SIZE, 2), 0.25, np.float32))
+
+
+def test_exported_it_draws_the_same(
+    pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, module = pipeline
+    saved(folder)
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", str(folder / "unet"), "-o", "a.keras"]) == 0
+    assert main(["export", "a.keras", "-o", "network.stablehlo"]) == 0
+    assert main(["export", "a.keras", "--what", "sampler", "--sampler", "ddim", "--steps", "4",
+                 "-o", "sampler.stablehlo"]) == 0  # fmt: skip
+    assert capsys.readouterr().out.count(", labels (b,)") == 2
+    state, decoded = loader.load("sampler.stablehlo")(5, range(3), labels=LABELS)
+    wanted = wdport.sample(wdport.load_model("a.keras"), 3, sampler="ddim", steps=4, seed=5, labels=LABELS)
+    np.testing.assert_allclose(state, wanted.states, atol=1e-5 * np.abs(wanted.states).max())
+    np.testing.assert_allclose(decoded, wanted.images, atol=1e-5)
+    x, times = np.random.default_rng(1).standard_normal((3, SIZE, SIZE, 2)).astype("f4"), np.array([7.0, 99.0, 0.0])
+    with torch.no_grad():
+        made = module(torch.tensor(np.moveaxis(x, -1, 1).copy()), torch.tensor(times), torch.tensor(LABELS)).sample
+    found = loader.load("network.stablehlo")(x, times, LABELS)
+    np.testing.assert_allclose(np.moveaxis(np.asarray(found), -1, 1), made, atol=1e-5 * float(made.abs().max()))
 
 
 def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Path, capsys: Any) -> None:
