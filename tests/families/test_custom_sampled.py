@@ -20,6 +20,7 @@ import yaml
 
 from wdport.cli.main import main
 from wdport.errors import MisfitError
+from wdport.exporting import loader
 from wdport.families.choice import own_model
 from wdport.families.custom_sampled import read_sampling
 from wdport.sampling import network as networks
@@ -60,9 +61,16 @@ def test_the_example(process: str, folder: Path, capsys: pytest.CaptureFixture[s
         assert few.files == ["points"]
         assert few["points"].shape == (7, 2)
         np.testing.assert_allclose(few["points"], more["points"][:7], rtol=1e-5, atol=1e-6)
+        wanted = few["points"]
     assert "points" in capsys.readouterr().out
-    assert main(["sample", "a.keras", "-n", "1"]) == 4
-    assert "give --mapping with the table" in capsys.readouterr().err
+    assert main(["export", "a.keras", *table, "--what", "sampler", "--sampler", sampler, "--steps", "4"]) == 0
+    states, decoded = loader.load("a.stablehlo")(0, range(7))
+    np.testing.assert_allclose(states, wanted, rtol=1e-5, atol=1e-6)
+    assert decoded is None
+    capsys.readouterr()
+    for words in (["sample", "a.keras", "-n", "1"], ["export", "a.keras", "-o", "b.stablehlo"]):
+        assert main(words) == 4
+        assert "give --mapping with the table" in capsys.readouterr().err
     os.truncate("a.keras", 70_000)
     assert main(["sample", "a.keras", *table, "-n", "1", "-o", "c.npz"]) == 3
 

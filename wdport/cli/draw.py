@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.cli.machine import start_jax
-from wdport.cli.options import facts, size
+from wdport.cli.options import facts, size, stored_variables
 from wdport.cli.progress import samples_bar
-from wdport.conversion.load import Converted, sound_variables
+from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
@@ -78,7 +78,7 @@ class Files:
 def draw(wanted: Wanted, devices: int | str | None, join: Callable[[], None], files: Files) -> None:
     """Draw what is missing, write the files, and say so; ``join`` waits for the other processes."""
     with ThreadPoolExecutor(2) as background:  # while jax is imported
-        variables = background.submit(_variables, files.model)
+        variables = background.submit(stored_variables, files.model)
         hashes = background.submit(_hashes, wanted)
         join()
         _draw(wanted, devices, files, variables, hashes)
@@ -142,12 +142,6 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
     if wanted.count and states and states[0] != wanted.count:
         raise UsageError(wanted.init or "", f"has {states[0]} states for {wanted.count} samples", "leave out -n")
     return plan_job(Programs(network), request)
-
-
-def _variables(converted: Converted) -> dict[str, Array]:
-    if converted.note:
-        click.echo(f"note: {converted.note}", err=True)
-    return dict(sound_variables(converted))
 
 
 def _hashes(wanted: Wanted) -> Hashes:

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, pad_option, require_sampled, sha256_option, size
+from wdport.cli.options import (
+    facts,
+    open_sampled,
+    own_mapping_option,
+    own_model_option,
+    pad_option,
+    sha256_option,
+    size,
+    stored_variables,
+)
+from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
-from wdport.files.writable import with_manifests
+from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:  # it brings in jax
     from wdport.exporting.api import Exported
@@ -34,7 +44,7 @@ class Options(TypedDict):
 @click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
               help="Some of cpu, cuda, rocm, tpu, with commas; none of them has to be here.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(1, 1 << 24), help="A fixed number of samples.  [default: any number]")
-@click.option("--sampler", help="As in wdport sample; for --what sampler.  [default: ddpm]")
+@click.option("--sampler", help="As in wdport sample; for --what sampler.  [default: ddpm, of a flow heun]")
 @click.option("--steps", type=int, help="As in wdport sample.  [default: all]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
 @click.option("--dtype", type=click.Choice(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
@@ -42,6 +52,8 @@ class Options(TypedDict):
 @click.option("--precision", type=click.Choice(["highest", "default"]), default="highest", show_default=True,
               help="Of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
 @pad_option
+@own_mapping_option
+@own_model_option
 @sha256_option
 @click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
@@ -51,6 +63,8 @@ def command(
     what: str,
     platforms: str,
     dtype: str,
+    mapping: str | None,
+    function: str | None,
     sha256: str | None,
     force: bool,
     **options: Unpack[Options],
@@ -61,25 +75,24 @@ def command(
     """
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.checkpoint.known import require_sha256
-    from wdport.conversion.load import open_converted
     from wdport.exporting.artefact import export_target
 
     require_sha256(model, sha256)
-    converted = open_converted(model)
-    require_sampled(converted)
+    converted = open_sampled(model, mapping, function)
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
-    export_target(path, with_manifests({"model": converted.path}, ["model"]), force)
+    inputs = with_manifests(by_name(model=model, mapping=mapping), ["model"])
+    target = export_target(path, inputs, force)
 
     require_jax()
-    from wdport.conversion.load import load_model
-    from wdport.exporting.api import export
+    from wdport.exporting.api import Order, export_network
+    from wdport.sampling.network import stored_network
 
     start_jax()
-    names = [name.strip() for name in platforms.split(",") if name.strip()]
-    loaded = load_model(model, dtype)
-    made = export(loaded, path, what=what, platforms=names, force=force, **options)
+    order = Order(what, tuple(name.strip() for name in platforms.split(",") if name.strip()), **options)
+    network = stored_network(converted.family, converted.config, stored_variables(converted), dtype, order.pad_widths)
+    made = export_network(network, POLICIES[dtype][0], converted.config, target, order)
     click.echo(_text(converted.path.name, made))
     return 0
 

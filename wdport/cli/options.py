@@ -15,6 +15,7 @@ from wdport.limits import MAX_PAD_WIDTHS
 
 if TYPE_CHECKING:  # numpy comes with it
     from wdport.conversion.load import Converted
+    from wdport.model import Array
 
 LONGEST_FACT = 2000
 """Characters; what is longer loses its middle."""
@@ -35,6 +36,12 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
 
 mapping_option = click.option(
     "--mapping", metavar="FILE", help="A mapping table of your own.  [default: the shipped one that fits]"
+)
+own_mapping_option = click.option(
+    "--mapping", metavar="FILE", help="The table of a model of your own, with what sampling needs."
+)
+own_model_option = click.option(
+    "--model", "function", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it."
 )
 pad_option = click.option(
     "--pad-widths", type=click.IntRange(1, MAX_PAD_WIDTHS), default=1, metavar="M",
@@ -76,15 +83,34 @@ def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force:
             require_writable(each.path, inputs, force, each.option, each.kind)
 
 
-def require_sampled(converted: Converted) -> None:
-    """Raises :class:`UsageError` for a model of a family that draws no samples."""
+def open_sampled(model: str, mapping: str | None, function: str | None) -> Converted:
+    """A converted file that samples can be drawn from; ``mapping`` and ``function`` tell the user's own model.
+
+    Raises :class:`UsageError` for a model of a family that draws none.
+    """
+    from wdport.conversion.load import open_converted
+    from wdport.families.choice import own_model
     from wdport.families.roles import Sampled
 
+    own = own_model(mapping, function, None, ())
+    if mapping and own is None:
+        raise UsageError("--mapping", "the table is that of a family that wdport comes with", "leave it out")
+    converted = open_converted(model, own)
     if not isinstance(converted.family, Sampled):
         what = f"a {converted.family.name} model does not sample"
         raise UsageError(converted.path, what, "give a converted diffusion model; wdport.load_model runs this one")
     if why := converted.family.unsampled(converted.config):
         raise UsageError(converted.path, f"does not sample: {why}", "wdport.load_model runs it")
+    return converted
+
+
+def stored_variables(converted: Converted) -> dict[str, Array]:
+    """Every variable of a converted file by its path; says what a user has to know of the file."""
+    from wdport.conversion.load import sound_variables
+
+    if converted.note:
+        click.echo(f"note: {converted.note}", err=True)
+    return dict(sound_variables(converted))
 
 
 def size(count: int) -> str:

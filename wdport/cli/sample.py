@@ -11,7 +11,7 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.draw import Files, Wanted, draw
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import pad_option, require_sampled, sha256_option
+from wdport.cli.options import open_sampled, own_mapping_option, own_model_option, pad_option, sha256_option
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -47,9 +47,8 @@ from wdport.files.writable import by_name, require_apart, with_manifests
 @click.option("--guidance", type=float, metavar="W", help="Classifier-free guidance: above 1, samples follow their "
               "label more.")  # fmt: skip
 @click.option("--init", metavar="FILE", help="x_T to start from, (n, C, F) in a .npy file.")
-@click.option("--mapping", metavar="FILE", help="The table of a model of your own, with what sampling needs.")
-@click.option("--model", "function", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not "
-              "name it.")  # fmt: skip
+@own_mapping_option
+@own_model_option
 @click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
 @click.option("--distributed", metavar="HOST:PORT,I/N", help="Be process I (0 to N-1) of N that share the samples; "
               "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
@@ -73,17 +72,11 @@ def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
         raise UsageError("--shard-weights", "there is one device alone", "ask for several, or for --devices all")
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.checkpoint.known import require_sha256
-    from wdport.conversion.load import open_converted
-    from wdport.families.choice import own_model
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
     require_sha256(wanted.model, sha256)
-    own = own_model(wanted.mapping, wanted.function, None, ())
-    if wanted.mapping and own is None:
-        raise UsageError("--mapping", "the table is that of a family that wdport comes with", "leave it out")
-    converted = open_converted(wanted.model, own)
-    require_sampled(converted)
+    converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
     inputs = with_manifests(
         by_name(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init), ["model"]
     )

@@ -14,7 +14,8 @@ from wdport.diffusion.plans import Plan
 from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
-from wdport.model import KerasModel, NotDecoded
+from wdport.files.target import Target
+from wdport.model import Configuration, KerasModel, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import plan_of
@@ -23,6 +24,20 @@ from wdport.version import VERSION
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 PRECISIONS = ("highest", "default")
 KINDS = ("denoiser", "sampler")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is exported, and how: see :func:`export`."""
+
+    what: str = "denoiser"
+    platforms: Iterable[str] = ("cpu",)
+    batch: int | None = None
+    sampler: str | None = None
+    steps: int | None = None
+    eta: float = 0.0
+    precision: str = "highest"
+    pad_widths: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,21 +89,31 @@ def export(
         UsageError: an argument is impossible, or the file exists. MachineError: the machine refuses, or flatbuffers
         is not installed.
     """
+    order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths)
     target = export_target(Path(path), force=force, option=None)
+    return export_network(programs_of(model, pad_widths).network, model.compute_dtype, model.config, target, order)
+
+
+def export_network(
+    network: Network, compute_dtype: str, config: Configuration, target: Target, order: Order
+) -> Exported:
+    """As :func:`export`, of a network that computes in ``compute_dtype``; ``config`` is its model's."""
     lowering = Lowering(
-        checked_platforms(platforms), _checked_batch(batch), _one_of("precision", precision, PRECISIONS)
+        checked_platforms(order.platforms),
+        _checked_batch(order.batch),
+        _one_of("precision", order.precision, PRECISIONS),
     )
-    network = programs_of(model, pad_widths).network
-    facts, plan = _facts(model, network, lowering, pad_widths), None
-    if _one_of("what", what, KINDS) == "denoiser":
-        if sampler is not None or steps is not None or eta:
+    plan, sampler = None, {}
+    if _one_of("what", order.what, KINDS) == "denoiser":
+        if order.sampler is not None or order.steps is not None or order.eta:
             raise UsageError("sampler", "a denoiser has none", "leave out sampler, steps and eta, or export a sampler")
         lowered = lower_denoiser(network, lowering)
     else:
-        plan = plan_of(network, sampler, steps, eta)
-        facts["sampler"] = _plan_facts(plan)
+        plan = plan_of(network, order.sampler, order.steps, order.eta)
+        sampler = {"sampler": _plan_facts(plan)}
         lowered = lower_sampler(network, plan, lowering)
-    facts = {"what": what, **facts}
+    told = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
+    facts = {"what": order.what, **_facts(network, lowering), **told, **sampler}
     size, about = write_artefact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
     return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
@@ -117,8 +142,8 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _facts(model: KerasModel, network: Network, lowering: Lowering, pad_widths: int) -> dict[str, object]:
-    """What the artefact says about itself, as JSON values; ``model`` is the configuration, statistics included."""
+def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
+    """What the artefact says about its programs, as JSON values."""
     return {
         "wdport": VERSION,
         "jax": jax.__version__,
@@ -126,12 +151,9 @@ def _facts(model: KerasModel, network: Network, lowering: Lowering, pad_widths: 
         "batch": lowering.batch,
         **network.about.sizes,
         "dtype": network.dtype,
-        "compute_dtype": model.compute_dtype,
         "precision": lowering.precision,
-        "pad_widths": pad_widths,
         **({} if network.about.classes is None else {"classes": network.about.classes}),
         "target": network.process().target,
-        "model": model.config.to_dict(),
     }
 
 
