@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from wdport.cli.export_torch import export_torch
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import (
     facts,
+    key_option,
     open_sampled,
     own_mapping_option,
     own_model_option,
@@ -39,6 +41,8 @@ class Options(TypedDict):
 
 @click.command(name="export")
 @click.argument("model")
+@click.option("--to", type=click.Choice(["stablehlo", "torch"]), default="stablehlo", show_default=True,
+              help="A program, or the checkpoint's own tensors for PyTorch.")  # fmt: skip
 @click.option("--what", type=click.Choice(["denoiser", "sampler"]), default="denoiser", show_default=True,
               help="The network alone, or a whole sampler with it.")  # fmt: skip
 @click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
@@ -54,12 +58,18 @@ class Options(TypedDict):
 @pad_option
 @own_mapping_option
 @own_model_option
+@click.option("--like", metavar="FILE", help="With --to torch, the checkpoint: gives what the model does not hold.")
+@key_option
 @sha256_option
-@click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo.  [default: MODEL.stablehlo beside it]")
+@click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  "
+              "[default: MODEL.stablehlo or MODEL.torch.safetensors beside it]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 def command(
     model: str,
     output: str | None,
+    to: str,
+    like: str | None,
+    key: str | None,
     what: str,
     platforms: str,
     dtype: str,
@@ -69,15 +79,20 @@ def command(
     force: bool,
     **options: Unpack[Options],
 ) -> int:
-    """Write a converted MODEL as StableHLO with its weights, to run with jax alone.
+    """Write a converted MODEL as StableHLO with its weights, to run with jax alone; or back as PyTorch's tensors.
 
-    Copy wdport/exporting/loader.py to where it runs; it needs jax and, to read the file, flatbuffers.
+    Copy wdport/exporting/loader.py to where StableHLO runs; it needs jax and, to read the file, flatbuffers.
     """
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.checkpoint.known import require_sha256
     from wdport.exporting.artefact import export_target
 
     require_sha256(model, sha256)
+    if to == "torch":
+        click.echo(export_torch(model, output, mapping, function, like, key, force))
+        return 0
+    if like or key:
+        raise UsageError("--like" if like else "--key", "is of --to torch", "leave it out, or give --to torch")
     converted = open_sampled(model, mapping, function)
     path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):

@@ -1,0 +1,138 @@
+"""Back to PyTorch: bit for bit what the checkpoint held, loaded with ``strict=True``; also after more training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import wdport
+from tests.exporting.test_export import called
+from tests.families.test_custom import TABLES, files
+from tests.families.toys import nets
+from tests.families.ts2vec import make as encoders
+from tests.families.unet2d import make as unets
+from tests.make import SETTINGS, SMALL, inputs, make_state, save
+from wdport.cli.main import main
+from wdport.families.waveletdiff.reference import WaveletDiff
+
+State = Mapping[str, torch.Tensor]
+
+
+def exported(*words: object) -> State:
+    """What ``wdport export --to torch`` writes, as torch reads it."""
+    output = Path(str(words[-1]))
+    assert main(["export", *map(str, words[:-1]), "--to", "torch", "-o", str(output)]) == 0
+    if output.suffix == ".safetensors":
+        return load_file(output)
+    found: State = torch.load(output, weights_only=True)
+    return found
+
+
+def differing(found: State, stored: State) -> set[str]:
+    """Names of tensors that are not the stored ones, bit for bit."""
+    assert set(found) <= set(stored)
+    same = {
+        name for name, each in found.items() if each.dtype == stored[name].dtype and torch.equal(each, stored[name])
+    }
+    return set(stored) - same
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_model_of_the_users_own(tmp_path: Path, name: str, suffix: str) -> None:
+    checkpoint, table = files(tmp_path, name)
+    stored: State = torch.load(checkpoint, weights_only=True)
+    wdport.convert(checkpoint, tmp_path / "a.keras", mapping=table)
+    words = [tmp_path / "a.keras", "--mapping", table]
+    summed = "bias_" if name == "lstm" else "parametrizations"  # by arithmetic: two biases, weight_norm
+    joined = {each for each in stored if summed in each}
+    counted = {each for each in stored if each.endswith("num_batches_tracked")}
+    without = exported(*words, tmp_path / f"b.{suffix}")
+    assert differing(without, stored) - joined == counted
+    found = exported(*words, "--like", checkpoint, tmp_path / f"c.{suffix}")
+    assert differing(found, stored) <= joined
+    first, second = getattr(nets, name)().eval(), getattr(nets, name)().eval()
+    first.load_state_dict(stored, strict=True)
+    second.load_state_dict(found, strict=True)
+    if joined:
+        assert differing(found, stored)
+        x = torch.randn(3, 9, 5)
+        with torch.no_grad():
+            torch.testing.assert_close(second(x), first(x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_waveletdiff(tmp_path: Path, dtype: torch.dtype) -> None:
+    stored = {name: each.to(dtype) for name, each in make_state().items()}
+    checkpoint = save(tmp_path / "a.pt", stored, lightning=False)
+    wdport.convert(checkpoint, tmp_path / "a.keras", values=SETTINGS)
+    found = exported(tmp_path / "a.keras", "--like", checkpoint, tmp_path / "c.pt")
+    assert differing(found, stored) == set()
+    without = exported(tmp_path / "a.keras", tmp_path / "b.safetensors")
+    assert set(without) == set(stored)
+    off = differing(without, stored)
+    assert not any(name.endswith((".weight", ".bias")) for name in off)
+    assert all(without[name].dtype == torch.float32 for name in off)  # tables, by their formulas
+    if dtype == torch.float32:
+        for name in off:
+            torch.testing.assert_close(without[name], stored[name], rtol=0, atol=1e-6)
+        WaveletDiff(SMALL).load_state_dict(without, strict=True)
+
+
+def test_other_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = encoders.save(tmp_path / "encoder.pt")
+    wdport.convert(checkpoint, tmp_path / "encoder.keras")
+    inner = {name: each for name, each in torch.load(checkpoint, weights_only=True).items() if name != "n_averaged"}
+    stored: State = {name.removeprefix("module."): each for name, each in inner.items()}
+    assert differing(exported(tmp_path / "encoder.keras", tmp_path / "encoder.pth"), stored) == set()
+    assert "without the prefix module. of the checkpoint" in capsys.readouterr().out
+    folder = unets.save(tmp_path / "unet", unets.fields_of("attention at every size"))
+    wdport.convert(folder, tmp_path / "unet.keras")
+    stored = load_file(folder / "diffusion_pytorch_model.safetensors")
+    assert differing(exported(tmp_path / "unet.keras", tmp_path / "unet.pt"), stored) == set()
+
+
+def test_a_model_that_keras_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = save(tmp_path / "a.pt", make_state(), lightning=False)
+    model: Any = wdport.load_model(wdport.convert(checkpoint, values=SETTINGS).output)
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        variable.assign(np.asarray(variable) + 0.01 * rng.standard_normal(variable.shape))
+    model.save(tmp_path / "trained.keras")
+    assert main(["export", str(tmp_path / "trained.keras"), "--to", "torch"]) == 4
+    assert "was saved by Keras, and does not say what the checkpoint was like; give the" in capsys.readouterr().err
+    found = exported(tmp_path / "trained.keras", "--like", checkpoint, tmp_path / "back.pt")
+    parameters = set(dict(WaveletDiff(SMALL).named_parameters()))
+    assert differing(found, torch.load(checkpoint, weights_only=True)) == parameters
+    module = WaveletDiff(SMALL).eval()
+    module.load_state_dict(found, strict=True)
+    state, time = (torch.from_numpy(values).float() for values in inputs(SMALL, batch=2))
+    with torch.no_grad():
+        wanted = module(state, time).numpy()
+    ours = called(model, state.numpy(), time.numpy())
+    assert np.linalg.norm(ours - wanted) < 1e-5 * np.linalg.norm(wanted)
+
+
+def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = save(tmp_path / "a.pt", make_state(), lightning=False)
+    model = str(wdport.convert(checkpoint, values=SETTINGS).output)
+    other = str(encoders.save(tmp_path / "b.pt"))
+    cases = {
+        ("-o", str(checkpoint)): (2, "exists"),
+        ("-o", "a.npz"): (2, "end the name in .safetensors, .pt, .pth"),
+        ("--steps", "3"): (2, "--steps: is of programs"),
+        ("--like", other): (4, "b.pt: "),
+        ("--like", str(tmp_path / "none.pt")): (3, "none.pt: "),
+    }
+    for words, (code, text) in cases.items():
+        assert main(["export", model, "--to", "torch", *words]) == code, words
+        said = capsys.readouterr().err
+        assert text in said
+        assert said.count("\n") == 1
+    assert main(["export", model, "--like", other]) == 2

@@ -1,0 +1,129 @@
+"""A converted file back to the tensors of its checkpoint, by the inverses of the rules that moved them.
+
+What a model does not hold cannot come from it: tables that the conversion checked, and tensors that it dropped. They
+come from the checkpoint where it is given; else tables are recomputed, and dropped tensors are left out. Values get
+the dtypes that the checkpoint has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+import ml_dtypes
+import numpy as np
+
+from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.conversion.account import Account
+from wdport.conversion.entries import Manifest
+from wdport.conversion.load import Converted, sound_variables
+from wdport.conversion.prepare import Settings, planned, prepared_from
+from wdport.errors import MisfitError
+from wdport.mapping.moves import Plan
+from wdport.mapping.shipped import choose_table
+from wdport.mapping.table import Table
+from wdport.model import Array, Constant
+
+DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
+"""That numpy itself does not have."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The tensors of a checkpoint, by name and in its order.
+
+    ``recomputed`` are tables that a formula gave, equal to the checkpoint's within their tolerance; ``left_out`` are
+    names with the reason for which the conversion dropped them; ``chosen`` are those that arithmetic does not give
+    back bit for bit: see :mod:`wdport.mapping.arithmetic`. ``prefixes`` of the checkpoint's names are left out, as
+    the module itself has none.
+    """
+
+    tensors: Mapping[str, Array]
+    recomputed: tuple[str, ...] = ()
+    left_out: Mapping[str, str] | None = None
+    chosen: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+
+def restored(
+    converted: Converted, table: Table | None = None, like: Path | None = None, key: str | None = None
+) -> Restored:
+    """Every tensor of the checkpoint that ``converted`` was made of, ``like`` if that is given.
+
+    Args:
+        converted: also a file that Keras saved after more training; that one needs ``like``.
+        table: the user's own, where no shipped one was used.
+        like: the checkpoint, or another of the same model.
+        key: the entry of ``like`` that holds the weights.
+
+    Raises:
+        MisfitError: the file does not say what the checkpoint was like, or ``like`` is of another model.
+    """
+    variables = dict(sound_variables(converted))
+    if like is None:
+        return _by_manifest(converted, table, variables)
+    with open_checkpoint(like, key=key) as checkpoint:
+        return _by_checkpoint(converted, table, variables, checkpoint)
+
+
+def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[str, Array]) -> Restored:
+    if converted.account is None:
+        fix = "give the checkpoint that it was made of, or another of the same model, with --like"
+        raise MisfitError(converted.path, "was saved by Keras, and does not say what the checkpoint was like", fix)
+    manifest = cast("Manifest", converted.account.manifest)
+    constants = converted.family.constants(converted.config)
+    shapes = {each["source"]: tuple(each["shape"]) for each in manifest["tensors"]}
+    shapes |= {each["source"]: constants[each["constant"]].shape for each in manifest["checks"]}
+    shapes |= {name: shapes[same] for name, same in manifest["ties"].items()}
+    shapes |= dict.fromkeys(manifest["drops"], ())
+    table = table or choose_table(shapes, converted.path)
+    _require_table(converted.account, table, converted.path)
+    plan, _ = planned(converted.path, table, converted.family, converted.config, shapes)
+    dtypes = {each["source"]: each["dtype"] for each in manifest["tensors"]}
+    dtypes |= {name: dtypes[same] for name, same in manifest["ties"].items()}
+    found = _inverted(plan, variables, dtypes)
+    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items()}
+    prefixes = tuple(manifest["source"]["prefixes"])
+    return Restored({**found, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes)
+
+
+def _by_checkpoint(
+    converted: Converted, table: Table | None, variables: Mapping[str, Array], checkpoint: Checkpoint
+) -> Restored:
+    settings = Settings(
+        known=asdict(converted.config), mapping=table.path if table else None, own=converted.family if table else None
+    )
+    prepared = prepared_from(checkpoint, settings)
+    if prepared.family.name != converted.family.name or dict(prepared.variables) != converted.variables:
+        raise MisfitError(checkpoint.path, f"is not of the model in {converted.path.name}", "give a checkpoint of it")
+    dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
+    found = _inverted(prepared.plan, variables, dtypes)
+    plan = prepared.plan
+    rest = {name: _typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
+    every = {**found, **rest}
+    return Restored({name: every[name] for name in checkpoint.tensors}, left_out={}, chosen=_chosen(plan),
+                    prefixes=checkpoint.prefixes)  # fmt: skip
+
+
+def _require_table(account: Account, table: Table, path: Path) -> None:
+    if table.sha256 != account.mapping.sha256:
+        fix = "give the table that it was converted by with --mapping, or the checkpoint with --like"
+        raise MisfitError(path, f"was converted by another {account.mapping.name} than {table.path}", fix)
+
+
+def _inverted(plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:
+    return {name: _typed(array, dtypes[name]) for name, array in plan.invert(variables.__getitem__)}
+
+
+def _typed(array: Array, dtype: str) -> Array:
+    return np.ascontiguousarray(array.astype(DTYPES.get(dtype, dtype), copy=False)).reshape(array.shape)
+
+
+def _table(constant: Constant) -> Array:
+    return _typed(constant.values, "float32")
+
+
+def _chosen(plan: Plan) -> tuple[str, ...]:
+    return tuple(name for move in plan.moves if not move.exact for name in move.sources)

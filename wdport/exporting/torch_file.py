@@ -1,0 +1,51 @@
+"""Tensors as PyTorch's users load them: a safetensors file, or a ``.pt`` file, which takes torch to write."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+from wdport.errors import MachineError, UsageError
+from wdport.files.atomic import replacing
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
+from wdport.model import Array
+
+SUFFIXES = (".safetensors", ".pt", ".pth")
+
+
+def torch_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+    """Where the tensors go; raises :class:`UsageError` or :class:`MachineError` where they cannot."""
+    if path.suffix not in SUFFIXES or path.name == path.suffix:
+        raise UsageError(path, "unknown output format", f"end the name in {', '.join(SUFFIXES)}")
+    if path.suffix != ".safetensors" and importlib.util.find_spec("torch") is None:
+        raise MachineError(path, "writing it needs torch, which is not installed", "write a .safetensors file")
+    require_writable(path, inputs, force, "-o")
+    return Target(path, path.suffix[1:])
+
+
+def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
+    """Write a state_dict under a temporary name and rename it; its size in bytes.
+
+    ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if the machine refuses.
+    """
+    with replacing(target.path) as (temporary,):
+        if target.format == "safetensors":
+            from safetensors.numpy import save  # its save_file replaces the file that we hold open
+
+            temporary.write_bytes(save(dict(tensors), metadata={"format": "pt"}))
+        else:
+            _save(temporary, tensors)
+    return target.path.stat().st_size
+
+
+def _save(path: Path, tensors: Mapping[str, Array]) -> None:
+    import torch
+
+    def tensor(array: Array) -> torch.Tensor:
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(array.view("<u2").copy()).view(torch.bfloat16)
+        return torch.from_numpy(array.copy())
+
+    torch.save({name: tensor(array) for name, array in tensors.items()}, path)
