@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
 from tests.real.test_packages import needs_packages, root
+from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.families.code import find_function
 
@@ -53,6 +56,20 @@ def with_weights(name: str) -> set[str]:
     function = find_function(f"tests.real.references:{name}")
     module = function(str(root() / WEIGHTS[name])) if name == "resemblyzer" else function()
     return {path for path, part in module.named_modules() if list(part.parameters(recurse=False)) and path}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_it_goes_back_bit_for_bit(project: Path, name: str) -> None:
+    """But for the sums of an LSTM's biases."""
+    assert convert(name) == 0
+    file = str(root() / WEIGHTS[name])
+    words = ["export", "out.keras", "--to", "torch", "--mapping", f"{name}.yaml", "--like", file, "-o", "back.pt"]
+    assert main(words) == 0
+    back = torch.load("back.pt", weights_only=True)
+    with open_checkpoint(file) as checkpoint:
+        assert set(back) == set(checkpoint.tensors)
+        differ = {each for each in back if not np.array_equal(back[each].numpy(), checkpoint.read(each))}
+    assert differ == {each for each in back if name == "resemblyzer" and "bias_" in each}
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
