@@ -95,7 +95,9 @@ def _told(each: Compared, theirs: object, ours: object) -> str:
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, (int, str, tuple, list)) or value is None else type(value).__name__
+    if isinstance(value, (int, str, tuple, list)) or value is None:
+        return str(value)
+    return str(getattr(value, "__name__", type(value).__name__))
 
 
 def _equal(theirs: object, ours: object, _: object) -> bool:
@@ -155,6 +157,10 @@ def _ceil(theirs: object, ours: object, _: object) -> bool:
     return not theirs or ours != "valid"
 
 
+def _names(theirs: object, ours: object, _: object) -> bool:
+    return not isinstance(theirs, str) or theirs == getattr(ours, "__name__", ours)
+
+
 _CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
     "equal": _equal,
     "epsilon": _epsilon,
@@ -167,6 +173,6 @@ _CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
     "true": lambda theirs, ours, __: bool(theirs if ours is None else ours),
     "ones": lambda theirs, _, __: set(_all(theirs)) == {1},
     "ceil": _ceil,
+    "names": _names,
 }
-"""Momentum and the like, which inference does not read, are left out, and so are names of functions, whose values tell
-more."""
+"""Momentum and the like, which inference does not read, are left out."""
