@@ -48,6 +48,13 @@ def unfolded(module: nn.Module) -> State:
     return folded(module) | {"m.weight": module.state_dict()["m.parametrizations.weight.original"]}
 
 
+def direction(module: nn.Module) -> State:
+    """The state with the direction that weight normalisation stores, not scaled, as the weight."""
+    state = module.state_dict()
+    (weight,) = (tensor for name, tensor in state.items() if name.endswith(("weight_v", "original1")))
+    return {"m.weight": weight, "m.bias": state["m.bias"]}
+
+
 class Scaled(nn.Module):
     """An embedding times the square root of its width, as transformers have it."""
 
@@ -110,7 +117,7 @@ PAIRS = (
     *(
         Pair(
             f"linear under weight_norm, {which}", "linear", partial(lambda norm: norm(nn.Linear(3, 5)), norm),
-            partial(layers.Dense, 5), ((6, 3),), ACTIVE,
+            partial(layers.Dense, 5), ((6, 3),), {"the direction alone": {"state": direction}},
         )
         for which, norm in (("old keys", old_norm), ("new keys", new_norm))
     ),
