@@ -6,13 +6,14 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits test lint unit pairs parity selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo demo-digits test lint unit pairs parity conformance selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
 	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make parity  the full numeric-equivalence suite"
+	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
 	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
 	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
@@ -77,6 +78,10 @@ parity: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m full --ignore tests/faults tests
 	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
 		$$($(BIN)/python -m parity_tests.pairs build/parity --recorded)
+
+# Every pair of layers and every mutant of it, with the releases that are installed.
+conformance: $(READY)
+	@$(BIN)/python -m parity_tests.conformance
 
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md

@@ -26,11 +26,45 @@ ALIKE: dict[str, tuple[Any, ...]] = {
         (1, 5, 5, 4),
     ),
     "pooling": ("max_pool2d", nn.MaxPool2d(3, 2), layers.MaxPooling2D(3, 2)),
+    "an output padding that Keras works out": (
+        "conv_transpose1d",
+        nn.ConvTranspose1d(3, 4, 3, 2),
+        layers.Conv1DTranspose(4, 3, 2),
+    ),
+    "no eps, so that of float32": ("rms_norm", nn.RMSNorm(4), layers.RMSNormalization(epsilon=2**-23)),
+    "no eps, so that of float64": ("rms_norm", nn.RMSNorm(4), layers.RMSNormalization(epsilon=2**-52)),
+    "nonlinearity": ("rnn", nn.RNN(3, 4, nonlinearity="relu"), layers.SimpleRNN(4, activation="relu")),
+    "slope": ("activation", nn.LeakyReLU(0.3), layers.LeakyReLU()),
     "dropout": ("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),
     "a kind that nobody knows": ("", nn.Linear(3, 4), layers.Dense(5)),
 }
 
 OTHER: dict[str, tuple[str, Any, Any, str]] = {
+    "slope": (
+        "activation",
+        nn.LeakyReLU(),
+        layers.LeakyReLU(),
+        "negative_slope 0.3 where the reference has 0.01",
+    ),
+    "alpha": ("activation", nn.ELU(0.5), layers.ELU(), "alpha 1 where the reference has 0.5"),
+    "nonlinearity": (
+        "rnn",
+        nn.RNN(3, 4, nonlinearity="relu"),
+        layers.SimpleRNN(4),
+        "activation (nonlinearity) tanh where the reference has relu",
+    ),
+    "no eps": (
+        "rms_norm",
+        nn.RMSNorm(4),
+        layers.RMSNormalization(epsilon=1e-6),
+        "epsilon (eps) 1e-06 where the reference has None",
+    ),
+    "output padding": (
+        "conv_transpose1d",
+        nn.ConvTranspose1d(3, 4, 3, 2, output_padding=1),
+        layers.Conv1DTranspose(4, 3, 2),
+        "output_padding None where the reference has (1,)",
+    ),
     "epsilon": (
         "batch_norm",
         nn.BatchNorm2d(4),

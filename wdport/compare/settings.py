@@ -22,6 +22,9 @@ NEAR = 1e-5
 
 _MISSING = object()
 
+_EPSILONS = (2.0**-23, 2.0**-52)
+"""``torch.finfo(dtype).eps`` of float32 and float64."""
+
 _UNREAD = ("dropout", "p")
 """Rates of dropout: inference does not read them, so they explain nothing."""
 
@@ -51,7 +54,12 @@ def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> d
     reference's value and a sentence."""
     found = {}
     for each, theirs, ours in _pairs(kind, module, layer):
-        if each.how == "equal" and isinstance(theirs, float) and theirs != ours and _equal(theirs, ours, module):
+        if (
+            each.how in ("equal", "epsilon")
+            and isinstance(theirs, float)
+            and theirs != ours
+            and _equal(theirs, ours, module)
+        ):
             found[each.keras] = (theirs, _told(each, repr(theirs), repr(ours)))
     return found
 
@@ -87,7 +95,9 @@ def _told(each: Compared, theirs: object, ours: object) -> str:
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, (int, str, tuple, list)) or value is None else type(value).__name__
+    if isinstance(value, (int, str, tuple, list)) or value is None:
+        return str(value)
+    return str(getattr(value, "__name__", type(value).__name__))
 
 
 def _equal(theirs: object, ours: object, _: object) -> bool:
@@ -96,7 +106,14 @@ def _equal(theirs: object, ours: object, _: object) -> bool:
     return bool(theirs == ours)
 
 
+def _epsilon(theirs: object, ours: object, module: object) -> bool:
+    """None is the dtype's own, in the dtype of the reference or in that of the port."""
+    return _equal(theirs, ours, module) if theirs is not None else any(_equal(own, ours, module) for own in _EPSILONS)
+
+
 def _tuple(theirs: object, ours: object, _: object) -> bool:
+    if ours is None:  # an output padding that Keras works out
+        return not any(_all(theirs))
     first, second = _several(theirs), _several(ours)
     if len(first) != len(second):  # a (k, 1) window as one of one axis
         first, second = ([size for size in side if size != 1] for side in (first, second))
@@ -140,8 +157,13 @@ def _ceil(theirs: object, ours: object, _: object) -> bool:
     return not theirs or ours != "valid"
 
 
+def _names(theirs: object, ours: object, _: object) -> bool:
+    return not isinstance(theirs, str) or theirs == getattr(ours, "__name__", ours)
+
+
 _CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
     "equal": _equal,
+    "epsilon": _epsilon,
     "tuple": _tuple,
     "padding": _padding,
     "zeros": lambda theirs, _, __: theirs == "zeros",
@@ -151,6 +173,6 @@ _CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
     "true": lambda theirs, ours, __: bool(theirs if ours is None else ours),
     "ones": lambda theirs, _, __: set(_all(theirs)) == {1},
     "ceil": _ceil,
+    "names": _names,
 }
-"""Momentum and the like, which inference does not read, are left out, and so are names of functions, whose values tell
-more."""
+"""Momentum and the like, which inference does not read, are left out."""

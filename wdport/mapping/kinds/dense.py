@@ -58,6 +58,12 @@ def _pool(name: str, spatial: str, *more: Compared) -> Kind:
 _MAX = (Compared("dilation", "", "ones"), Compared("return_indices", "", "none"))
 _MEAN = (Compared("count_include_pad", "padding", "counted"), Compared("divisor_override", "", "none"))
 
+_ACTIVATION = (
+    Compared("", "activation", "names"),
+    Compared("negative_slope", "negative_slope", "equal"),
+    Compared("alpha", "alpha", "equal"),
+)
+
 ALL = (
     LINEAR,
     EMBEDDING,
@@ -66,7 +72,7 @@ ALL = (
         _pool(f"avg_pool{rank}d", spatial, *(_MEAN[: 1 if rank == 1 else 2]))
         for rank, spatial in enumerate(_SPATIAL, 1)
     ),
-    Kind("activation", axes=_ANY, compared=(Compared("", "activation", "names"),)),
+    Kind("activation", axes=_ANY, compared=_ACTIVATION),
     Kind("dropout", axes=_ANY, compared=(Compared("p", "rate", "equal"),)),
     Kind("flatten", flatten="b ({torch}) -> b ({keras})"),
     Kind("sequential"),

@@ -14,6 +14,7 @@ from wdport.mapping.axes import Combine, Rule
 
 How = Literal[
     "equal",
+    "epsilon",
     "tuple",
     "padding",
     "zeros",
@@ -33,7 +34,8 @@ How = Literal[
 class Compared:
     """One hyper-parameter of the two layers, by attribute, and how it is to be compared.
 
-    ``equal``: the same number, flag or text. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
+    ``equal``: the same number, flag or text. ``epsilon``: the same number, where PyTorch's ``None`` is that of the
+    dtype that it computes in. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
     widths against Keras's ``same`` and ``valid``. ``zeros``: PyTorch pads with zeros. ``counted``: whether padding
     counts in a mean, which it never does in Keras. ``complement``: they add up to one. ``present``: PyTorch's
     tensor is there where Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no

@@ -6,7 +6,7 @@ from wdport.mapping.catalog import layouts, rules
 from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _NAMES = {"weight": "weight", "bias": "bias"}
-_EPSILON = Compared("eps", "epsilon", "equal")
+_EPSILON = Compared("eps", "epsilon", "epsilon")
 _CHANNELS = layouts(
     "b c", "b c l -> b l c", "b c h w -> b h w c", "b c d h w -> b d h w c", "b c l", "b c h w", "b c d h w"
 )

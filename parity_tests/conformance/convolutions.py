@@ -1,0 +1,141 @@
+"""Convolutions: stride, dilation, groups, the side and the mode of padding, channels first and last."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from keras import layers
+from torch import nn
+
+from .layers import Padded
+from .pair import FIRST, IMAGE, LAST, SEQ, VOLUME, Pair
+
+C1, C2, C3 = layers.Conv1D, layers.Conv2D, layers.Conv3D
+NO, ONE = (0, 0), (1, 1)
+INNER = ("", "/inner")
+PADDED = {"padding same": {"padding": "same"}}
+UNDILATED = {"no dilation": {"dilation_rate": 1}}
+
+
+def strided(make: object, rank: int) -> Pair:
+    """Stride 2 and padding 1 on an even size, where Keras's ``same`` pads behind alone."""
+    module = getattr(nn, f"Conv{rank}d")
+    widths = ((1, 1),) * rank + (NO,)
+    return Pair(
+        f"conv{rank}d, stride 2, padding 1", f"conv{rank}d", partial(module, 4, 5, 3, stride=2, padding=1),
+        partial(Padded, partial(make, 5, 3, strides=2), widths=widths), ((2, 4, *(8, 6, 4)[:rank]),),
+        {"padding behind, as by same": {"widths": ((0, 1),) * rank + (NO,)},
+         "all padding in front": {"widths": ((2, 0),) * rank + (NO,)}},
+        LAST[rank], at=INNER,
+    )  # fmt: skip
+
+
+def moded(mode: str, name: str) -> Pair:
+    return Pair(
+        f"conv2d, padding_mode {mode}", "conv2d", partial(nn.Conv2d, 4, 5, 3, padding=(1, 2), padding_mode=mode),
+        partial(Padded, partial(C2, 5, 3), widths=(ONE, (2, 2), NO), mode=name), ((2, 4, 6, 5),),
+        {"zeros": {"mode": "constant"}, "symmetric": {"mode": "symmetric"},
+         "widths of the other axis": {"widths": ((2, 2), ONE, NO)}},
+        LAST[2], at=INNER,
+    )  # fmt: skip
+
+
+PAIRS = (
+    Pair("conv1d", "conv1d", partial(nn.Conv1d, 4, 5, 3), partial(C1, 5, 3), SEQ, PADDED, LAST[1]),
+    Pair(
+        "conv1d, stride 2", "conv1d", partial(nn.Conv1d, 4, 5, 3, stride=2), partial(C1, 5, 3, strides=2), SEQ,
+        {"stride 1": {"strides": 1}, "stride 3": {"strides": 3}}, LAST[1],
+    ),
+    Pair(
+        "conv1d, dilation 2", "conv1d", partial(nn.Conv1d, 4, 5, 3, dilation=2), partial(C1, 5, 3, dilation_rate=2),
+        SEQ, UNDILATED, LAST[1],
+    ),
+    Pair(
+        "conv1d, dilation 2, padding 2", "conv1d", partial(nn.Conv1d, 4, 5, 3, padding=2, dilation=2),
+        partial(C1, 5, 3, dilation_rate=2, padding="same"), SEQ,
+        UNDILATED | {"causal": {"padding": "causal"}}, LAST[1],
+    ),
+    Pair(
+        "conv1d, causal", "conv1d",
+        lambda: nn.Sequential(nn.ConstantPad1d((4, 0), 0.0), nn.Conv1d(4, 5, 3, dilation=2)),
+        partial(C1, 5, 3, dilation_rate=2, padding="causal"), SEQ,
+        UNDILATED | {"padding on both sides": {"padding": "same"}}, LAST[1], at=(".1", ""),
+    ),
+    Pair(
+        "conv1d, groups and dilation", "conv1d", partial(nn.Conv1d, 4, 6, 3, dilation=2, groups=2),
+        partial(C1, 6, 3, dilation_rate=2, groups=2), SEQ, UNDILATED, LAST[1],
+    ),
+    Pair(
+        "conv1d, channels first", "conv1d", partial(nn.Conv1d, 4, 5, 3, padding=1),
+        partial(C1, 5, 3, padding="same", **FIRST), SEQ, {"padding valid": {"padding": "valid"}},
+    ),
+    strided(C1, 1),
+    Pair(
+        "conv2d, no bias", "conv2d", partial(nn.Conv2d, 4, 5, (3, 2), bias=False),
+        partial(C2, 5, (3, 2), use_bias=False), IMAGE, PADDED, LAST[2],
+    ),
+    Pair(
+        "conv2d, strides (2, 1)", "conv2d", partial(nn.Conv2d, 4, 5, 3, stride=(2, 1)), partial(C2, 5, 3, strides=(2,
+        1)),
+        ((2, 4, 7, 7),), {"strides (1, 2)": {"strides": (1, 2)}, "strides (1, 1)": {"strides": 1}}, LAST[2],
+    ),
+    Pair(
+        "conv2d, padding same, even window", "conv2d", partial(nn.Conv2d, 4, 5, 4, padding="same"),
+        partial(C2, 5, 4, padding="same"), IMAGE, {"padding valid": {"padding": "valid"}}, LAST[2],
+    ),
+    strided(C2, 2),
+    Pair(
+        "conv2d, stride 2, padding 1, odd size", "conv2d", partial(nn.Conv2d, 4, 5, 3, stride=2, padding=1),
+        partial(C2, 5, 3, strides=2, padding="same"), ((2, 4, 7, 9),), {"padding valid": {"padding": "valid"}}, LAST[2],
+    ),
+    Pair(
+        "conv2d, dilation (2, 3)", "conv2d", partial(nn.Conv2d, 4, 5, 2, dilation=(2, 3)),
+        partial(C2, 5, 2, dilation_rate=(2, 3)), IMAGE, {"dilation (3, 2)": {"dilation_rate": (3, 2)}}, LAST[2],
+    ),
+    Pair(
+        "conv2d, groups 2", "conv2d", partial(nn.Conv2d, 4, 6, 3, groups=2), partial(C2, 6, 3, groups=2), IMAGE,
+        PADDED, LAST[2],
+    ),
+    Pair(
+        "conv2d, channels first", "conv2d", partial(nn.Conv2d, 4, 5, 3, stride=2), partial(C2, 5, 3, strides=2,
+        **FIRST),
+        IMAGE, {"stride 1": {"strides": 1}},
+    ),
+    moded("reflect", "reflect"),
+    moded("replicate", "edge"),
+    moded("circular", "wrap"),
+    Pair(
+        "conv2d of (k, 1) as conv1d", "conv2d", partial(nn.Conv2d, 4, 5, (3, 1)), partial(C1, 5, 3), ((2, 4, 9, 1),),
+        PADDED, "b c l 1 -> b l c", row='axes: "b c l 1 -> b l c"',
+    ),
+    Pair("conv2d of 1 x 1 as dense", "conv2d", partial(nn.Conv2d, 4, 5, 1), partial(layers.Dense, 5), IMAGE,
+         {"an activation is fused": {"activation": "relu"}}, LAST[2]),
+    Pair("conv3d", "conv3d", partial(nn.Conv3d, 4, 5, (2, 3, 2)), partial(C3, 5, (2, 3, 2)), VOLUME, PADDED, LAST[3]),
+    Pair(
+        "conv3d, strides (1, 2, 1)", "conv3d", partial(nn.Conv3d, 4, 5, 2, stride=(1, 2, 1)),
+        partial(C3, 5, 2, strides=(1, 2, 1)), VOLUME, {"strides (2, 1, 1)": {"strides": (2, 1, 1)}}, LAST[3],
+    ),
+    Pair(
+        "conv3d, as many groups as channels", "conv3d", partial(nn.Conv3d, 4, 4, 2, groups=4),
+        partial(C3, 4, 2, groups=4), VOLUME, PADDED, LAST[3],
+    ),
+    strided(C3, 3),
+    Pair(
+        "depthwise_conv1d, two outputs per channel", "depthwise_conv1d", partial(nn.Conv1d, 4, 8, 3, groups=4),
+        partial(layers.DepthwiseConv1D, 3, depth_multiplier=2), SEQ, PADDED, LAST[1],
+    ),
+    Pair(
+        "depthwise_conv2d, stride 2", "depthwise_conv2d", partial(nn.Conv2d, 4, 4, 3, stride=2, groups=4),
+        partial(layers.DepthwiseConv2D, 3, strides=2), IMAGE, PADDED | {"stride 1": {"strides": 1}}, LAST[2],
+    ),
+    Pair(
+        "depthwise_conv2d, dilation 2, padding 2", "depthwise_conv2d",
+        partial(nn.Conv2d, 4, 8, 3, dilation=2, padding=2, groups=4),
+        partial(layers.DepthwiseConv2D, 3, depth_multiplier=2, dilation_rate=2, padding="same"), IMAGE, UNDILATED,
+        LAST[2],
+    ),
+    Pair(
+        "depthwise_conv2d, channels first", "depthwise_conv2d", partial(nn.Conv2d, 4, 8, (3, 2), groups=4),
+        partial(layers.DepthwiseConv2D, (3, 2), depth_multiplier=2, **FIRST), IMAGE, PADDED,
+    ),
+)  # fmt: skip

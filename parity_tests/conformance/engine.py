@@ -1,0 +1,207 @@
+"""Runs a pair: weights drawn in PyTorch, moved by the kind's own rules, both outputs compared in float64."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+from zlib import crc32
+
+import jax
+import keras
+import numpy as np
+import torch
+
+from wdport.compare.settings import differences
+from wdport.keras_runtime import exact_float64, fresh_names, layer_dtype, set_variable, unfilled, variables_by_path
+from wdport.mapping.arrays import Array, apply_rule
+from wdport.mapping.axes import parse_rule
+from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.table import parse_table
+
+from .layers import Twin
+from .pair import OF_THE_PAIR, Pair, State
+
+BOUND = 1e-12
+"""Relative L2 error of equal layers. Float64 rounds at 1.1e-16, and no sum here has more than some 100 terms."""
+
+
+class NoPlanError(Exception):
+    """The kind's rules do not make the layer's variables of the module's tensors."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a pair.
+
+    Attributes:
+        pair: the pair.
+        error: relative L2 error of the Keras layer's output; infinite where its shape is another.
+        mutants: the same of every mutant.
+        alarms: hyper-parameters that ``wdport verify`` would say differ, though they do not.
+        named: mutants whose wrong hyper-parameter ``wdport verify`` would name.
+    """
+
+    pair: Pair
+    error: float
+    mutants: Mapping[str, float]
+    alarms: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Mutants that the comparison does not tell from the right layer."""
+        return tuple(name for name, error in self.mutants.items() if not error > BOUND)
+
+    @property
+    def passed(self) -> bool:
+        return self.error <= BOUND and bool(self.mutants) and not self.survivors and not self.alarms
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The PyTorch side of a pair: its module, the tensors of a checkpoint, inputs and output in float64."""
+
+    module: torch.nn.Module
+    state: Mapping[str, Array]
+    inputs: Sequence[Array]
+    output: Array
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    """Keras and JAX in true float64, and layers that begin to count their names anew."""
+    policy = keras.DTypePolicy("float64")
+    precise = (jax.enable_x64(True), jax.default_matmul_precision("highest"))
+    with precise[0], precise[1], exact_float64(), layer_dtype(policy), fresh_names():
+        yield
+
+
+def run(pair: Pair) -> Outcome:
+    """Compare the pair and every mutant of it."""
+    reference = torch_side(pair)
+    error, alarms = compared(pair, reference, {})
+    mutants, named = {}, []
+    for name, changes in pair.mutants.items():
+        own = {key: value for key, value in changes.items() if key in OF_THE_PAIR}
+        mutant = replace(pair, **own)
+        given = replace(reference, state=stored(mutant, reference.module)) if "state" in own else reference
+        mutants[name], told = compared(mutant, given, {k: v for k, v in changes.items() if k not in own})
+        named += [name] * bool(told)
+    return Outcome(pair, error, mutants, alarms, tuple(named))
+
+
+def torch_side(pair: Pair) -> Reference:
+    """The module with random weights, running statistics among them, and what it computes."""
+    seed = crc32(pair.name.encode())
+    torch.manual_seed(seed)
+    module = torch.nn.ModuleDict({"m": pair.torch()}).double()
+    with torch.no_grad():
+        for name, tensor in module.state_dict().items():
+            if tensor.is_floating_point() and not name.endswith(("._u", "._v")):
+                drawn = torch.randn(tensor.shape, dtype=torch.float64) * 0.5
+                positive = name.endswith(("var", "weight_g", "original0"))
+                tensor.copy_(drawn.abs() + 0.5 if positive else drawn)
+    module.eval()
+    state = stored(pair, module)
+    inputs = draw(pair, seed)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using padding='same' with even kernel", UserWarning)
+        output = first(module["m"](*map(torch.tensor, inputs)))
+    if output.dtype != torch.float64:
+        raise AssertionError(f"{pair.name}: PyTorch computes in {output.dtype}")
+    return Reference(module, state, inputs, output.numpy())
+
+
+def stored(pair: Pair, module: torch.nn.Module) -> Mapping[str, Array]:
+    """The tensors that a checkpoint of the module has."""
+    state: State = pair.state(module) if pair.state else module.state_dict()
+    return {name: tensor.detach().numpy().copy() for name, tensor in state.items()}
+
+
+def draw(pair: Pair, seed: int) -> list[Array]:
+    """Inputs; those of one shape are one array, as in self-attention."""
+    rng = np.random.default_rng(seed)
+    made: dict[tuple[int, ...], Array] = {}
+    for shape in pair.input:
+        if shape not in made:
+            made[shape] = rng.integers(0, pair.below, shape) if pair.below else pair.scale * rng.standard_normal(shape)
+    return [made[shape] for shape in pair.input]
+
+
+def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
+    """The relative error of the Keras layer with these arguments changed, and what ``verify`` says of its settings."""
+    wanted = laid_out(reference.output, pair.out or pair.axes, pair.sizes)
+    inputs = [laid_out(array, pair.axes) for array in reference.inputs]
+    with float64(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy keyword", DeprecationWarning)
+        with unfilled():
+            layer = pair.keras(**changes)
+            port = Port(layer)
+            port(*inputs)  # Keras makes variables when a layer is first called
+        fill(pair, reference.state, port)
+        output = first(port(*inputs))
+        if output.dtype != "float64":
+            raise AssertionError(f"{pair.name}: Keras computes in {output.dtype}")
+        got = np.asarray(output)
+    told: Sequence[str] = ()
+    if pair.kind and pair.at == ("", "") and layer.__class__.__module__.startswith("keras."):
+        told = differences(pair.kind, reference.module["m"], layer, inputs[0].shape, wanted.shape)
+    return relative(got, wanted), tuple(told)
+
+
+class Port(Twin):
+    """Holds a layer under the name that the table gives it."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.k = layer
+
+    def call(self, *inputs: Any) -> Any:
+        return self.k(*inputs)
+
+
+def fill(pair: Pair, state: Mapping[str, Array], port: Port) -> None:
+    """Move the tensors into the layer by a table of one row; raises :class:`NoPlanError`."""
+    targets = variables_by_path(port)
+    if not pair.kind:
+        if state or targets:
+            raise NoPlanError(f"{pair.name}: weights need a kind")
+        return
+    row = f"torch: m{pair.at[0]}, keras: k{pair.at[1]}, kind: {pair.kind}" + (f", {pair.row}" if pair.row else "")
+    table = parse_table(f"{{format: 2, layers: [{{{row}}}]}}".encode(), pair.name)
+    shapes = {name: tuple(array.shape) for name, array in state.items()}
+    plan = make_plan(table, shapes, {path: tuple(v.shape) for path, v in targets.items()}, {})
+    if (state or targets) and not isinstance(plan, Plan):
+        raise NoPlanError(f"{pair.name}: {plan}")
+    for path, array in plan.apply(state.__getitem__, rounded=False) if isinstance(plan, Plan) else ():
+        set_variable(targets[path], array)
+        if np.asarray(targets[path]).dtype != np.float64:
+            raise AssertionError(f"{pair.name}: {path} is not kept in float64")
+
+
+def laid_out(array: Array, text: str, sizes: Mapping[str, int] | None = None) -> Array:
+    """An activation in Keras's layout."""
+    if text in ("", "..."):
+        return array
+    rule = parse_rule(text, text)
+    shape = rule.inverse().source_shape([array.shape], sizes)
+    if shape is None:
+        raise AssertionError(f"the layout {text} is not one of {array.shape}")
+    return apply_rule(rule, [array], rule.sizes([array.shape], [shape], sizes))[0]
+
+
+def relative(got: Array, wanted: Array) -> float:
+    """||got - wanted|| / ||wanted||; infinite where the shapes differ or a value is no number."""
+    if got.shape != wanted.shape:
+        return inf
+    error = float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
+    return error if np.isfinite(error) else inf
+
+
+def first(output: Any) -> Any:
+    """The output itself, where a layer returns its state as well."""
+    return output[0] if isinstance(output, (tuple, list)) else output

@@ -1,0 +1,115 @@
+"""Normalisations and PReLU: epsilon, groups, axes, what is stored less one, and momentum."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from keras import layers
+from torch import nn
+
+from tests.mapping.kind_layers import Scale
+
+from .layers import AfterStep, Offset
+from .pair import IMAGE, LAST, SEQ, VOLUME, Pair, State
+
+TOKENS = ((2, 5, 8),)
+LN, GN, BN, RMS = (
+    layers.LayerNormalization,
+    layers.GroupNormalization,
+    layers.BatchNormalization,
+    layers.RMSNormalization,
+)
+KERAS_EPSILON = {"Keras's epsilon 1e-3": {"epsilon": 1e-3}}
+
+
+class PlusOne(nn.Module):
+    """RMS normalisation as Gemma has it: the weight is stored less one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.weight)
+
+
+class Trained(nn.Module):
+    """A running statistic of batch normalisation behind one step of training."""
+
+    def __init__(self, statistic: str, momentum: float) -> None:
+        super().__init__()
+        self.bn, self.statistic = nn.BatchNorm2d(4, momentum=momentum), statistic
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.bn.train()
+        self.bn(x)
+        return getattr(self.bn, self.statistic)  # type: ignore[no-any-return]
+
+
+def untrained(module: nn.Module) -> State:
+    return {name: torch.full_like(tensor, 0.25) for name, tensor in module.state_dict().items()}
+
+
+PAIRS = (
+    Pair("layer_norm", "layer_norm", partial(nn.LayerNorm, 8), partial(LN, epsilon=1e-5), TOKENS,
+         KERAS_EPSILON | {"epsilon 1e-6": {"epsilon": 1e-6}}),
+    Pair("layer_norm, eps 1e-12, small inputs", "layer_norm", partial(nn.LayerNorm, 8, eps=1e-12),
+         partial(LN, epsilon=1e-12), TOKENS, {"epsilon 1e-5": {"epsilon": 1e-5}}, scale=1e-3),
+    Pair("layer_norm over two axes", "layer_norm", partial(nn.LayerNorm, (5, 8)), partial(LN, axis=(-2, -1),
+         epsilon=1e-5),
+         TOKENS, KERAS_EPSILON),
+    Pair("layer_norm, no bias", "layer_norm", partial(nn.LayerNorm, 8, bias=False), partial(LN, epsilon=1e-5,
+         center=False),
+         TOKENS, KERAS_EPSILON),
+    Pair("layer_norm, no weights", "layer_norm", partial(nn.LayerNorm, 8, elementwise_affine=False),
+         partial(LN, epsilon=1e-5, center=False, scale=False), TOKENS,
+         KERAS_EPSILON | {"over the steps": {"axis": 1}, "over two axes": {"axis": (1, 2)}}),
+    Pair("group_norm", "group_norm", partial(nn.GroupNorm, 2, 4), partial(GN, groups=2, epsilon=1e-5), IMAGE,
+         KERAS_EPSILON | {"4 groups": {"groups": 4}, "1 group": {"groups": 1}}, LAST[2]),
+    Pair("group_norm of sequences, channels first", "group_norm", partial(nn.GroupNorm, 2, 4),
+         partial(GN, groups=2, axis=1, epsilon=1e-5), SEQ, KERAS_EPSILON | {"4 groups": {"groups": 4}}),
+    Pair("group_norm, one group, eps 1e-8", "group_norm", partial(nn.GroupNorm, 1, 4, eps=1e-8),
+         partial(GN, groups=1, epsilon=1e-8), SEQ, {"epsilon 1e-5": {"epsilon": 1e-5}, "4 groups": {"groups": 4}},
+         LAST[1]),
+    Pair("instance norm with weights", "group_norm", partial(nn.InstanceNorm2d, 4, affine=True),
+         partial(GN, groups=-1, epsilon=1e-5), IMAGE, KERAS_EPSILON | {"2 groups": {"groups": 2}}, LAST[2]),
+    Pair("instance norm without weights", "group_norm", partial(nn.InstanceNorm1d, 4),
+         partial(GN, groups=-1, epsilon=1e-5, center=False, scale=False), SEQ,
+         KERAS_EPSILON | {"1 group": {"groups": 1}}, LAST[1]),
+    Pair("instance norm with running statistics", "batch_norm",
+         partial(nn.InstanceNorm2d, 4, affine=True, track_running_stats=True), partial(BN, epsilon=1e-5), IMAGE,
+         KERAS_EPSILON, LAST[2]),
+    Pair("batch_norm of vectors", "batch_norm", partial(nn.BatchNorm1d, 4), partial(BN, epsilon=1e-5), ((6, 4),),
+         KERAS_EPSILON),
+    Pair("batch_norm of sequences", "batch_norm", partial(nn.BatchNorm1d, 4, eps=1e-4), partial(BN, epsilon=1e-4), SEQ,
+         KERAS_EPSILON | {"epsilon 1e-5": {"epsilon": 1e-5}}, LAST[1]),
+    Pair("batch_norm of images, channels first", "batch_norm", partial(nn.BatchNorm2d, 4),
+         partial(BN, axis=1, epsilon=1e-5), IMAGE, KERAS_EPSILON),
+    Pair("batch_norm of images, both axes of one size", "batch_norm", partial(nn.BatchNorm2d, 4),
+         partial(BN, epsilon=1e-5), ((2, 4, 4, 4),), KERAS_EPSILON | {"the axis of channels first": {"axis": 1}},
+         LAST[2]),
+    Pair("batch_norm of volumes, no weights", "batch_norm", partial(nn.BatchNorm3d, 4, affine=False),
+         partial(BN, epsilon=1e-5, center=False, scale=False), VOLUME, KERAS_EPSILON, LAST[3]),
+    Pair("batch_norm, momentum 0.1: the mean after a step", "batch_norm", partial(Trained, "running_mean", 0.1),
+         partial(AfterStep, "moving_mean", momentum=0.9, epsilon=1e-5), IMAGE,
+         {"PyTorch's momentum as it is": {"momentum": 0.1}, "Keras's momentum 0.99": {"momentum": 0.99}},
+         LAST[2], "...", (".bn", "/inner")),
+    Pair("rms_norm", "rms_norm", partial(nn.RMSNorm, 8, eps=1e-6), partial(RMS, epsilon=1e-6), TOKENS,
+         {"epsilon 1e-5": {"epsilon": 1e-5}}),
+    Pair("rms_norm, eps None: that of the dtype", "rms_norm", partial(nn.RMSNorm, 8),
+         partial(RMS, epsilon=float(np.finfo(np.float64).eps)), TOKENS,
+         {"that of float32": {"epsilon": float(np.finfo(np.float32).eps)}, "Keras's epsilon": {"epsilon": 1e-6}},
+         scale=1e-3),
+    Pair("rms_norm of images with a weight (c, 1, 1)", "rms_norm", Scale, partial(RMS, epsilon=1e-6), IMAGE,
+         {"epsilon 1e-5": {"epsilon": 1e-5}}, LAST[2], row='names: {weight: gamma}, axes: "b c h w -> b h w c"'),
+    Pair("rms_norm, weight stored less one", "rms_norm", PlusOne, partial(Offset, epsilon=1e-6), TOKENS,
+         {"no +1": {"offset": 0.0}, "epsilon 1e-5": {"epsilon": 1e-5}}),
+    Pair("prelu with one number", "prelu", nn.PReLU, partial(layers.PReLU, shared_axes=[1, 2, 3]), IMAGE,
+         {"the slope of an untrained layer": {"state": untrained}}, LAST[2]),
+    Pair("prelu of images", "prelu", partial(nn.PReLU, 4), partial(layers.PReLU, shared_axes=[1, 2]), ((2, 4, 4, 4),),
+         {"shared as with channels first": {"shared_axes": [2, 3]}}, LAST[2]),
+    Pair("prelu of sequences, channels first", "prelu", partial(nn.PReLU, 4), partial(layers.PReLU, shared_axes=[2]),
+         ((2, 4, 4),), {"shared as with channels last": {"shared_axes": [1]}}),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""What a pair states, and what Keras has no layer for: data alone, which :mod:`.engine` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+Shape = tuple[int, ...]
+State = dict[str, torch.Tensor]
+Make = Callable[..., Any]
+Changes = Mapping[str, Mapping[str, Any]]
+
+OF_THE_PAIR = ("row", "state", "axes")
+"""Fields of a pair that a mutant may change; all else that it names is an argument of the Keras layer."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A PyTorch module and the Keras layer that computes the same.
+
+    Attributes:
+        name: unique, and says what the pair is about.
+        kind: the layer kind of a table's row; empty where the project has none, since there are no weights to move.
+        torch: makes the module.
+        keras: makes the layer; a :func:`functools.partial`, so that a mutant can change its keyword arguments.
+        input: shapes of the inputs as PyTorch has them, in the order of the module's arguments.
+        mutants: by what is wrong, the arguments that are changed (or fields of :data:`OF_THE_PAIR`).
+        axes: layout of the inputs and of the output, PyTorch's to Keras's; empty where they are the same.
+        out: the output's layout where it is another; "..." where it stays.
+        at: where module and layer lie within what ``torch`` and ``keras`` make.
+        row: more fields of the table's row.
+        sizes: sizes of axes in ``out`` that no shape tells.
+        below: 0, or inputs are whole numbers below this.
+        scale: standard deviation of the inputs.
+        state: the tensors that a checkpoint would have, if not the module's own ``state_dict``.
+    """
+
+    name: str
+    kind: str
+    torch: Make
+    keras: Make
+    input: tuple[Shape, ...]
+    mutants: Changes
+    axes: str = ""
+    out: str = ""
+    at: tuple[str, str] = ("", "")
+    row: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    below: int = 0
+    scale: float = 1.0
+    state: Callable[[torch.nn.Module], State] | None = None
+
+
+@dataclass(frozen=True)
+class Absent:
+    """What PyTorch has and Keras does not.
+
+    Attributes:
+        name: what it is.
+        reason: why, and what to do instead.
+        pair: the nearest that Keras has, as a pair without mutants.
+        how: ``refuses``: Keras raises an error; ``differs``: its layer computes something else; ``unplanned``: the
+            tensors find no place in the layer, so that a conversion stops.
+        says: a part of the error's text.
+    """
+
+    name: str
+    reason: str
+    pair: Pair
+    how: Literal["refuses", "differs", "unplanned"]
+    says: str = ""
+
+
+LAST = {1: "b c l -> b l c", 2: "b c h w -> b h w c", 3: "b c d h w -> b d h w c"}
+"""Channels first in PyTorch, last in Keras, by the number of spatial axes."""
+
+SEQ: tuple[Shape, ...] = ((2, 4, 9),)
+IMAGE: tuple[Shape, ...] = ((2, 4, 9, 8),)
+VOLUME: tuple[Shape, ...] = ((2, 4, 5, 6, 7),)
+FIRST = {"data_format": "channels_first"}

@@ -1,0 +1,72 @@
+"""Pooling: stride, padding and what it is filled with, whether it counts, rounding up, adaptive and global pools."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+
+from keras import layers
+from torch import nn
+
+from .layers import Padded
+from .pair import FIRST, IMAGE, LAST, SEQ, VOLUME, Pair
+
+M1, M2, M3 = layers.MaxPooling1D, layers.MaxPooling2D, layers.MaxPooling3D
+A1, A2, A3 = layers.AveragePooling1D, layers.AveragePooling2D, layers.AveragePooling3D
+NO, ONE = (0, 0), (1, 1)
+INNER = ("", "/inner")
+ODD = ((2, 4, 7, 9),)
+
+PAIRS = (
+    Pair("max_pool1d", "max_pool1d", partial(nn.MaxPool1d, 3), partial(M1, 3), SEQ, {"stride 1": {"strides": 1}},
+         LAST[1]),
+    Pair("max_pool1d, channels first", "max_pool1d", partial(nn.MaxPool1d, 2), partial(M1, 2, **FIRST), SEQ,
+         {"stride 1": {"strides": 1}, "padding same": {"padding": "same"}}),
+    Pair("max_pool2d, window 3, stride 2", "max_pool2d", partial(nn.MaxPool2d, 3, 2), partial(M2, 3, strides=2), IMAGE,
+         {"stride as the window": {"strides": None}, "padding same": {"padding": "same"}}, LAST[2]),
+    Pair("max_pool2d, channels first", "max_pool2d", partial(nn.MaxPool2d, (2, 3), 1), partial(M2, (2, 3), strides=1,
+         **FIRST),
+         IMAGE, {"stride 2": {"strides": 2}}),
+    Pair("max_pool2d, padding 1", "max_pool2d", partial(nn.MaxPool2d, 3, 2, padding=1),
+         partial(Padded, partial(M2, 3, strides=2), widths=(ONE, ONE, NO), value=-inf), IMAGE,
+         {"filled with zeros": {"value": 0.0}, "padding behind, as by same": {"widths": (ONE, (0, 1), NO)}},
+         LAST[2], at=INNER),
+    Pair("max_pool2d, stride 1, padding 1", "max_pool2d", partial(nn.MaxPool2d, 3, 1, padding=1),
+         partial(M2, 3, strides=1, padding="same"), IMAGE, {"padding valid": {"padding": "valid"}}, LAST[2]),
+    Pair("max_pool2d, ceil_mode", "max_pool2d", partial(nn.MaxPool2d, 2, ceil_mode=True),
+         partial(M2, 2, padding="same"), ODD, {"rounded down": {"padding": "valid"}}, LAST[2]),
+    Pair("max_pool2d, ceil_mode, window 3, stride 2", "max_pool2d", partial(nn.MaxPool2d, 3, 2, ceil_mode=True),
+         partial(Padded, partial(M2, 3, strides=2), widths=((0, 1), NO, NO), value=-inf), ((8, 16, 8, 9),),
+         {"filled with zeros": {"value": 0.0}, "padded in front": {"widths": ((1, 0), NO, NO)},
+          "rounded down": {"widths": (NO, NO, NO)}}, LAST[2], at=INNER),
+    Pair("max_pool3d", "max_pool3d", partial(nn.MaxPool3d, 2, (1, 2, 2)), partial(M3, 2, strides=(1, 2, 2)), VOLUME,
+         {"stride 2": {"strides": 2}}, LAST[3]),
+    Pair("avg_pool1d", "avg_pool1d", partial(nn.AvgPool1d, 3, 2), partial(A1, 3, strides=2), SEQ,
+         {"stride as the window": {"strides": None}}, LAST[1]),
+    Pair("avg_pool2d", "avg_pool2d", partial(nn.AvgPool2d, 2), partial(A2, 2), IMAGE, {"stride 1": {"strides": 1}},
+         LAST[2]),
+    Pair("avg_pool2d, padding 1 that counts", "avg_pool2d", partial(nn.AvgPool2d, 3, 1, padding=1),
+         partial(Padded, partial(A2, 3, strides=1), widths=(ONE, ONE, NO)), IMAGE,
+         {"padding that does not count": {"padding": "same", "widths": (NO, NO, NO)}},
+         LAST[2], at=INNER),
+    Pair("avg_pool2d, padding 1 that does not count", "avg_pool2d",
+         partial(nn.AvgPool2d, 3, 1, padding=1, count_include_pad=False), partial(A2, 3, strides=1, padding="same"),
+         IMAGE,
+         {"padding valid": {"padding": "valid"}}, LAST[2]),
+    Pair("avg_pool2d, channels first", "avg_pool2d", partial(nn.AvgPool2d, (3, 2), (2, 1)),
+         partial(A2, (3, 2), strides=(2, 1), **FIRST), IMAGE, {"strides (1, 2)": {"strides": (1, 2)}}),
+    Pair("avg_pool2d, ceil_mode", "avg_pool2d", partial(nn.AvgPool2d, 2, ceil_mode=True), partial(A2, 2,
+         padding="same"),
+         ODD, {"rounded down": {"padding": "valid"}}, LAST[2]),
+    Pair("avg_pool3d", "avg_pool3d", partial(nn.AvgPool3d, 2, 1), partial(A3, 2, strides=1), VOLUME,
+         {"stride as the window": {"strides": None}}, LAST[3]),
+    Pair("global mean", "", lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), layers.GlobalAveragePooling2D,
+         IMAGE, {"channels first": {"data_format": "channels_first"}, "axes kept": {"keepdims": True}}, LAST[2], "..."),
+    Pair("global maximum", "", lambda: nn.Sequential(nn.AdaptiveMaxPool1d(1), nn.Flatten()), layers.GlobalMaxPooling1D,
+         SEQ, {"channels first": {"data_format": "channels_first"}}, LAST[1], "..."),
+    Pair("adaptive mean, sizes that do not divide", "", partial(nn.AdaptiveAvgPool2d, (4, 3)),
+         partial(layers.AdaptiveAveragePooling2D, output_size=(4, 3)), IMAGE, {"(3, 4)": {"output_size": (3, 4)}},
+         LAST[2]),
+    Pair("adaptive maximum, sizes that do not divide", "", partial(nn.AdaptiveMaxPool2d, (4, 3)),
+         partial(layers.AdaptiveMaxPooling2D, output_size=(4, 3)), IMAGE, {"(3, 4)": {"output_size": (3, 4)}}, LAST[2]),
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""All pairs, and all that Keras has no layer for."""
+
+from __future__ import annotations
+
+from . import activations, attention, convolutions, dense, norms, pooling, recurrent, resizing, transposed
+from .absent import ABSENT
+from .pair import Pair
+
+__all__ = ["ABSENT", "GROUPS", "PAIRS"]
+
+GROUPS: dict[str, tuple[Pair, ...]] = {
+    "dense": dense.PAIRS,
+    "convolutions": convolutions.PAIRS,
+    "transposed convolutions": transposed.PAIRS,
+    "normalisations": norms.PAIRS,
+    "recurrent": recurrent.PAIRS,
+    "attention": attention.PAIRS,
+    "pooling": pooling.PAIRS,
+    "activations": activations.PAIRS,
+    "padding and upsampling": resizing.PAIRS,
+}
+"""Pairs by group, in the order of the report."""
+
+PAIRS: dict[str, Pair] = {pair.name: pair for pairs in GROUPS.values() for pair in pairs}
+"""Pair by name."""

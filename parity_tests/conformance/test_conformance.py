@@ -1,0 +1,115 @@
+"""Every pair computes the same, every mutant of it does not, and Keras lacks what the suite says it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from keras import layers
+from torch import nn
+
+from parity_tests.conformance import suite
+from parity_tests.conformance.__main__ import main
+from parity_tests.conformance.engine import BOUND, NoPlanError, run
+from parity_tests.conformance.pair import Absent, Pair
+from parity_tests.conformance.report import refusal, report
+from wdport.mapping.kinds import KINDS
+
+QUICK = {
+    "linear behind a flatten of (c h w)", "embedding with padding_idx and a trained row there",
+    "linear under spectral_norm, folded", "conv1d, groups and dilation", "depthwise_conv2d, channels first",
+    "conv_transpose2d, window 3, stride 2, padding 1, output padding 1", "group_norm", "batch_norm of sequences",
+    "rms_norm, weight stored less one", "gru", "packed, key_padding_mask: True is left out",
+    "max_pool2d, ceil_mode, window 3, stride 2", "gelu, tanh", "leaky_relu, slope 0.01",
+    "zero padding (1, 2, 3, 0)", "pixel shuffle",
+}  # fmt: skip
+"""A pair or two of each group for ``make test``; ``make parity`` runs all."""
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in suite.PAIRS
+])  # fmt: skip
+def test_the_pair_is_equal_and_its_mutants_are_not(name: str) -> None:
+    outcome = run(suite.PAIRS[name])
+    assert outcome.error <= BOUND
+    assert outcome.mutants
+    assert outcome.survivors == ()
+    assert outcome.alarms == ()
+
+
+@pytest.mark.parametrize("absent", [
+    pytest.param(each, id=each.name, marks=pytest.mark.full if each.how == "differs" else ()) for each in suite.ABSENT
+])  # fmt: skip
+def test_keras_does_not_have_it(absent: Absent) -> None:
+    done, expected = refusal(absent)
+    assert expected, done
+
+
+def test_every_kind_has_a_pair() -> None:
+    assert {pair.kind for pair in suite.PAIRS.values()} - {""} == set(KINDS) - {"sequential"}
+    assert len(suite.PAIRS) == sum(map(len, suite.GROUPS.values()))
+    assert set(suite.PAIRS) >= QUICK
+
+
+def test_the_layouts_of_pairs_are_those_of_their_kinds() -> None:
+    for pair in suite.PAIRS.values():
+        if pair.kind and pair.axes and "axes:" not in pair.row and not pair.out:
+            known = {str(axes) for axes in KINDS[pair.kind].axes}
+            assert pair.axes in known, pair.name
+
+
+GOOD = Pair("elu", "activation", nn.ELU, partial(layers.ELU, alpha=1.0), ((3, 4),), {"alpha 2": {"alpha": 2.0}})
+WRONG = {
+    "not equal": replace(GOOD, torch=partial(nn.ELU, 0.5)),
+    "a mutant that is right": replace(GOOD, mutants={"none": {"alpha": 1.0}}),
+    "no mutant": replace(GOOD, mutants={}),
+    "an error": replace(GOOD, keras=partial(layers.ELU, slope=1)),
+    "a false alarm": replace(
+        GOOD, kind="layer_norm", torch=partial(nn.LayerNorm, 4, eps=0.0, elementwise_affine=False),
+        keras=partial(layers.LayerNormalization, epsilon=1e-15, center=False, scale=False),
+        mutants={"epsilon": {"epsilon": 1e-3}},
+    ),
+}  # fmt: skip
+
+
+def test_a_good_pair_passes() -> None:
+    text, passed = report({"all": [GOOD]}, ())
+    assert passed
+    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in text
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_report_tells_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(suite, "GROUPS", {"all": (GOOD, WRONG[name])})
+    monkeypatch.setattr(suite, "ABSENT", ())
+    assert main(["--markdown", str(tmp_path / "report.md")]) == 1
+    text = (tmp_path / "report.md").read_text()
+    assert "**1 of them are not as they should be**" in text
+    assert main(["--markdown", str(tmp_path / "report.md")]) == 1
+    assert (tmp_path / "report.md").read_text() == text  # written again, not once more behind it
+
+
+def test_what_keras_now_has_is_told() -> None:
+    for how in ("refuses", "differs", "unplanned"):
+        text, passed = report({}, [Absent("elu", "there is one", GOOD, how)])  # type: ignore[arg-type]
+        assert not passed
+        assert "| **elu** |" in text
+
+
+def test_a_layer_without_a_place_for_a_tensor_is_refused() -> None:
+    with pytest.raises(NoPlanError, match="unexpected"):
+        run(
+            replace(GOOD, kind="linear", torch=partial(nn.Linear, 4, 5), keras=partial(layers.Dense, 5, use_bias=False))
+        )
+
+
+def test_the_document_has_every_pair() -> None:
+    rows = [
+        line.split(" | ")[0].removeprefix("| ") for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")
+    ]
+    names = [row for row in rows if row not in ("pair", "PyTorch")]
+    assert names == [*suite.PAIRS, *(absent.name for absent in suite.ABSENT)]
