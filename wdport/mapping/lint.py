@@ -38,11 +38,12 @@ class Remark:
 
 @dataclass(frozen=True)
 class _Fault:
-    """What makes a row unusable, or only two rows meet (``dead`` is false)."""
+    """What makes a row unusable, or only lets two rows meet (``dead`` is false); ``repeated`` if it is told already."""
 
     row: Row
     what: str
     dead: bool = True
+    repeated: bool = False
 
 
 def lint(table: Table) -> tuple[Remark, ...]:
@@ -54,6 +55,7 @@ def lint(table: Table) -> tuple[Remark, ...]:
     found = [
         _remark("error" if fault.dead and id(fault.row) in lost else "warning", fault.row, fault.what)
         for fault in faults
+        if not fault.repeated
     ]
     found += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
     found += [
@@ -114,9 +116,15 @@ def _meetings(rows: Iterable[Row]) -> Iterator[_Fault]:
                 what = f"{pattern.text} is also claimed by {other.place}"
             else:
                 what = f"every {pattern.text} is also claimed by {other.place} ({wider.text})"
-            yield _Fault(row, what, other.when in (None, row.when))
+            yield _Fault(row, what, other.when in (None, row.when), _stored_apart(a) and _stored_apart(b))
         if not inside:
-            yield _Fault(b, f"{q.text} and {a.place} ({p.text}) claim the same tensor, such as {common.both}", False)
+            what = f"{q.text} and {a.place} ({p.text}) claim the same tensor, such as {common.both}"
+            yield _Fault(b, what, False, _stored_apart(a) and _stored_apart(b))
+
+
+def _stored_apart(row: Row) -> bool:
+    """Whether this is the other way in which PyTorch stores a layer's weight, which has a row of its own."""
+    return row.layer is not None and row.combine == "weight_norm"
 
 
 def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
@@ -165,6 +173,8 @@ def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
     """Variables that two rows fill. Rows of one layer are alternatives, and so is an optional row."""
     for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.keras):
         if a is not b and ((a.layer is not None and a.layer == b.layer) or not _required([a]) or not _required([b])):
+            continue
+        if _stored_apart(a) or _stored_apart(b):
             continue
         if (both := overlap(p, q).both) is None:
             continue

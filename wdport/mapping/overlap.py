@@ -1,7 +1,7 @@
 """Whether two name patterns can fit the same name, decided on the patterns alone, with a name as the proof.
 
 Both patterns are read as finite automata over characters and walked side by side, so that ``conv1<n>`` and ``conv<n>``
-are seen to meet in ``conv10``.
+are seen to meet in ``conv10``. Numbers may have any length here; patterns read nine digits.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from wdport.mapping.names import NamePattern
 
 _DIGITS = "0123456789"
-_LONGEST = 9
-"""Digits of a number in a name, as patterns read it."""
 
 States = frozenset[int]
 
@@ -64,33 +62,36 @@ class _Automaton:
         return frozenset(to for state in states for letters, to in self.arrows.get(state, ()) if letter in letters)
 
 
-@cache
+@lru_cache(1024)
 def _automaton(pattern: NamePattern) -> _Automaton:
     arrows: dict[int, list[tuple[str, int]]] = {}
     at, last = 0, 0
     for piece in pattern.pieces:
-        ways: list[Sequence[str]] = [piece] if isinstance(piece, str) else list(_numbers(piece))
-        if not piece and isinstance(piece, str):
+        if piece == "":
             continue
         end = last = last + 1
-        for way in ways:
+        for way in [piece] if isinstance(piece, str) else _numbers(piece):
             state = at
             for letters in way[:-1]:
                 last += 1
                 arrows.setdefault(state, []).append((letters, last))
                 state = last
             arrows.setdefault(state, []).append((way[-1], end))
+        if not isinstance(piece, str):
+            last += 1  # numbers with more digits than the least one: it takes the first of them, then any
+            state, length = at, len(str(piece))
+            for place in range(length):
+                arrows.setdefault(state, []).append((_DIGITS[place == 0 :], last))
+                state, last = last, last + 1
+            arrows[state] = [(_DIGITS, state), (_DIGITS, end)]
         at = end
     return _Automaton(arrows, at)
 
 
-def _numbers(least: int) -> Iterator[list[str]]:
-    """Every whole number from ``least`` on, in plain decimal: ways to write it, each the letters at every place."""
+def _numbers(least: int) -> Iterator[Sequence[str]]:
+    """Every whole number from ``least`` on that has as many digits: ways to write it, the letters at every place."""
     digits = str(least)
-    yield list(digits)
+    yield digits
     for place, digit in enumerate(digits):
-        above = _DIGITS[int(digit) + 1 :]
-        if above:
+        if above := _DIGITS[int(digit) + 1 :]:
             yield [*digits[:place], above, *[_DIGITS] * (len(digits) - place - 1)]
-    for length in range(len(digits) + 1, _LONGEST + 1):
-        yield [_DIGITS[1:], *[_DIGITS] * (length - 1)]
