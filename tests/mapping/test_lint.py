@@ -190,3 +190,9 @@ def test_coverage_of_lists_and_ties() -> None:
 def test_a_remark_says_where_it_stands() -> None:
     assert Remark("note", 3, "x", "common.yaml").place == "common.yaml, line 3"
     assert Remark("note", 0, "x").place == ""
+
+
+def test_a_table_of_thousands_of_names_is_soon_read() -> None:
+    """Each pair of them would be compared if names were not told apart first."""
+    many = table(rows(*((f"a.{n}.w", f"x/{n}", "identity") for n in range(2500)), ("a.<n>.v", "y/<n>", "identity")))
+    assert lint(many) == ()

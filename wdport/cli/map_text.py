@@ -70,8 +70,8 @@ def check_text(found: Check, sound: bool, every: bool) -> str:
         ]
         lines += ["rows", facts(told)]
     lines += _listed("faults", found.faults)
-    lines += _listed("warnings", [_line(each.place, each.what) for each in found.warnings])
-    lines += _listed("notes", [_line(each.place, each.what) for each in found.remarks if each.level == "note"])
+    lines += _listed("warnings", [each.sentence for each in found.warnings])
+    lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
     return "\n".join([*lines, _verdict(found, sound)])
 
 
@@ -95,10 +95,6 @@ def _verdict(found: Check, sound: bool) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def _line(place: str, what: str) -> str:
-    return f"{place}: {what}" if place else what
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[str]:
@@ -189,9 +185,8 @@ def diff_json(found: Difference) -> dict[str, object]:
 
 def diff_text(found: Difference, a: str, b: str) -> str:
     lines = [f"A {a}", f"B {b}"]
-    lines += [f"  {name}: {_pair(*pair)}" for name, pair in found.facts.items()]
-    if found.prefix:
-        lines.append(f"  prefix of all names: {_pair(*found.prefix)}")
+    whole = {**found.facts, **({"prefix of all names": found.prefix} if found.prefix else {})}
+    lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in whole.items()]
     for key in dict.fromkeys(key for each in found.changed.values() for key in each):
         title = {"shape": "reshaped", "dtype": "another dtype"}.get(key, f"another {key!r}")
         told = [f"{name}: {_pair(*each[key])}" for name, each in found.changed.items() if key in each]

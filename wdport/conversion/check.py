@@ -13,6 +13,7 @@ from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family
 from wdport.mapping.coverage import Coverage, cover
 from wdport.mapping.lint import CUSTOM, Remark, lint
+from wdport.mapping.moves import Plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import load_table
 
@@ -43,7 +44,7 @@ class Check:
     def faults(self) -> tuple[str, ...]:
         """All that a conversion would be refused for, one sentence each; the plan's misfits take the place of the
         coverage's faults, which they repeat."""
-        errors = (f"{each.place}: {each.what}".removeprefix(": ") for each in self.remarks if each.level == "error")
+        errors = (each.sentence for each in self.remarks if each.level == "error")
         left = self.coverage.faults if self.coverage and self.planned is None else ()
         return (*errors, *(self.misfits or left))
 
@@ -61,16 +62,18 @@ def check_table(path: str | Path, checkpoint: str | Path | None = None, settings
     """
     settings = replace(settings or Settings(), mapping=path)
     table = load_table(Path(path))
-    found = Check(table, (*_of_family(table), *lint(table)))
+    unknown = _unknown_family(table)
+    found = Check(table, (*unknown, *lint(table)))
     if checkpoint is None:
         if settings.model:
             raise UsageError("--model", "needs the tensors of a checkpoint", "name a checkpoint after the table")
         return found
     with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
-        return _with_checkpoint(found, opened, settings)
+        planned = not unknown and (table.family != CUSTOM or settings.model is not None)
+        return _with_checkpoint(found, opened, settings, planned)
 
 
-def _of_family(table: Table) -> tuple[Remark, ...]:
+def _unknown_family(table: Table) -> tuple[Remark, ...]:
     if table.family == CUSTOM:
         return ()
     try:
@@ -80,25 +83,32 @@ def _of_family(table: Table) -> tuple[Remark, ...]:
     return ()
 
 
-def _with_checkpoint(found: Check, checkpoint: Checkpoint, settings: Settings) -> Check:
-    table, features = found.table, None
+def _with_checkpoint(found: Check, checkpoint: Checkpoint, settings: Settings, planned: bool) -> Check:
+    """The coverage and, where it is ``planned``, the plan."""
+    table = found.table
     notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
-    misfits: tuple[str, ...] = ()
-    planned = None
-    if table.family == CUSTOM:
-        features = frozenset[str]()
-    if table.family == CUSTOM and not settings.model:
-        fix = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"
-        notes.append(f"the Keras model's variables were not looked at; {fix} does")
-    elif not any(each.what.startswith("family:") for each in found.remarks):
+    features = frozenset[str]() if table.family == CUSTOM else None
+    if planned:
         try:
             prepared = planned_from(checkpoint, settings)
         except MisfitError as error:
             misfits = error.details or (f"{error.where}: {error.what}; {error.fix}",)
+            found = replace(found, misfits=misfits)
         else:
-            plan, features = prepared.plan, prepared.family.features(prepared.config)
-            planned = {"used": sum(len(move.sources) for move in plan.moves), "variables": len(plan.targets),
-                       "checked": len(plan.checks), "dropped": len(plan.drops), "tied": len(plan.ties)}  # fmt: skip
+            features = prepared.family.features(prepared.config)
+            found = replace(found, planned=_counts(prepared.plan))
+    elif table.family == CUSTOM:
+        option = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"
+        notes.append(f"the Keras model's variables were not looked at; {option} does")
     coverage = cover(table, checkpoint.tensors, features)
-    return replace(found, checkpoint=str(checkpoint.path), coverage=coverage, planned=planned, misfits=misfits,
-                   notes=tuple(notes))  # fmt: skip
+    return replace(found, checkpoint=str(checkpoint.path), coverage=coverage, notes=tuple(notes))
+
+
+def _counts(plan: Plan) -> dict[str, int]:
+    return {
+        "used": sum(len(move.sources) for move in plan.moves),
+        "variables": len(plan.targets),
+        "checked": len(plan.checks),
+        "dropped": len(plan.drops),
+        "tied": len(plan.ties),
+    }

@@ -35,6 +35,14 @@ class Remark:
         """Where it stands, for a sentence; empty for the table as a whole."""
         return ", ".join(part for part in (self.file, f"line {self.line}" if self.line else "") if part)
 
+    @property
+    def sentence(self) -> str:
+        """What is remarked, after where it stands."""
+        return f"{self.place}: {self.what}" if self.place else self.what
+
+
+_Claim = tuple[Row, NamePattern]
+
 
 @dataclass(frozen=True)
 class _Fault:
@@ -90,15 +98,23 @@ def _together(a: Row, b: Row) -> bool:
     return a.when is None or b.when is None or a.when == b.when
 
 
-def _pairs(claims: Iterable[tuple[Row, NamePattern]]) -> Iterator[tuple[Row, NamePattern, Row, NamePattern]]:
+def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, NamePattern]]:
     """Claims that may meet: alike but for numbers, and of rows that apply together."""
-    near: dict[str, list[tuple[Row, NamePattern]]] = {}
-    for row, pattern in claims:
-        near.setdefault(alike(pattern.text), []).append((row, pattern))
-    for each in near.values():
-        for (a, p), (b, q) in combinations(each, 2):
-            if _together(a, b):
-                yield a, p, b, q
+    names: dict[str, list[_Claim]] = {}
+    wild: dict[str, list[_Claim]] = {}
+    for claim in claims:
+        text = claim[1].text
+        (wild if claim[1].indices else names).setdefault(alike(text) if claim[1].indices else text, []).append(claim)
+    near = [pair for each in (*names.values(), *wild.values()) for pair in combinations(each, 2)]
+    for text, each in names.items():
+        near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in each]
+    for (a, p), (b, q) in near:
+        if _together(a, b):
+            yield (a, p, b, q) if _place(a) <= _place(b) else (b, q, a, p)
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row.file, row.line
 
 
 def _meetings(rows: Iterable[Row]) -> Iterator[_Fault]:
