@@ -13,7 +13,7 @@ from tests.make import QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.explain import Route, Routes, routes_of
 from wdport.conversion.prepare import Settings
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.model_files import read_variables
 from wdport.mapping.arithmetic import combined
 from wdport.mapping.arrays import apply_rule
@@ -106,6 +106,26 @@ def test_an_unknown_name_is_told_with_the_nearest(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
     with pytest.raises(UsageError, match="wdport inspect --tensors lists the names"):
         Routes("x", ()).explain("y")
+
+
+def test_a_converted_file_tells_by_itself(tmp_path: Path) -> None:
+    _, output, settings = made(tmp_path, "gru")
+    assert routes_of(output, settings) == routes_of(output, Settings())
+    other = tmp_path / "other.yaml"
+    other.write_text(Path(str(settings.mapping)).read_text() + "# another\n")
+    with pytest.raises(MisfitError, match=r"other\.yaml is not the table that it was converted by, my\.yaml"):
+        routes_of(output, Settings(mapping=other))
+    for said in (Settings(model="a:b"), Settings(config="a.yaml"), Settings(values={"a": "b"}), Settings(key="a")):
+        with pytest.raises(UsageError, match="is converted, and its manifest tells; leave it out"):
+            routes_of(output, said)
+
+
+def test_a_file_that_keras_saved_says_nothing(tmp_path: Path) -> None:
+    checkpoint = save(tmp_path / "ck.ckpt", make_state())
+    output = wdport.convert(checkpoint, tmp_path / "a.keras", values=SETTINGS).output
+    wdport.load_model(output).save(tmp_path / "b.keras")
+    with pytest.raises(InputError, match="nothing in it says what it was made from"):
+        routes_of(tmp_path / "b.keras", Settings())
 
 
 def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:

@@ -15,13 +15,14 @@ from wdport.conversion.account import Account
 from wdport.conversion.entries import Manifest
 from wdport.conversion.load import open_account
 from wdport.conversion.prepare import Prepared, Settings, prepare_headers
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifests import CONVERT_AGAIN
 from wdport.files.model_files import read_beside
 from wdport.files.target import FORMATS
 from wdport.mapping.arithmetic import combined_shape
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.catalog import find_rule
+from wdport.mapping.table import load_table
 
 Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
 
@@ -99,9 +100,21 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
         account, _ = open_account(file)
         if account is None:
             raise InputError(file, "was saved by Keras, and nothing in it says what it was made from", CONVERT_AGAIN)
+        _require_its_own(file, account, settings)
         return from_account(file, account)
     with prepare_headers(file, settings) as prepared:
         return from_plan(prepared)
+
+
+def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
+    """A converted file tells by itself; refuse another table than its own, and what only a plan would need."""
+    told = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
+    for option, value in told.items():
+        if value:
+            raise UsageError(option, f"{file.name} is converted, and its manifest tells", "leave it out")
+    if settings.mapping and load_table(Path(settings.mapping)).sha256 != account.mapping.sha256:
+        what = f"{settings.mapping} is not the table that it was converted by, {account.mapping.name}"
+        raise MisfitError(file, what, "leave --mapping out, or convert the checkpoint again")
 
 
 def is_converted(path: Path) -> bool:
