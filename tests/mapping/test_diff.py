@@ -69,6 +69,23 @@ def test_several_of_one_shape_are_told_by_their_names() -> None:
     assert all(each.old.split(".")[1] == each.new.split(".")[1] for each in found.renamed)
 
 
+def test_several_components_may_be_renamed_at_once() -> None:
+    pairs = {"q_proj": "q", "k_proj": "k", "gate": "gate_proj", "norm1": "normal1"}
+    sides = [
+        {f"{before}.{n}.{part}.w": {"shape": "(4, 4)", "dtype": "float32"} for n in range(3) for part in parts}
+        for before, parts in (("m.layers", pairs), ("net.blocks", pairs.values()))
+    ]
+    found = {(each.old, each.new) for each in difference(*sides).renamed}
+    assert found == {(f"m.layers.{n}.{a}.w", f"net.blocks.{n}.{b}.w") for n in range(3) for a, b in pairs.items()}
+
+
+def test_one_of_several_is_told_by_what_differs() -> None:
+    a = tensors(layers__1__attn__gate=(4, 4))
+    assert difference(a, tensors(layers__1__attn__zeta=(4, 4), layers__1__attn__up=(4, 4))).renamed == ()
+    found = difference(a, tensors(layers__1__attn__gate_proj=(4, 4), layers__1__attn__up=(4, 4)))
+    assert found.renamed == (Renamed("layers.1.attn.gate", "layers.1.attn.gate_proj", (1, 2)),)
+
+
 def test_names_with_nothing_in_common_are_no_renaming_where_others_are_alike() -> None:
     found = difference(tensors(to_q=(4, 4), to_k=(4, 4)), tensors(alpha=(4, 4), omega=(4, 4)))
     assert found.renamed == ()

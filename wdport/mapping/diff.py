@@ -22,6 +22,9 @@ Listing = Mapping[str, Properties]
 LEAST = 0.6
 """Similarity, of 0 to 1, from which two names of several with the same properties are taken for one renamed."""
 
+BEGINS = 0.8
+"""Similarity of two names of which one begins with the other."""
+
 MOST = 80
 """Names with the same properties and numbers that are compared each with each; of more only unique ones are told."""
 
@@ -142,8 +145,10 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of names, most similar first, each name once; where two are equally near there is none."""
     if len(a) > MOST or len(b) > MOST:
         return []
-    similar = _similar if len(a) == len(b) == 1 else _similar_within
-    scores = sorted(((similar(x, y), x, y) for x in a for y in b), reverse=True)
+    ours, theirs = _own_parts(a), _own_parts(b)
+    if (len(a) == 1) != (len(b) == 1):  # one name has no parts of its own
+        ours = theirs = _own_parts([*a, *b])
+    scores = sorted(((_similar(ours[x], theirs[y]), x, y) for x in a for y in b), reverse=True)
     pairs: list[tuple[str, str]] = []
     left, right = set(a), set(b)
     for score, x, y in scores:
@@ -158,17 +163,21 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _similar(a: str, b: str) -> float:
+    """How similar two names are, of 0 to 1; one that begins as the other reads is near, as q_proj is to q."""
+    if a and b and a != b and (a.startswith(b) or b.startswith(a)):
+        return BEGINS
     return SequenceMatcher(None, a, b, False).ratio()
 
 
-def _similar_within(a: str, b: str) -> float:
-    """How similar two names are where they differ: components that both begin or end with do not count."""
-    ours, theirs = (re.split(r"([./])", name) for name in (a, b))
-    while ours and theirs and ours[0] == theirs[0]:
-        ours, theirs = ours[1:], theirs[1:]
-    while ours and theirs and ours[-1] == theirs[-1]:
-        ours, theirs = ours[:-1], theirs[:-1]
-    return _similar("".join(ours), "".join(theirs)) if ours and theirs else _similar(a, b)
+def _own_parts(names: Sequence[str]) -> dict[str, str]:
+    """Each name without the components that all of them begin or end with; a single name whole."""
+    split = [re.split(r"([./])", name) for name in names]
+    if len(names) > 1:
+        while all(split) and len({each[0] for each in split}) == 1:
+            split = [each[1:] for each in split]
+        while all(split) and len({each[-1] for each in split}) == 1:
+            split = [each[:-1] for each in split]
+    return {name: "".join(each) for name, each in zip(names, split, strict=True)}
 
 
 def table_listing(table: Table) -> dict[str, dict[str, str]]:
