@@ -70,7 +70,8 @@ def test_the_line_is_that_of_the_table(tmp_path: Path) -> None:
     checkpoint, table = files(tmp_path, "image")
     (route,) = routes_of(checkpoint, Settings(mapping=table)).explain("head/kernel")
     assert "torch: head, keras: head" in table.read_text().splitlines()[route.line - 1]
-    assert (route.table, route.sizes) == (str(table), {"c": 8, "h": 4, "w": 4, "out": 5} | dict(route.sizes))
+    assert route.table == str(table)
+    assert (route.sizes["h"], route.sizes["w"]) == (4, 4)
     assert [end.name for end in route.sources] == ["head.weight"]
 
 

@@ -10,7 +10,8 @@ from wdport.checkpoint import open_checkpoint
 from wdport.conversion.explain import is_converted
 from wdport.conversion.load import open_account, open_converted
 from wdport.errors import UsageError
-from wdport.mapping.diff import Difference, Properties, difference, table_facts, table_listing
+from wdport.mapping.diff import Difference, Properties, difference
+from wdport.mapping.listing import table_facts, table_listing
 from wdport.mapping.table import load_table
 
 Kind = Literal["table", "checkpoint", "converted file"]
