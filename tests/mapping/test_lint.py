@@ -17,11 +17,12 @@ from wdport.mapping.shipped import shipped_tables
 from wdport.mapping.table import Table, parse_table
 
 PATTERNS = ("a.<n>", "a.<n+1>", "a.<n-1>", "a.<n+12>", "a.0", "a.1", "a.11", "a1<n>", "a1<n>.b<m>", "a<n>.b<m+2>",
-            "a12.b2", "a<n>", "a<m+9>", "a.<n>.0", "a.0.<m>", "b.<n>")  # fmt: skip
+            "a0<n>", "a12.b2", "a<n>", "a<m+9>", "a.<n>.0", "a.0.<m>", "b.<n>")  # fmt: skip
 NUMBERS = [*range(25), 99, 100, 110, 112, 120]
 NAMES = [
     *(f"a.{n}" for n in NUMBERS),
     *(f"a{n}" for n in NUMBERS),
+    *(f"a0{n}" for n in NUMBERS),
     *(f"b.{n}" for n in NUMBERS),
     *(f"a{n}.b{m}" for n in (*range(14), 120) for m in range(6)),
     *(f"a.{n}.{m}" for n in range(4) for m in range(4)),
@@ -126,6 +127,12 @@ def test_features_that_differ_may_exclude_each_other() -> None:
     text = ("tensors:\n  - {torch: a, keras: x, rule: identity, when: one}\n"
             "  - {torch: a, keras: x, rule: linear, when: two}\n")  # fmt: skip
     assert told(text, "family: waveletdiff\n") == []
+
+
+def test_a_row_that_only_some_models_have_shadows_nothing_for_good() -> None:
+    text = ("tensors:\n  - {torch: a, keras: x, rule: identity}\n"
+            "  - {torch: a, keras: y, rule: identity, when: one}\n")  # fmt: skip
+    assert [level for level, _, _ in told(text, "family: waveletdiff\n")] == ["warning", "warning"]
 
 
 def test_shipped_tables_have_no_remarks() -> None:
