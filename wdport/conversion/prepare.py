@@ -107,8 +107,22 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
         yield prepared_from(checkpoint, settings)
 
 
+@contextmanager
+def prepare_headers(path: PathText, settings: Settings) -> Iterator[Prepared]:
+    """As :func:`prepare`, by :func:`planned_from`."""
+    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+        yield planned_from(checkpoint, settings)
+
+
 def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     """The same for a checkpoint that is open, whose names lose a prefix that the table leaves out; raises alike."""
+    prepared = planned_from(checkpoint, settings)
+    return replace(prepared, comparisons=_compare(checkpoint, prepared.plan, prepared.constants))
+
+
+def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
+    """The same without a look at the tables that are checked: of the tensors only their headers, and what a family
+    reads to find its configuration."""
     if settings.mapping:
         table = load_table(Path(settings.mapping))
     else:
@@ -119,8 +133,7 @@ def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     variables = family.variables(resolved.config)
     plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
-    comparisons = _compare(checkpoint, plan, constants)
-    return Prepared(checkpoint, table, family, resolved, plan, constants, comparisons, variables, notes)
+    return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, notes)
 
 
 def signature_of(path: PathText, settings: Settings) -> Signature:

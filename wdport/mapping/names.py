@@ -31,6 +31,12 @@ class NamePattern:
         return tuple(piece[1] for piece in _PIECE.finditer(self.text))
 
     @cached_property
+    def pieces(self) -> tuple[str | int, ...]:
+        """Texts, and for every index the least number that may stand there, in the order of the name."""
+        parts = _PIECE.split(self.text)  # text, index, offset, text, ...
+        return tuple(max(0, int(p or 0)) if i % 3 == 2 else p for i, p in enumerate(parts) if i % 3 != 1)
+
+    @cached_property
     def _offsets(self) -> dict[str, int]:
         return {piece[1]: int(piece[2] or 0) for piece in _PIECE.finditer(self.text)}
 
@@ -63,18 +69,23 @@ class NamePattern:
 _NUMBERS = re.compile(r"(?:<[a-z_]+(?:[+-][0-9]{1,9})?>|[0-9])+")
 
 
+def alike(text: str) -> str:
+    """What a pattern has in common with every name that it fits: the text with all numbers and indices made one."""
+    return _NUMBERS.sub("#", text)
+
+
 class PatternIndex:
     """Many patterns, asked at once which of them a name fits; only those alike but for numbers are tried."""
 
     def __init__(self, patterns: Iterable[NamePattern]) -> None:
         self._alike: dict[str, list[tuple[int, NamePattern]]] = {}
         for position, pattern in enumerate(patterns):
-            self._alike.setdefault(_NUMBERS.sub("#", pattern.text), []).append((position, pattern))
+            self._alike.setdefault(alike(pattern.text), []).append((position, pattern))
 
     def find(self, name: str) -> list[tuple[int, dict[str, int]]]:
         """Position and indices of every pattern that fits ``name``."""
-        alike = self._alike.get(_NUMBERS.sub("#", name), ())
-        return [(at, found) for at, pattern in alike if (found := pattern.match(name)) is not None]
+        near = self._alike.get(alike(name), ())
+        return [(at, found) for at, pattern in near if (found := pattern.match(name)) is not None]
 
 
 def parse_pattern(text: str) -> NamePattern:

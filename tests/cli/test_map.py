@@ -1,0 +1,118 @@
+"""`wdport map` as a user sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import wdport
+from tests.families.test_custom import files
+from tests.families.test_recorded import run_without
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+
+SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    code = main(["map", *map(str, arguments)])
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return code, "\n".join(" ".join(line.split()) for line in shown.out.splitlines())
+
+
+def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "gru")
+    assert said(capsys, "check", table)[1].endswith("sound, as far as the table alone tells")
+    code, text = said(capsys, "check", table, checkpoint, "--rows")
+    assert code == 0
+    assert "line 8 1 head.bias -> head/bias" in text
+    assert text.endswith("sound")
+    table.write_text(table.read_text().replace("head, keras", "heat, keras"))
+    code, text = said(capsys, "check", table, checkpoint)
+    assert code == 4
+    assert "no row claims head.bias" in text
+    assert "line 8 of the table (heat) matches nothing" in text
+    code, text = said(capsys, "check", table, checkpoint, "--json")
+    found = json.loads(text)
+    assert (code, found["sound"], sorted(found["coverage"]["unclaimed"])) == (
+        4,
+        False,
+        ["head.bias", "head.parametrizations.weight.original0", "head.parametrizations.weight.original1"],
+    )
+
+
+def test_strict_makes_warnings_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, table = files(tmp_path, "gru")
+    table.write_text(table.read_text() + "tied:\n  - {torch: a, same_as: b}\n")
+    code, text = said(capsys, "check", table)
+    assert code == 0
+    assert "line 10: a is tied to b, which no row claims" in text
+    assert said(capsys, "check", table, "--strict")[0] == 4
+
+
+def test_check_of_a_shipped_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = save(tmp_path / "ck.ckpt", make_state())
+    code, text = said(capsys, "check", "mappings/waveletdiff.yaml", checkpoint, *SET)
+    assert code == 0
+    assert "0 dropped, 0 tied" in text
+    code, text = said(capsys, "check", "mappings/waveletdiff-qknorm.yaml", checkpoint, *SET)
+    assert code == 4
+
+
+def test_a_table_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.yaml").write_text("format: 2\nlayers: [{torch: a, keras: b, kind: linaer}]\n")
+    assert main(["map", "check", str(tmp_path / "t.yaml")]) == 4
+    assert "unknown kind 'linaer'; did you mean linear" in capsys.readouterr().err
+
+
+def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "lstm")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    code, text = said(capsys, "explain", "head.weight", output)
+    assert code == 0
+    assert "to head/kernel float32" in text
+    assert "rule out in -> in out (linear)" in text
+    assert "table my.yaml, line 8" in text
+    found = json.loads(said(capsys, "explain", "head.weight", output, "--json")[1])
+    assert found["routes"][0]["inverse"] == "in out -> out in"
+    assert "torch: head" in table.read_text().splitlines()[found["routes"][0]["line"] - 1]
+    assert main(["map", "explain", "head.wait", str(checkpoint), "--mapping", str(table)]) == 2
+    assert "did you mean head.weight" in capsys.readouterr().err
+
+
+def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = make_state()
+    a = save(tmp_path / "a.ckpt", state)
+    state["time_embedding.mlp.9.weight"] = state.pop("time_embedding.mlp.0.weight")
+    state["beta_all"] = state["beta_all"].double()
+    b = save(tmp_path / "b.ckpt", state)
+    code, text = said(capsys, "diff", a, b)
+    assert code == 0
+    assert "beta_all: float32 -> float64" in text
+    assert "time_embedding.mlp.0.weight -> time_embedding.mlp.9.weight" in text
+    found = json.loads(said(capsys, "diff", a, b, "--json")[1])
+    assert (found["same"], found["alike"], found["only_a"]) == (False, len(state) - 2, {})
+    assert said(capsys, "diff", a, a)[1].endswith("no difference")
+
+
+def test_nothing_of_the_users_is_imported_without_a_model(tmp_path: Path) -> None:
+    checkpoint, table = files(tmp_path, "gru")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    for arguments in (
+        ["check", table, checkpoint],
+        ["explain", "head.bias", output],
+        ["diff", checkpoint, checkpoint],
+    ):
+        told = run_without("keras jax torch tests.families.toys.twins", "map", *map(str, arguments))
+        assert (told.returncode, told.stderr) == (0, ""), told.stderr
+
+
+@pytest.mark.parametrize("words", [["map"], ["map", "chart"], ["map", "check"]])
+def test_a_wrong_call_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ")
+    assert shown.count("\n") == 1

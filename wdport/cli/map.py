@@ -1,0 +1,116 @@
+"""`wdport map`: check a mapping table, explain where a variable comes from, compare two tables or models."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from wdport.cli.options import key_option, mapping_option, parse_values
+from wdport.errors import MisfitError
+
+if TYPE_CHECKING:
+    from wdport.conversion.prepare import Settings
+
+_config = click.option("--config", metavar="FILE", help="Configuration (YAML), as for convert.")
+_set = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value of it; repeatable.")
+_model = click.option(
+    "--model", metavar="MODULE:FUNCTION", help="Your own Keras model; it is built, to know its variables."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
+
+
+@click.group(name="map", no_args_is_help=False)
+def command() -> None:
+    """Check, explain and compare mapping tables. Nothing is converted, and no weight is read."""
+
+
+@command.command(name="check")
+@click.argument("table")
+@click.argument("checkpoint", required=False)
+@_model
+@_config
+@_set
+@key_option
+@click.option("--strict", is_flag=True, help="Warnings are faults as well.")
+@click.option("--rows", "every", is_flag=True, help="List every row and the number of tensors that it claims.")
+@_json
+def check(
+    table: str,
+    checkpoint: str | None,
+    model: str | None,
+    config: str | None,
+    pairs: tuple[str, ...],
+    key: str | None,
+    strict: bool,
+    every: bool,
+    as_json: bool,
+) -> int:
+    """Look for faults in TABLE by itself; with CHECKPOINT also for tensors that it leaves over.
+
+    With --model, or where the table is of a model that wdport comes with, the whole plan is made, as convert does.
+    """
+    from wdport.cli.map_text import check_json, check_text
+    from wdport.conversion.check import check_table
+
+    found = check_table(table, checkpoint, _settings(None, model, config, pairs, key))
+    sound = not found.faults and not (strict and found.warnings)
+    click.echo(json.dumps(check_json(found, sound), indent=1) if as_json else check_text(found, sound, every))
+    return 0 if sound else MisfitError.exit_code
+
+
+@command.command(name="explain")
+@click.argument("name")
+@click.argument("file", metavar="CHECKPOINT|CONVERTED")
+@mapping_option
+@_model
+@_config
+@_set
+@key_option
+@_json
+def explain(
+    name: str,
+    file: str,
+    mapping: str | None,
+    model: str | None,
+    config: str | None,
+    pairs: tuple[str, ...],
+    key: str | None,
+    as_json: bool,
+) -> int:
+    """Tell where the variable or tensor NAME comes from and goes to, by which rule and line of the table.
+
+    Of a converted file its manifest tells; for a checkpoint the plan is made, as convert does.
+    """
+    from wdport.cli.map_text import explain_json, explain_text
+    from wdport.conversion.explain import routes_of
+
+    routes = routes_of(file, _settings(mapping, model, config, pairs, key))
+    found = routes.explain(name)
+    click.echo(json.dumps(explain_json(name, routes, found), indent=1) if as_json else explain_text(name, found))
+    return 0
+
+
+@command.command(name="diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--key-a", metavar="NAME", help="Key of the state_dict in A where it holds several.")
+@click.option("--key-b", metavar="NAME", help="The same in B.")
+@_json
+def diff(first: str, second: str, key_a: str | None, key_b: str | None, as_json: bool) -> int:
+    """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Ends with 0 either way."""
+    from wdport.cli.map_text import diff_json, diff_text
+    from wdport.conversion.differences import compare_files
+
+    found = compare_files(first, second, (key_a, key_b))
+    click.echo(json.dumps(diff_json(found), indent=1) if as_json else diff_text(found, first, second))
+    return 0
+
+
+def _settings(
+    mapping: str | None, model: str | None, config: str | None, pairs: tuple[str, ...], key: str | None
+) -> Settings:
+    from wdport.conversion.prepare import Settings
+
+    return Settings(config, parse_values(pairs), mapping, key, model=model)

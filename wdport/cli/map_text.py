@@ -1,0 +1,213 @@
+"""What `wdport map` prints: its results as text for a person and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wdport.cli.options import LONGEST_FACT, facts
+from wdport.errors import printable
+
+if TYPE_CHECKING:
+    from wdport.conversion.check import Check
+    from wdport.conversion.explain import End, Route, Routes
+    from wdport.mapping.diff import Difference
+
+MOST = 20
+"""Lines of one kind that are printed; all are in the JSON."""
+
+
+def check_json(found: Check, sound: bool) -> dict[str, object]:
+    coverage = found.coverage
+    return {
+        "table": found.table.path,
+        "family": found.table.family,
+        "variant": found.table.variant,
+        "sound": sound,
+        "faults": list(found.faults),
+        "remarks": [
+            {"level": each.level, "file": each.file or found.table.path, "line": each.line, "what": each.what}
+            for each in found.remarks
+        ],
+        "checkpoint": found.checkpoint or None,
+        "coverage": coverage and {
+            "rows": [
+                {"file": each.file or found.table.path, "line": each.line, "torch": each.torch,
+                 "becomes": each.becomes, "when": each.when, "tensors": list(each.tensors)}
+                for each in coverage.claims
+            ],
+            "unclaimed": list(coverage.unclaimed),
+            "doubled": {name: list(places) for name, places in coverage.doubled.items()},
+            "idle": list(coverage.idle),
+            "incomplete": list(coverage.incomplete),
+        },
+        "plan": dict(found.planned) if found.planned is not None else None,
+        "misfits": list(found.misfits),
+        "notes": list(found.notes),
+    }  # fmt: skip
+
+
+def check_text(found: Check, sound: bool, every: bool) -> str:
+    table, coverage, plan = found.table, found.coverage, found.planned
+    variant = f", {table.variant} layout" if table.variant else ""
+    layers = len({row.layer.number for row in table.rows if row.layer})
+    single = sum(row.layer is None for row in table.rows)
+    rows = [
+        ("family", f"{table.family}{variant}"),
+        ("rows", f"{layers} layers with tensors, {single} rows for tensors; {len(table.taps)} outputs compared"),
+        ("includes", ", ".join(table.includes)),
+        ("checkpoint", found.checkpoint),
+        ("claimed", _claimed(found)),
+        ("plan", plan and f"{plan['used']} tensors fill {plan['variables']} variables; {plan['checked']} checked, "
+                          f"{plan['dropped']} dropped, {plan['tied']} tied"),
+        *(("note", note) for note in found.notes),
+    ]  # fmt: skip
+    lines = [table.path, facts(rows)]
+    if every and coverage:
+        told = [
+            (f"{each.file or 'line'} {each.line}", f"{len(each.tensors):>5}  {each.torch} -> {each.becomes}")
+            for each in coverage.claims
+        ]
+        lines += ["rows", facts(told)]
+    lines += _listed("faults", found.faults)
+    lines += _listed("warnings", [each.sentence for each in found.warnings])
+    lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
+    return "\n".join([*lines, _verdict(found, sound)])
+
+
+def _claimed(found: Check) -> str:
+    coverage = found.coverage
+    if coverage is None:
+        return ""
+    claimed = {name for each in coverage.claims for name in each.tensors}
+    silent = sum(not each.tensors for each in coverage.claims)
+    return (
+        f"{len(claimed)} of {len(claimed) + len(coverage.unclaimed)} tensors; {len(coverage.doubled)} claimed twice; "
+        f"{silent} of {len(coverage.claims)} rows for tensors match nothing, {len(coverage.idle)} of which must"
+    )
+
+
+def _verdict(found: Check, sound: bool) -> str:
+    if sound:
+        return "sound" + ("" if found.checkpoint else ", as far as the table alone tells")
+    return f"not sound: {_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _listed(title: str, lines: Iterable[str]) -> list[str]:
+    """A title and indented lines; nothing where there are none."""
+    every = list(lines)
+    more = len(every) - MOST
+    shown = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
+    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in shown)] if every else []
+
+
+def explain_json(name: str, routes: Routes, found: Sequence[Route]) -> dict[str, object]:
+    return {
+        "name": name,
+        "file": routes.file,
+        "prefixes": list(routes.prefixes),
+        "routes": [
+            {
+                "fate": each.fate,
+                "sources": [_end_json(end) for end in each.sources],
+                "targets": [_end_json(end) for end in each.targets],
+                "rule": each.rule and each.rule.name,
+                "axes": each.rule and str(each.rule),
+                "inverse": each.rule and str(each.rule.inverse()),
+                "sizes": dict(each.sizes),
+                "combine": each.combine,
+                "table": each.table or None,
+                "line": each.line or None,
+                "reason": each.reason or None,
+                "notes": list(each.notes),
+            }
+            for each in found
+        ],
+    }
+
+
+def _end_json(end: End) -> dict[str, object]:
+    shape = None if end.shape is None else list(end.shape)
+    return {"name": end.name, "shape": shape, "dtype": end.dtype or None}
+
+
+_FATES = {
+    "checked": "compared with the constant {}, and then left out",
+    "dropped": "left out: {}",
+    "tied": "the same as {}, bit for bit, and then left out",
+    "ignored": "not the network's: {}",
+}
+
+
+def explain_text(name: str, found: Sequence[Route]) -> str:
+    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(each)) for each in found)])
+
+
+def _route(route: Route) -> list[tuple[str, str]]:
+    rows = [("from", _end(end)) for end in route.sources]
+    if route.rule is None:
+        return [*rows, ("is", _FATES[route.fate].format(route.reason))]
+    arithmetic = f"{route.combine} of them, then " if route.combine else ""
+    named = f" ({route.rule.name})" if route.rule.name != str(route.rule) else ""
+    back = f"{route.rule.inverse()}, then apart again by choice ({route.combine})" if route.combine else None
+    return [
+        *rows,
+        *(("to", _end(end)) for end in route.targets),
+        ("rule", f"{arithmetic}{route.rule}{named}"),
+        ("back", back or str(route.rule.inverse())),
+        ("sizes", ", ".join(f"{axis} {size}" for axis, size in route.sizes.items())),
+        ("table", f"{route.table}, line {route.line}"),
+        *(("note", note) for note in route.notes),
+    ]
+
+
+def _end(end: End) -> str:
+    shape = "" if end.shape is None else f"  {end.dtype} {end.shape}"
+    return f"{end.name}{shape}"
+
+
+def diff_json(found: Difference) -> dict[str, object]:
+    return {
+        "same": found.none,
+        "alike": found.same,
+        "facts": {name: list(pair) for name, pair in found.facts.items()},
+        "prefix": list(found.prefix) if found.prefix else None,
+        "only_a": {name: dict(each) for name, each in found.only_a.items()},
+        "only_b": {name: dict(each) for name, each in found.only_b.items()},
+        "changed": {name: {key: list(pair) for key, pair in each.items()} for name, each in found.changed.items()},
+        "renamed": [{"a": each.old, "b": each.new, "of": list(each.of)} for each in found.renamed],
+    }
+
+
+def diff_text(found: Difference, a: str, b: str) -> str:
+    lines = [f"A {a}", f"B {b}"]
+    whole = {**found.facts, **({"prefix of all names": found.prefix} if found.prefix else {})}
+    lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in whole.items()]
+    for key in dict.fromkeys(key for each in found.changed.values() for key in each):
+        title = {"shape": "reshaped", "dtype": "another dtype"}.get(key, f"another {key!r}")
+        told = [f"{name}: {_pair(*each[key])}" for name, each in found.changed.items() if key in each]
+        lines += _listed(f"{title} ({len(told)})", told)
+    renamed = [f"{each.old} -> {each.new}{_rivals(*each.of)}" for each in found.renamed]
+    lines += _listed(f"probably renamed ({len(renamed)})", renamed)
+    for side, only in (("A", found.only_a), ("B", found.only_b)):
+        lines += _listed(f"only in {side} ({len(only)})", (f"{name}: {_said(each)}" for name, each in only.items()))
+    return "\n".join([*lines, "no difference" if found.none else f"{found.same} the same in both"])
+
+
+def _said(properties: Mapping[str, str]) -> str:
+    """A tensor's dtype and shape, or what a row makes of its tensor."""
+    if "shape" in properties:
+        return f"{properties['dtype']} {properties['shape']}"
+    return "; ".join(properties[key] for key in ("becomes", "kind", "rule") if properties.get(key))
+
+
+def _rivals(a: int, b: int) -> str:
+    return "" if (a, b) == (1, 1) else f"  (by its name; {a} alike in A, {b} in B)"
+
+
+def _pair(a: str, b: str) -> str:
+    return f"{a or 'nothing'} -> {b or 'nothing'}"

@@ -1,0 +1,59 @@
+"""Two tables, two checkpoints or two converted files compared by what their headers say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from wdport.checkpoint import open_checkpoint
+from wdport.conversion.explain import is_converted
+from wdport.conversion.load import open_account, open_converted
+from wdport.errors import UsageError
+from wdport.mapping.diff import Difference, Properties, difference
+from wdport.mapping.listing import table_facts, table_listing
+from wdport.mapping.table import load_table
+
+Kind = Literal["table", "checkpoint", "converted file"]
+
+_TABLES: Final = (".yaml", ".yml")
+
+
+def kind_of(path: str | Path) -> Kind:
+    """What a file is taken for, by its name and, for safetensors, by whether it holds a manifest."""
+    file = Path(path)
+    if file.suffix in _TABLES:
+        return "table"
+    return "converted file" if is_converted(file) else "checkpoint"
+
+
+def compare_files(a: str | Path, b: str | Path, keys: tuple[str | None, str | None] = (None, None)) -> Difference:
+    """Compare two files of one kind; ``keys`` are those of the state_dicts. Raises ``UsageError`` for two kinds."""
+    kinds = kind_of(a), kind_of(b)
+    if kinds[0] != kinds[1]:
+        raise UsageError(Path(b), f"is a {kinds[1]}, and {Path(a).name} a {kinds[0]}", "give two files of one kind")
+    if kinds[0] == "table":
+        tables = load_table(Path(a)), load_table(Path(b))
+        facts = table_facts(tables[0]), table_facts(tables[1])
+        return difference(table_listing(tables[0]), table_listing(tables[1]), ".", facts)
+    if kinds[0] == "converted file":
+        return difference(_variables(Path(a)), _variables(Path(b)), "/")
+    left, right = _tensors(Path(a), keys[0]), _tensors(Path(b), keys[1])
+    return difference(left[0], right[0], ".", (left[1], right[1]))
+
+
+def _tensors(path: Path, key: str | None) -> tuple[dict[str, Properties], Properties]:
+    with open_checkpoint(path, key=key) as checkpoint:
+        found = {name: _properties(info.shape, info.dtype) for name, info in checkpoint.tensors.items()}
+        return found, {"prefix that was left out": "".join(checkpoint.prefixes)}
+
+
+def _variables(path: Path) -> dict[str, Properties]:
+    """By the manifest in the file; by its configuration where Keras saved it. All are float32."""
+    account, _ = open_account(path)
+    variables = account.variables if account is not None else open_converted(path).variables
+    return {name: _properties(shape, "float32") for name, shape in variables.items()}
+
+
+def _properties(shape: Sequence[int], dtype: str) -> Properties:
+    return {"shape": str(tuple(shape)), "dtype": dtype}

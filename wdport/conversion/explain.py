@@ -1,0 +1,217 @@
+"""Where a variable comes from and where a tensor goes: the rule, the line of the table, the shapes on both sides.
+
+Told from the plan of a checkpoint, or from the manifest in a converted file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, cast
+
+from wdport.conversion.account import Account
+from wdport.conversion.entries import Manifest
+from wdport.conversion.load import open_account
+from wdport.conversion.prepare import Prepared, Settings, prepare_headers
+from wdport.errors import InputError, MisfitError, UsageError
+from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.model_files import read_beside
+from wdport.files.target import FORMATS
+from wdport.mapping.arithmetic import combined_shape
+from wdport.mapping.axes import AxisError, Rule, Shape
+from wdport.mapping.catalog import find_rule
+from wdport.mapping.table import load_table
+
+Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
+
+
+@dataclass(frozen=True)
+class End:
+    """A tensor or a variable: its name, shape and dtype; a shape that is not known is ``None``."""
+
+    name: str
+    shape: Shape | None
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """What becomes of tensors, or what variables are made of.
+
+    Attributes:
+        fate: whether the tensors fill variables, or else what is done with them.
+        sources: the tensors, in the order that the rule takes them.
+        targets: the variables; none unless ``moved``.
+        rule: the rule, ``None`` unless ``moved``.
+        sizes: the size of every axis of the rule; empty where the shapes do not tell.
+        combine: the arithmetic before the rule.
+        table: the file of the table that the row stands in.
+        line: its line; 0 where it is not known.
+        reason: the constant, the reason for dropping, or the other tensor.
+        notes: what else is to be known, in sentences.
+    """
+
+    fate: Fate
+    sources: tuple[End, ...]
+    targets: tuple[End, ...] = ()
+    rule: Rule | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    combine: str = ""
+    table: str = ""
+    line: int = 0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        return any(end.name == name for end in (*self.sources, *self.targets))
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Every route of one file, and the prefixes that its names lost when they were read."""
+
+    file: str
+    routes: tuple[Route, ...]
+    prefixes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> dict[str, None]:
+        """Every tensor and every variable."""
+        return {end.name: None for route in self.routes for end in (*route.sources, *route.targets)}
+
+    def explain(self, name: str) -> tuple[Route, ...]:
+        """The routes of a tensor or variable; raises :class:`UsageError` with the nearest names."""
+        prefix = "".join(self.prefixes)
+        for each in dict.fromkeys((name, name.removeprefix(prefix), *map(name.removeprefix, self.prefixes))):
+            if found := tuple(route for route in self.routes if route.has(each)):
+                return found
+        names = list(self.names)
+        near = get_close_matches(name, names, 3) or [each for each in names if name and name in each][:3]
+        fix = f"did you mean {' or '.join(near)}?" if near else "wdport inspect --tensors lists the names"
+        raise UsageError((Path(self.file), name), "no tensor or variable of that name", fix)
+
+
+def routes_of(path: str | Path, settings: Settings) -> Routes:
+    """The routes of a converted file, by its manifest, or of a checkpoint, by its plan; raises as a conversion does."""
+    file = Path(path)
+    if is_converted(file):
+        account, _ = open_account(file)
+        if account is None:
+            raise InputError(file, "was saved by Keras, and nothing in it says what it was made from", CONVERT_AGAIN)
+        _require_its_own(file, account, settings)
+        return from_account(file, account)
+    with prepare_headers(file, settings) as prepared:
+        return from_plan(prepared)
+
+
+def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
+    """A converted file tells by itself; refuse another table than its own, and what only a plan would need."""
+    told = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
+    for option, value in told.items():
+        if value:
+            raise UsageError(option, f"{file.name} is converted, and its manifest tells", "leave it out")
+    if settings.mapping and load_table(Path(settings.mapping)).sha256 != account.mapping.sha256:
+        what = f"{settings.mapping} is not the table that it was converted by, {account.mapping.name}"
+        raise MisfitError(file, what, "leave --mapping out, or convert the checkpoint again")
+
+
+def is_converted(path: Path) -> bool:
+    """Whether a file is, by its name, a converted model; one of safetensors only if it holds a manifest."""
+    if not any(path.name.endswith(suffix) for suffix in FORMATS):
+        return False
+    return not path.name.endswith(".safetensors") or read_beside(path).manifest is not None
+
+
+def from_plan(prepared: Prepared) -> Routes:
+    """The routes of a plan."""
+    plan, tensors = prepared.plan, prepared.checkpoint.tensors
+    ends = {name: End(name, tuple(info.shape), info.dtype) for name, info in tensors.items()}
+    moved = [
+        Route(
+            "moved",
+            tuple(ends[name] for name in move.sources),
+            tuple(End(name, tuple(prepared.variables[name]), "float32") for name in move.targets),
+            move.rule,
+            dict(move.sizes),
+            move.combine,
+            move.file or plan.table.path,
+            move.line,
+        )
+        for move in plan.moves
+    ]
+    others = _others(ends, plan.checks, plan.drops, plan.ties, prepared.checkpoint.ignored)
+    return Routes(str(prepared.checkpoint.path), _joined(moved, others), tuple(prepared.checkpoint.prefixes))
+
+
+def from_account(path: Path, account: Account) -> Routes:
+    """The routes that a manifest tells; raises ``InputError`` where it is damaged."""
+    manifest = cast(Manifest, account.manifest)
+    try:
+        moved: dict[tuple[str, ...], Route] = {}
+        for entry in manifest["tensors"]:
+            end = End(str(entry["source"]), tuple(map(int, entry["shape"])), str(entry["dtype"]))
+            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), "float32") for t in entry["targets"])
+            key = tuple(target.name for target in targets)
+            known = moved.get(key)
+            told = ("recomputed: 16 bits ruin its stored values",) if entry["recomputed"] else ()
+            if known:
+                moved[key] = replace(known, sources=(*known.sources, end))
+            else:
+                moved[key] = Route("moved", (end,), targets, find_rule(str(entry["rule"])), {}, str(entry["combine"]),
+                                   str(entry["table"]), int(entry["line"]), notes=told)  # fmt: skip
+        ends = {end.name: end for route in moved.values() for end in route.sources}
+        checks = {str(each["source"]): str(each["constant"]) for each in manifest["checks"]}
+        others = _others(ends, checks, manifest["drops"], manifest["ties"], manifest["ignored"])
+        routes = _joined([_sized(route) for route in moved.values()], others)
+        return Routes(str(path), routes, tuple(manifest["source"]["prefixes"] or ()))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(path, f"its manifest is damaged ({type(error).__name__})", CONVERT_AGAIN) from None
+
+
+def _sized(route: Route) -> Route:
+    """With the sizes of the rule's axes, where the shapes tell them."""
+    if route.rule is None:
+        return route
+    shapes = [end.shape or () for end in route.sources]
+    try:
+        moved = [combined_shape(route.combine, shapes)] if route.combine else shapes  # type: ignore[arg-type]
+        return replace(route, sizes=route.rule.sizes(moved, [end.shape or () for end in route.targets]))
+    except AxisError:
+        return route
+
+
+def _others(
+    ends: Mapping[str, End],
+    checks: Mapping[str, str],
+    drops: Mapping[str, str],
+    ties: Mapping[str, str],
+    ignored: Mapping[str, str],
+) -> Iterator[Route]:
+    """What fills no variable; of these a manifest does not keep the shapes."""
+    fates: tuple[tuple[Fate, Mapping[str, str]], ...] = (
+        ("checked", checks), ("dropped", drops), ("tied", ties), ("ignored", ignored),
+    )  # fmt: skip
+    for fate, reasons in fates:
+        for name, reason in reasons.items():
+            yield Route(fate, (ends.get(name, End(name, None)),), reason=str(reason))
+
+
+def _joined(moved: list[Route], others: Iterator[Route]) -> tuple[Route, ...]:
+    """All routes; a tensor that fills a variable and is compared or tied to has one, with a note."""
+    left, notes = [], dict[str, list[str]]()
+    used = {end.name for route in moved for end in route.sources}
+    for route in others:
+        name = route.sources[0].name
+        if route.fate == "checked" and name in used:
+            notes.setdefault(name, []).append(f"{name} is also compared with {route.reason}")
+            continue
+        if route.fate == "tied":
+            notes.setdefault(route.reason, []).append(f"{name} is tied to {route.reason}, bit for bit")
+        left.append(route)
+    told = [
+        replace(route, notes=(*route.notes, *(text for end in route.sources for text in notes.get(end.name, ()))))
+        for route in moved
+    ]
+    return (*told, *left)

@@ -1,0 +1,132 @@
+"""Which tensors of a checkpoint each row of a table claims, by names alone, and which are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from wdport.mapping.fitting import written
+from wdport.mapping.lint import groups
+from wdport.mapping.names import PatternError, PatternIndex
+from wdport.mapping.rows import Row, Table
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row and the tensors that it claims.
+
+    Attributes:
+        line: the row's line.
+        file: the included table that it stands in; empty for the table itself.
+        torch: the names that it looks for, as patterns.
+        becomes: what it makes of them, in a few words.
+        tensors: the names that it found.
+        needed: whether it, or another row of its layer, has to find one.
+        when: the feature that it needs.
+    """
+
+    line: int
+    file: str
+    torch: str
+    becomes: str
+    tensors: tuple[str, ...]
+    needed: bool
+    when: str | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What becomes of the tensors of one checkpoint.
+
+    Attributes:
+        claims: every row that applies, whether it finds anything or not.
+        unclaimed: tensors that no row claims.
+        doubled: tensors that several rows claim, and where those stand.
+        idle: rows that had to find something and did not, a sentence each; a layer once.
+        incomplete: lists of tensors of which some are absent, a sentence each.
+    """
+
+    claims: tuple[Claim, ...]
+    unclaimed: tuple[str, ...] = ()
+    doubled: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All that speaks against a conversion, one sentence each."""
+        return (
+            *(f"{name} is claimed by {' and by '.join(places)}" for name, places in self.doubled.items()),
+            *(f"no row claims {name}" for name in self.unclaimed),
+            *self.incomplete,
+            *self.idle,
+        )
+
+
+def cover(table: Table, names: Iterable[str], features: Collection[str] | None = None) -> Coverage:
+    """Match every name against the rows that apply.
+
+    ``features`` are the model's; where they are not known, rows that need one claim what they find and may find
+    nothing, and a tensor that they claim besides is not doubled.
+    """
+    names = dict.fromkeys(names)
+    rows = [row for row in table.rows if features is None or row.when is None or row.when in features]
+    patterns = [(row, pattern) for row in rows for pattern in row.torch]
+    index = PatternIndex(pattern for _, pattern in patterns)
+    found: dict[int, list[str]] = {id(row): [] for row in rows}
+    unclaimed, doubled, incomplete = [], {}, dict[str, None]()
+    for name in names:
+        hits = [(patterns[at][0], indices) for at, indices in index.find(name)]
+        for row, indices in hits:
+            found[id(row)].append(name)
+            incomplete |= dict.fromkeys(_absent(row, indices, names))
+        certain = [row for row, _ in hits if features is not None or row.when is None]
+        if not hits:
+            unclaimed.append(name)
+        elif len(certain) > 1:
+            doubled[name] = tuple(row.place for row in certain)
+    idle = [text for each in groups(rows) if (text := _idle(each, found, features is not None))]
+    claims = tuple(_claim(row, found[id(row)]) for row in rows)
+    return Coverage(claims, tuple(unclaimed), doubled, tuple(idle), tuple(incomplete))
+
+
+def becomes(row: Row) -> str:
+    """What a row makes of its tensors, in a few words."""
+    parts = []
+    if row.keras:
+        parts.append(", ".join(pattern.text for pattern in row.keras))
+    if row.check:
+        parts.append(f"compared with {row.check.text}")
+    if row.drop is not None:
+        parts.append(f"dropped: {row.drop}")
+    if row.same_as:
+        parts.append(f"tied to {row.same_as.text}")
+    return "; ".join(parts)
+
+
+def _absent(row: Row, indices: dict[str, int], names: Collection[str]) -> list[str]:
+    """A sentence for every tensor of the row's list that is not there, where another one is."""
+    try:
+        wanted = written((*row.torch, *((row.same_as,) if row.same_as else ())), indices)
+    except PatternError as error:
+        return [f"{row.place}: {error}"]
+    if len(wanted) == 1:
+        return []
+    return [f"{row.place} wants {name}, which the checkpoint does not have" for name in wanted if name not in names]
+
+
+def _needed(row: Row) -> bool:
+    return not (row.layer.optional or row.layer.bare if row.layer else row.optional)
+
+
+def _idle(rows: list[Row], found: dict[int, list[str]], features_known: bool) -> str:
+    row = rows[0]
+    if not _needed(row) or any(found[id(each)] for each in rows) or not (features_known or row.when is None):
+        return ""
+    torch = row.layer.torch if row.layer else row.torch[0]
+    return f"{row.place} ({torch.text}) matches nothing"
+
+
+def _claim(row: Row, tensors: list[str]) -> Claim:
+    torch = ", ".join(pattern.text for pattern in row.torch)
+    return Claim(row.line, row.file, torch, becomes(row), tuple(tensors), _needed(row) and row.layer is None, row.when)

@@ -1,0 +1,174 @@
+"""Two lists of names with their properties side by side: what is only in one, what changed, what was probably renamed.
+
+The same for tensors (shape and dtype) and for the rows of a table (what each row makes of its tensor).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+Properties = Mapping[str, str]
+"""What is said of one name, such as its shape, as text."""
+
+Listing = Mapping[str, Properties]
+
+LEAST = 0.6
+"""Similarity, of 0 to 1, from which two names of several with the same properties are taken for one renamed."""
+
+BEGINS = 0.8
+"""Similarity of two names of which one begins with the other."""
+
+MOST = 80
+"""Names with the same properties and numbers that are compared each with each; of more only unique ones are told."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A name of A that is probably called otherwise in B: ``of`` are the names with these properties that are only in A
+    and only in B."""
+
+    old: str
+    new: str
+    of: tuple[int, int]
+
+    @property
+    def unique(self) -> bool:
+        return self.of == (1, 1)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How B differs from A.
+
+    Attributes:
+        facts: properties of the whole, each as it is in A and in B.
+        prefix: what stands before every name of A and what stands in its place in B; ``None`` where nothing changed.
+        only_a: names that B lacks, with their properties.
+        only_b: names that A lacks.
+        changed: by name as it is in B, the properties that differ, as they are in A and in B.
+        renamed: probable renamings.
+        same: how many names have the same properties in both.
+    """
+
+    facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    prefix: tuple[str, str] | None = None
+    only_a: Listing = field(default_factory=dict)
+    only_b: Listing = field(default_factory=dict)
+    changed: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
+    renamed: tuple[Renamed, ...] = ()
+    same: int = 0
+
+    @property
+    def none(self) -> bool:
+        """Whether the two are alike."""
+        return not (self.facts or self.prefix or self.only_a or self.only_b or self.changed or self.renamed)
+
+
+def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties, Properties] = ({}, {})) -> Difference:
+    """Compare two listings whose names have components joined by ``joint``."""
+    prefix = prefix_change(list(a), list(b), joint)
+    listed = {prefix[1] + name.removeprefix(prefix[0]): each for name, each in a.items()} if prefix else a
+    only_a = {name: each for name, each in listed.items() if name not in b}
+    only_b = {name: each for name, each in b.items() if name not in listed}
+    renamed = tuple(_renamings(only_a, only_b))
+    for each in renamed:
+        del only_a[each.old], only_b[each.new]
+    changed = {name: found for name in listed if name in b and (found := _differing(listed[name], b[name]))}
+    same = sum(name in b for name in listed) - len(changed)
+    here, there = prefix or ("", "")
+    gone = {here + name.removeprefix(there): each for name, each in only_a.items()}
+    return Difference(_differing(*facts), prefix, gone, only_b, changed, renamed, same)
+
+
+def _differing(a: Properties, b: Properties) -> dict[str, tuple[str, str]]:
+    return {name: (a.get(name, ""), b.get(name, "")) for name in {**a, **b} if a.get(name, "") != b.get(name, "")}
+
+
+def prefix_change(a: Sequence[str], b: Sequence[str], joint: str = ".") -> tuple[str, str] | None:
+    """The prefix of all names of A and the one of all names of B that has its place, if that makes more names agree."""
+    theirs = set(b)
+    best, most = None, len(theirs.intersection(a))
+    for old in _prefixes(a, joint):
+        for new in _prefixes(b, joint):
+            if (old or new) and not (old.endswith(new) and new.endswith(old)):
+                count = sum(new + name.removeprefix(old) in theirs for name in a)
+                if count > most and 2 * count > min(len(a), len(b)):
+                    best, most = (old, new), count
+    return best
+
+
+def _prefixes(names: Sequence[str], joint: str) -> list[str]:
+    """What all names begin with, in whole components, from nothing on."""
+    if not names:
+        return [""]
+    first, last = min(names).split(joint)[:-1], max(names).split(joint)[:-1]
+    common = 0
+    while common < min(len(first), len(last)) and first[common] == last[common]:
+        common += 1
+    return ["".join(part + joint for part in first[:count]) for count in range(common + 1)]
+
+
+def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
+    """Names with the same properties that are only in A and only in B: the only ones, or else the most similar."""
+    groups: dict[tuple[tuple[str, str], ...], tuple[list[str], list[str]]] = {}
+    for side, listing in enumerate((a, b)):
+        for name, each in listing.items():
+            groups.setdefault(tuple(sorted(each.items())), ([], []))[side].append(name)
+    for old, new in groups.values():
+        count = (len(old), len(new))
+        if count == (1, 1):
+            yield Renamed(old[0], new[0], count)
+            continue
+        for left, right in _by_numbers(old, new):
+            yield from (Renamed(one, other, count) for one, other in _nearest(left, right))
+
+
+def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Names with the same numbers in them: a renamed layer keeps its own."""
+    found: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    for side, names in enumerate((a, b)):
+        for name in names:
+            found.setdefault(tuple(re.findall(r"[0-9]+", name)), ([], []))[side].append(name)
+    return (each for each in found.values() if all(each))
+
+
+def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of names, most similar first, each name once; where two are equally near there is none."""
+    if len(a) > MOST or len(b) > MOST:
+        return []
+    ours, theirs = _own_parts(a), _own_parts(b)
+    if (len(a) == 1) != (len(b) == 1):  # one name has no parts of its own
+        ours = theirs = _own_parts([*a, *b])
+    scores = sorted(((_similar(ours[x], theirs[y]), x, y) for x in a for y in b), reverse=True)
+    pairs: list[tuple[str, str]] = []
+    left, right = set(a), set(b)
+    for score, x, y in scores:
+        if score < LEAST or x not in left or y not in right:
+            continue
+        near = [1 for other, p, q in scores if other == score and (p == x) != (q == y) and p in left and q in right]
+        left.discard(x)
+        right.discard(y)
+        if not near:
+            pairs.append((x, y))
+    return pairs
+
+
+def _similar(a: str, b: str) -> float:
+    """How similar two names are, of 0 to 1; one that begins as the other reads is near, as q_proj is to q."""
+    if a and b and a != b and (a.startswith(b) or b.startswith(a)):
+        return BEGINS
+    return SequenceMatcher(None, a, b, False).ratio()
+
+
+def _own_parts(names: Sequence[str]) -> dict[str, str]:
+    """Each name without the components that all of them begin or end with; a single name whole."""
+    split = [re.split(r"([./])", name) for name in names]
+    if len(names) > 1:
+        while all(split) and len({each[0] for each in split}) == 1:
+            split = [each[1:] for each in split]
+        while all(split) and len({each[-1] for each in split}) == 1:
+            split = [each[:-1] for each in split]
+    return {name: "".join(each) for name, each in zip(names, split, strict=True)}

@@ -1,0 +1,245 @@
+"""What is wrong with a mapping table by itself, beyond what :mod:`wdport.mapping.table` refuses to read.
+
+An error means that no checkpoint fits the table, so that every conversion by it is refused; a warning, that a row
+cannot do what it says or that two rows will meet in some checkpoint; a note is worth knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from wdport.mapping.axes import Rule
+from wdport.mapping.names import NamePattern, alike
+from wdport.mapping.overlap import overlap
+from wdport.mapping.rows import Row, Table
+from wdport.recorder import parse_input
+
+Level = Literal["error", "warning", "note"]
+CUSTOM = "custom"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing about a table: the line, the included file that it is in (empty for the table itself), and what."""
+
+    level: Level
+    line: int
+    what: str
+    file: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a sentence; empty for the table as a whole."""
+        return ", ".join(part for part in (self.file, f"line {self.line}" if self.line else "") if part)
+
+    @property
+    def sentence(self) -> str:
+        """What is remarked, after where it stands."""
+        return f"{self.place}: {self.what}" if self.place else self.what
+
+
+_Claim = tuple[Row, NamePattern]
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What makes a row unusable, or only lets two rows meet (``dead`` is false); ``repeated`` if it is told already."""
+
+    row: Row
+    what: str
+    dead: bool = True
+    repeated: bool = False
+
+
+def lint(table: Table) -> tuple[Remark, ...]:
+    """Everything that the table alone tells, by line."""
+    faults = [*_meetings(table.rows), *_unsolved(table.rows), *_strange_to_own(table)]
+    dead = {id(fault.row) for fault in faults if fault.dead}
+    useless = [rows for rows in groups(table.rows) if _required(rows) and all(id(row) in dead for row in rows)]
+    lost = {id(row) for rows in useless for row in rows}
+    found = [
+        _remark("error" if fault.dead and id(fault.row) in lost else "warning", fault.row, fault.what)
+        for fault in faults
+        if not fault.repeated
+    ]
+    found += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
+    found += [
+        _remark("note", row, f"{row.combine} is arithmetic: its inverse does not give the stored bits back")
+        for row in table.rows
+        if row.combine and (row.layer is None or row.combine == "sum")
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line)))
+
+
+def _remark(level: Level, row: Row, what: str) -> Remark:
+    return Remark(level, row.line, what, row.file)
+
+
+def groups(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each layer together, and every other row alone: one of a group has to match."""
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
+    return list(found.values())
+
+
+def _required(rows: list[Row]) -> bool:
+    """Whether every model needs one of these rows."""
+    layer = rows[0].layer
+    optional = (layer.optional or layer.bare) if layer else rows[0].optional
+    return not optional and rows[0].when is None
+
+
+def _together(a: Row, b: Row) -> bool:
+    """Whether both rows apply to some model, as far as the table tells: other features may exclude each other."""
+    return a.when is None or b.when is None or a.when == b.when
+
+
+def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, NamePattern]]:
+    """Claims that may meet: alike but for numbers, and of rows that apply together."""
+    names: dict[str, list[_Claim]] = {}
+    wild: dict[str, list[_Claim]] = {}
+    for claim in claims:
+        text = claim[1].text
+        (wild if claim[1].indices else names).setdefault(alike(text) if claim[1].indices else text, []).append(claim)
+    near = [pair for each in (*names.values(), *wild.values()) for pair in combinations(each, 2)]
+    for text, each in names.items():
+        near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in each]
+    for (a, p), (b, q) in near:
+        if _together(a, b):
+            yield (a, p, b, q) if _place(a) <= _place(b) else (b, q, a, p)
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row.file, row.line
+
+
+def _meetings(rows: Iterable[Row]) -> Iterator[_Fault]:
+    """Tensors that two rows claim, or one row twice, which every plan refuses."""
+    for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.torch):
+        common = overlap(p, q)
+        if common.both is None:
+            continue
+        if a is b:
+            yield _Fault(a, f"{p.text} and {q.text} are one tensor, {common.both}, which the row takes twice")
+            continue
+        inside = [(a, p, b, q)] * (common.first is None) + [(b, q, a, p)] * (common.second is None)
+        for row, pattern, other, wider in inside:
+            if common.first is None and common.second is None:
+                what = f"{pattern.text} is also claimed by {other.place}"
+            else:
+                what = f"every {pattern.text} is also claimed by {other.place} ({wider.text})"
+            yield _Fault(row, what, other.when in (None, row.when), _stored_apart(a) and _stored_apart(b))
+        if not inside:
+            what = f"{q.text} and {a.place} ({p.text}) claim the same tensor, such as {common.both}"
+            yield _Fault(b, what, False, _stored_apart(a) and _stored_apart(b))
+
+
+def _stored_apart(row: Row) -> bool:
+    """Whether this is the other way in which PyTorch stores a layer's weight, which has a row of its own."""
+    return row.layer is not None and row.combine == "weight_norm"
+
+
+def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
+    """Rows none of whose rules can ever be applied."""
+    for row in rows:
+        reasons = [_unsolvable(rule, row) for rule in row.rules]
+        if reasons and all(reasons):
+            yield _Fault(row, f"{row.rules[0]} fits no shapes: {reasons[0]}")
+
+
+def _unsolvable(rule: Rule, row: Row) -> str:
+    """Why no shapes settle the sizes of this rule's axes; "" where some do."""
+    sizes = {name: size for name, size in row.sizes.items() if name in rule.source.names}
+    counts = [(name, len(each), "labels") for name, each in rule.source.labels]
+    sources = 1 if row.combine else len(row.torch)
+    for side, count in ((rule.source, sources), (rule.target, len(row.keras))):
+        if side.stacked:
+            counts.append((side.stacked, count, "tensors"))
+    for name, count, what in counts:
+        if sizes.setdefault(name, count) != count:
+            return f"{name} is {count} {what} and sizes say {sizes[name]}"
+    known, before = set(sizes), -1
+    while before != len(known):
+        before = len(known)
+        for group in (*rule.source.groups, *rule.target.groups):
+            if len(unknown := set(group) - known) == 1:
+                known |= unknown
+    open_ = [name for name in rule.source.names if name not in known]
+    return f"no shape tells the size of {', '.join(open_)}; give it under sizes" if open_ else ""
+
+
+def _strange_to_own(table: Table) -> Iterator[_Fault]:
+    """What only a family that comes with wdport can have: features, and constants to check with.
+
+    A table that names no model is taken for one that others include.
+    """
+    for row in table.rows if table.family == CUSTOM and (table.keras or table.torch) else ():
+        if row.when is not None:
+            yield _Fault(row, f"when: {row.when} never applies: a model of your own has no features")
+        elif row.check is not None:
+            what = f"check: {row.check.text} is a constant; a model of your own has none: drop it with a reason"
+            yield _Fault(row, what)
+
+
+def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
+    """Variables that two rows fill. Rows of one layer are alternatives, and so is an optional row."""
+    for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.keras):
+        if a is not b and ((a.layer is not None and a.layer == b.layer) or not _required([a]) or not _required([b])):
+            continue
+        if _stored_apart(a) or _stored_apart(b):
+            continue
+        if (both := overlap(p, q).both) is None:
+            continue
+        certain = a is b or not (p.indices or q.indices or a.layer or b.layer)
+        other = "the same row" if a is b else f"{a.place} ({a.torch[0].text})"
+        yield _remark("error" if certain else "warning", b, f"{both} is also filled by {other}")
+
+
+def _bad_ties(table: Table) -> Iterator[Remark]:
+    """Ties to tensors that no row puts anywhere."""
+    kept = [pattern for row in table.rows if row.same_as is None for pattern in row.torch]
+    for row in table.rows:
+        if row.same_as is not None and not _meets(row.same_as, kept):
+            yield _remark("warning", row, f"{row.torch[0].text} is tied to {row.same_as.text}, which no row claims")
+
+
+def _meets(pattern: NamePattern, others: Iterable[NamePattern]) -> bool:
+    near = alike(pattern.text)
+    return any(alike(other.text) == near and overlap(pattern, other).both is not None for other in others)
+
+
+def _repeated_taps(table: Table) -> Iterator[Remark]:
+    """Layers that are compared twice, word for word."""
+    seen: dict[tuple[str, str, str | None], int] = {}
+    for tap in table.taps:
+        key = tap.torch.text, tap.keras.text, tap.when
+        if key in seen and not tap.implied:
+            what = f"{tap.torch.text} is compared with {tap.keras.text} in line {seen[key]} already"
+            yield Remark("warning", tap.line, what, tap.file)
+        seen.setdefault(key, tap.line)
+
+
+def _heading(table: Table) -> Iterator[Remark]:
+    """The fields that stand for the whole table."""
+    claimed = [pattern for row in table.rows for pattern in row.torch]
+    if table.signature is not None and not _meets(table.signature, claimed):
+        yield Remark("warning", 0, f"signature: no row claims {table.signature.text}")
+    if table.family != CUSTOM:
+        return
+    for name, text in _functions(table).items():
+        module, _, function = text.partition(":")
+        if text and not (module and function):
+            yield Remark("warning", 0, f"{name}: {text!r} is not MODULE:FUNCTION")
+    for text in table.inputs:
+        try:
+            parse_input(text)
+        except ValueError as error:
+            yield Remark("error", 0, f"inputs: {error}")
+
+
+def _functions(table: Table) -> Mapping[str, str]:
+    return {"torch": table.torch, "keras": table.keras}
