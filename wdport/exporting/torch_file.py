@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.atomic import replacing
+from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 from wdport.model import Array
@@ -30,17 +31,20 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 
     ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if the machine refuses.
     """
-    with replacing(target.path) as (temporary,):
-        if target.format == "safetensors":
-            from safetensors.numpy import save  # its save_file replaces the file that we hold open
-
-            temporary.write_bytes(save(dict(tensors), metadata={"format": "pt"}))
-        else:
-            _save(temporary, tensors)
-    return target.path.stat().st_size
+    data = _safetensors(tensors) if target.format == "safetensors" else _pickled(tensors)
+    with whole_file(target.path) as file:
+        file.write(data)
+    return len(data)
 
 
-def _save(path: Path, tensors: Mapping[str, Array]) -> None:
+def _safetensors(tensors: Mapping[str, Array]) -> bytes:
+    from safetensors.numpy import save
+
+    made: bytes = save(dict(tensors), metadata={"format": "pt"})
+    return made
+
+
+def _pickled(tensors: Mapping[str, Array]) -> memoryview:
     import torch
 
     def tensor(array: Array) -> torch.Tensor:
@@ -48,4 +52,6 @@ def _save(path: Path, tensors: Mapping[str, Array]) -> None:
             return torch.from_numpy(array.view("<u2").copy()).view(torch.bfloat16)
         return torch.from_numpy(array.copy())
 
-    torch.save({name: tensor(array) for name, array in tensors.items()}, path)
+    held = BytesIO()
+    torch.save({name: tensor(array) for name, array in tensors.items()}, held)
+    return held.getbuffer()
