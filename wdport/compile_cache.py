@@ -32,7 +32,7 @@ FAST_RUN: Mapping[str, Option] = {
 }
 """Options for programs that run often on a CPU: all that XLA leaves to its library YNNPACK, but not convolutions.
 
-Of jaxlib 0.10, YNNPACK's convolutions to 64 channels take 1.7 times as long as XLA's others (`bench/unet.py`).
+With YNNPACK's convolutions, as jaxlib 0.10 has it by default, a U-Net's step takes longer: `bench/unet.py`.
 """
 
 LARGEST_BYTES = 1 << 30

@@ -86,6 +86,7 @@ def command(
     # The files are looked at before jax is imported, so that a refusal is instant.
     from wdport.checkpoint.known import require_sha256
     from wdport.exporting.artefact import export_target
+    from wdport.files.target import stem_of
 
     require_sha256(model, sha256)
     if to == "torch":
@@ -94,7 +95,7 @@ def command(
     if like or key:
         raise UsageError("--like" if like else "--key", "is of --to torch", "leave it out, or give --to torch")
     converted = open_sampled(model, mapping, function)
-    path = Path(output) if output else converted.path.with_name(_stem(converted.path.name) + ".stablehlo")
+    path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
         raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
     inputs = with_manifests(by_name(model=model, mapping=mapping), ["model"])
@@ -110,12 +111,6 @@ def command(
     made = export_network(network, POLICIES[dtype][0], converted.config, target, order)
     click.echo(_text(converted.path.name, made))
     return 0
-
-
-def _stem(name: str) -> str:
-    from wdport.files.target import FORMATS
-
-    return next(name.removesuffix(suffix) for suffix in FORMATS if name.endswith(suffix))
 
 
 def _text(name: str, made: Exported) -> str:

@@ -26,13 +26,13 @@ def export_torch(
     from wdport.conversion.load import open_converted
     from wdport.exporting.torch_file import torch_target, write_tensors
     from wdport.families.choice import own_model
-    from wdport.files.target import FORMATS
+    from wdport.files.target import stem_of
     from wdport.mapping.table import load_table
 
     converted = open_converted(model, own_model(mapping, function, None, ()))
-    stem = next(model.removesuffix(suffix) for suffix in FORMATS if model.endswith(suffix))
+    path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.torch.safetensors")
     inputs = with_manifests(by_name(model=model, mapping=mapping, like=like), ["model"])
-    target = torch_target(Path(output or f"{stem}.torch.safetensors"), inputs, force)
+    target = torch_target(path, inputs, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
     written = write_tensors(target, back.tensors)
     rows = [
@@ -41,7 +41,7 @@ def export_torch(
         ("recomputed", f"{len(back.recomputed)} tables, by their formulas; --like gives the stored ones"
          if back.recomputed else ""),
         ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
-        ("left out", _left_out(back.left_out or {})),
+        ("left out", _left_out(back.left_out)),
         ("wrote", f"{target.path} ({size(written)})"),
     ]  # fmt: skip
     return f"{converted.path.name}: back in PyTorch's layout\n{facts(rows)}"

@@ -70,15 +70,16 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, as_json
 
 def _converted(path: Path) -> Found | None:
     """What a converted model says about itself; ``None`` if ``path`` is none."""
-    from wdport.conversion.load import OWN, UNTOLD, open_account
+    from wdport.conversion.load import UNTOLD, open_account
     from wdport.files.model_files import read_beside
+    from wdport.mapping.table import CUSTOM
 
     if not any(path.name.endswith(suffix) for suffix in FORMATS):
         return None
     if path.name.endswith(".safetensors") and read_beside(path).manifest is None:
         return None  # a checkpoint in this format
     account, _ = open_account(path)
-    if account is None or account.family != OWN:
+    if account is None or account.family != CUSTOM:
         found = _shipped(path)
     else:
         _check_own(path, account)

@@ -112,8 +112,7 @@ def _number(option: str, text: str) -> int | None:
 def _output(wanted: Wanted) -> Path:
     if wanted.output:
         return Path(wanted.output)
-    from wdport.files.target import FORMATS
+    from wdport.files.target import stem_of
 
     path = Path(wanted.model)
-    stem = next(path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix))
-    return path.with_name(f"{stem}.samples.npz")
+    return path.with_name(f"{stem_of(path)}.samples.npz")

@@ -8,7 +8,7 @@ the dtypes that the checkpoint has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -42,7 +42,7 @@ class Restored:
 
     tensors: Mapping[str, Array]
     recomputed: tuple[str, ...] = ()
-    left_out: Mapping[str, str] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
     chosen: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ def _by_checkpoint(
     plan = prepared.plan
     rest = {name: _typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
     every = {**found, **rest}
-    return Restored({name: every[name] for name in checkpoint.tensors}, left_out={}, chosen=_chosen(plan),
+    return Restored({name: every[name] for name in checkpoint.tensors}, chosen=_chosen(plan),
                     prefixes=checkpoint.prefixes)  # fmt: skip
 
 

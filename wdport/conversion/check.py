@@ -12,10 +12,10 @@ from wdport.conversion.prepare import Settings, planned_from
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family
 from wdport.mapping.coverage import Coverage, cover
-from wdport.mapping.lint import CUSTOM, Remark, lint
+from wdport.mapping.lint import Remark, lint
 from wdport.mapping.moves import Plan
 from wdport.mapping.rows import Table
-from wdport.mapping.table import load_table
+from wdport.mapping.table import CUSTOM, load_table
 
 
 @dataclass(frozen=True)

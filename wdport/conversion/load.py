@@ -24,10 +24,8 @@ from wdport.files.manifests import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables
 from wdport.files.target import FORMATS
 from wdport.mapping.axes import Shape
+from wdport.mapping.table import CUSTOM
 from wdport.model import Array, KerasModel
-
-OWN = "custom"
-"""What a manifest calls the family of a user's own model."""
 
 UNTOLD = "nothing in it says what it was made from, and no hash shows damage"
 
@@ -78,7 +76,7 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
     form = format_of(file)
     if own is not None:
         return Converted(file, form, own, own.load_config(_own_values(account)), account)
-    if account is not None and account.family == OWN:
+    if account is not None and account.family == CUSTOM:
         fix = "give --mapping with the table that it was converted by, or --model"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
     try:
@@ -150,7 +148,7 @@ def format_of(file: Path) -> str:
 
 
 def _own_values(account: Account | None) -> dict[str, object]:
-    return account.values if account is not None and account.family == OWN else {}
+    return account.values if account is not None and account.family == CUSTOM else {}
 
 
 def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasModel:

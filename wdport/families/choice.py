@@ -12,12 +12,12 @@ from wdport.errors import UsageError
 from wdport.families.registry import find_family
 from wdport.families.roles import Family, OwnFamily
 from wdport.mapping.rows import Table
-from wdport.mapping.table import load_table
+from wdport.mapping.table import CUSTOM, load_table
 
 
 def family_of(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> Family:
     """The family of a table; what the user says of a model of their own goes with a table of that family alone."""
-    if table.family == "custom":
+    if table.family == CUSTOM:
         return _own_family(table, model, reference, inputs)
     for flag, given in (("--model", model), ("--input", inputs)):
         if given:
@@ -40,6 +40,6 @@ def own_model(
     """The user's own model (:class:`wdport.families.custom.CustomFamily`), if
     ``mapping`` is the table of one; ``None`` otherwise. Raises :class:`WdportError`."""
     table = load_table(Path(mapping)) if mapping else None
-    if table is None or table.family != "custom":
+    if table is None or table.family != CUSTOM:
         return None
     return _own_family(table, model, reference, inputs)

@@ -14,6 +14,11 @@ from wdport.files.writable import is_replaceable, require_apart, require_no_link
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
 
 
+def stem_of(path: Path) -> str:
+    """The name of a converted file without its ending, one of :data:`FORMATS`."""
+    return next(path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix))
+
+
 @dataclass(frozen=True)
 class Target:
     """A file to be written, its format, and its manifest beside it."""

@@ -15,10 +15,10 @@ from wdport.mapping.axes import Rule
 from wdport.mapping.names import NamePattern, alike
 from wdport.mapping.overlap import overlap
 from wdport.mapping.rows import Row, Table
+from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_input
 
 Level = Literal["error", "warning", "note"]
-CUSTOM = "custom"
 
 
 @dataclass(frozen=True)

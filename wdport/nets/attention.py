@@ -55,5 +55,5 @@ class ImageAttention(layers.Layer):
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, L, heads * K) -> (B, heads, L, K), the axes of the products in front: where XLA's CPU code has to find
-        them in the middle, it takes six times as long."""
+        them in the middle, a layer of 16 images of 16 x 16 pixels took six times as long."""
         return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], self.num_heads, self.head_width)), 1, 2)
