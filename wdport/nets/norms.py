@@ -18,7 +18,8 @@ class GroupNorm(layers.Layer):
 
     The mean is taken away before squares are summed, so that large means cost no digits. Sums are taken axis by axis:
     of 64 x 64 pixels and 8 channels at once, XLA's sum on a CPU is 12 times as far off as PyTorch's in float32, and so
-    it is 1.3 times. The channels come last: with them first, 16 images of 32 x 32 pixels took 2.5 times as long on a CPU.
+    it is 1.3 times. The channels come last: with them first, a CPU took 2.5 times as long for 16
+    images of 32 x 32 pixels.
     """
 
     def __init__(self, groups: int, epsilon: float = 1e-5, **kwargs: object) -> None:
