@@ -1,0 +1,63 @@
+"""Runs of the Keras model until every layer has its weights and the outputs agree, or no guess is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from wdport.model import Array
+from wdport.porting.assigning import Assigning, Decision, KerasSide, Outcome
+from wdport.porting.torch_run import TorchRun
+from wdport.porting.units import Unit
+
+MOST_PASSES = 20
+"""Runs of the Keras model before the search gives up."""
+
+
+@dataclass
+class Search:
+    """What the runs came to: the last one if it ended well, or else the one that went furthest."""
+
+    outcome: Outcome
+    passes: int
+    exhausted: bool = True
+    fed: tuple[Array, ...] = field(default=(), repr=False)
+
+
+def search(
+    side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
+    say: Callable[[str], None] | None = None, most: int = MOST_PASSES,
+) -> Search:  # fmt: skip
+    """Run the model, and after every dead end again with the last guess that nothing has settled changed."""
+    prefix: list[Decision] = []
+    best: Outcome | None = None
+    for count in range(1, most + 1):
+        if say:
+            say(f"run {count}: {len(prefix)} guesses taken over")
+        outcome = Assigning(side, run, units, prefix).go(inputs)
+        if outcome.stuck is None:
+            return Search(outcome, count, fed=tuple(inputs))
+        if best is None or _further(outcome) > _further(best):
+            best = outcome
+        found = _next(outcome.decisions)
+        if found is None:
+            return Search(best, count, fed=tuple(inputs))
+        prefix = found
+    assert best is not None
+    return Search(best, most, exhausted=False, fed=tuple(inputs))
+
+
+def _further(outcome: Outcome) -> tuple[bool, int]:
+    return (outcome.stuck is not None and outcome.stuck.why == "end", len(outcome.decisions))
+
+
+def _next(decisions: Sequence[Decision]) -> list[Decision] | None:
+    """The decisions up to one that has something left to try, with that; the last that is not settled, if there is
+    one."""
+    for settled in (False, True):
+        for at in reversed(range(len(decisions))):
+            decision = decisions[at]
+            if decision.settled == settled and decision.left:
+                chosen = decision.left[0]
+                return [*decisions[:at], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
+    return None
