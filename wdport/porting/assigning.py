@@ -258,9 +258,9 @@ class Assigning:
 
     def _flat(self, event: Event) -> list[Shape]:
         """Shapes, without the batch, of what was made before that holds the values that this layer is given."""
-        wanted = Print(event.given[0])
-        found = [np.shape(array)[1:] for each in reversed(self.events) for array in (*each.made, *each.given)
-                 if np.ndim(array) > 2 and np.size(array) == event.given[0].size and Print(array).same(wanted)]  # fmt: skip
+        size = event.given[0].size
+        arrays = [array for each in reversed(self.events) for array in (*each.made, *each.given)]
+        found = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
         return list(dict.fromkeys(found))
 
     def _taken(self) -> set[str]:

@@ -168,9 +168,10 @@ def _after(scene: _Scene, call: Call, before: Array) -> Iterator[Array]:
     """What PyTorch makes of a unit's output by one function, in the layout of ``before``; the output itself last."""
     for value in scene.values(np.asarray(call.outputs[0])):
         for other in scene.run.values:
-            if other.given == (value.number,) and other.made.array.size == before.size:
-                if (laid := _laid(other.made.array, value.made.array, before)) is not None:
-                    yield laid
+            if other.given != (value.number,) or other.made.array.size != before.size:
+                continue
+            if (laid := _laid(other.made.array, value.made.array, before)) is not None:
+                yield laid
     yield before
 
 
@@ -197,8 +198,9 @@ def _told(kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: E
 
 def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
     """The right values in another order."""
-    before = next((other for other in reversed(scene.outcome.events)
-                   if other is not event and any(Print(each).same(Print(event.given[0])) for each in other.made)), None)  # fmt: skip
+    given = Print(event.given[0])
+    others = (other for other in reversed(scene.outcome.events) if other is not event)
+    before = next((other for other in others if any(Print(each).same(given) for each in other.made)), None)
     how = arrangement(event.given[0], right) or "another order"
     causes = relations(event.given[0], right, {}) or [how]
     path = before.path if before is not None and len(before.given) > 1 else event.path
