@@ -7,8 +7,9 @@ one is guessed; a wrong guess leaves a later layer with an input that PyTorch ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
 import jax
@@ -20,10 +21,20 @@ from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, va
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.porting.guide import Guide, likeness
-from wdport.porting.options import Option, agrees, flattened, heads_option, layer_option, tensor_options
+from wdport.porting.options import (
+    Agreement,
+    Option,
+    agreement,
+    divided,
+    flattened,
+    heads_option,
+    layer_option,
+    merged,
+    tensor_options,
+)
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun
-from wdport.porting.units import Unit, possible
+from wdport.porting.units import MOST_CHUNKS, Unit, keras_kinds, possible
 
 _OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
 """Classes of ``keras.layers`` that call the layers below them in a loop, where they cannot be seen."""
@@ -109,7 +120,7 @@ class Outcome:
 
     decisions: list[Decision]
     events: list[Event]
-    then: dict[str, str]
+    agreed: dict[str, Agreement]
     matched: dict[str, Option]
     stuck: Stuck | None
     outputs: list[Array] = field(default_factory=list)
@@ -123,7 +134,7 @@ class Assigning:
         self.guide = Guide()
         self.decisions: list[Decision] = []
         self.events: list[Event] = []
-        self.then: dict[str, str] = {}
+        self.agreed: dict[str, Agreement] = {}
         self.matched: dict[str, Option] = {}
         self.assigned: set[str] = set()
         self._prefix = list(prefix)
@@ -145,7 +156,7 @@ class Assigning:
                     self._settle([Print(each) for each in outputs])
             except Stuck as reason:
                 stuck = reason
-        return Outcome(self.decisions, self.events, self.then, self.matched, stuck, outputs)
+        return Outcome(self.decisions, self.events, self.agreed, self.matched, stuck, outputs)
 
     # --- A call ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +192,6 @@ class Assigning:
                 known = any(True for each in event.given for _ in self.run.prints.find(Print(each)))
                 raise Stuck("shape" if known or self._is_new(event) else "input", event)
             return None
-        self._settle([Print(each) for each in event.given])
         decision = self._decide(event.path, options)
         before = len(self.events)
         while True:
@@ -189,14 +199,14 @@ class Assigning:
             self._assign(option)
             output = compute(given.tensors)
             event.made = [np.asarray(each) for each in tensors(output)]
-            after = agrees(option, option.unit.calls[option.at], layer, event.given, event.made)
-            if after is not None:
-                self.then[event.path] = after
+            agreed = agreement(option, option.unit.calls[option.at], layer, event.given, event.made)
+            if agreed is not None:
+                self._settle([Print(each) for each in event.given])
+                self.agreed[event.path] = agreed
                 self.matched[event.path] = option
                 self.decisions.append(decision)
                 del self.events[before:]
                 self.events.append(event)
-                self._sharpen(event, option)
                 return output
             self.assigned -= set(option.values)
             del self.events[before:]
@@ -221,7 +231,7 @@ class Assigning:
         at = option.unit.call_with([Print(each) for each in event.given])
         if at is None:
             raise Stuck("input", event, option)
-        if agrees(option, option.unit.calls[at], layer, event.given, event.made) is None:
+        if agreement(option, option.unit.calls[at], layer, event.given, event.made) is None:
             raise Stuck("output", event, option)
         self._settle([Print(each) for each in event.given])
         return output
@@ -247,7 +257,32 @@ class Assigning:
             if "linear" in possible(unit, layer) and not any(each.unit is unit for each in found):
                 option = heads_option(unit, keras, below, at)
                 found += [option] if option else []
+            if "linear" in possible(unit, layer):
+                found += divided(unit, keras, below, self._divided(unit, at), at)
+        if not any(not option.unit.part for option in found) and "linear" in (keras_kinds(layer) or ()):
+            found += self._merged(keras, below, prints, taken)
         return found
+
+    def _divided(self, unit: Unit, at: int) -> list[Shape]:
+        """The shapes, without the batch, into which PyTorch divides a linear layer's features."""
+        made = np.asarray(unit.calls[at].outputs[0])
+        numbers = {value.number for value in self.run.prints.find(Print(made))} if made.ndim == 2 else set()
+        shapes = [value.made.array.shape for value in self.run.values if numbers & set(value.given)]
+        whole = [shape for shape in shapes if len(shape) > 2 and shape[0] == len(made) and prod(shape) == made.size]
+        return list(dict.fromkeys(shape[1:] for shape in whole))
+
+    def _merged(
+        self, keras: str, below: Mapping[str, Shape], prints: list[Print], taken: Collection[str]
+    ) -> Iterator[Option]:
+        """Linear layers that are fed the same, side by side, the nearest in the order of their calls first."""
+        width = below.get(f"{keras}/kernel", (0,))[-1]
+        fed = [(unit, at) for unit in self.units if unit.kinds == ("linear",) and unit.path not in taken
+               and "_of_" not in unit.part and (at := unit.call_with(prints)) is not None]  # fmt: skip
+        for count in range(2, MOST_CHUNKS + 1):
+            for start in range(len(fed) - count + 1):
+                units = [unit for unit, _ in fed[start : start + count]]
+                if sum(len(unit.tensors["weight"]) for unit in units) == width:
+                    yield from merged(units, keras, below, fed[start][1])
 
     def _fitting(
         self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: Event, at: int
@@ -268,7 +303,7 @@ class Assigning:
         used = [option.unit for option in self.matched.values()]
         whole = {unit.whole for unit in used if not unit.part}
         broken = {unit.whole: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
-        paths = {unit.path for unit in used}
+        paths = {path for unit in used for path in (unit.path, *unit.members)}
         for unit in self.units:
             if (
                 unit.whole in whole
@@ -348,9 +383,6 @@ class Assigning:
                 decision.settled = True
                 self.guide.settle(decision.chosen, decision.options)
 
-    def _sharpen(self, event: Event, option: Option) -> None:
-        """A place for what a match tells beyond the layer itself."""
-
     def _ends(self, outputs: Sequence[Array]) -> bool:
         """Whether the model's outputs are PyTorch's, in order."""
         theirs = [each for each in self.run.outputs if each.dtype.kind == "f"]
@@ -366,8 +398,6 @@ def _named(options: Sequence[Option]) -> Option:
 
 
 def _is_kind(layer: KerasLayer) -> bool:
-    from wdport.porting.units import keras_kinds
-
     return bool(keras_kinds(layer))
 
 

@@ -7,16 +7,17 @@ shapes. What the plan moves are the values that the layer's variables get.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import yaml
 
 from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Call
-from wdport.compare.layouts import in_port
+from wdport.compare.layouts import AFTER as LATER
+from wdport.compare.layouts import Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.orders import agreeing
 from wdport.compare.taps import layout_of
@@ -29,7 +30,7 @@ from wdport.mapping.rows import Table
 from wdport.mapping.table import parse_table
 from wdport.model import Array, KerasLayer
 from wdport.porting.prints import Print
-from wdport.porting.units import Unit
+from wdport.porting.units import Unit, joined
 
 Fields = Mapping[str, object]
 """A row's fields as YAML has them."""
@@ -97,16 +98,57 @@ def layer_option(
 def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Option | None:
     """A linear layer as a projection of attention whose kernel has an axis for each head."""
     for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
-        rows = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
+        rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
                 for (name, variable), rule in zip((("weight", "kernel"), ("bias", "bias")), rules, strict=True)
                 if name in unit.tensors]  # fmt: skip
-        try:
-            plan = make_plan(table_of(rows), {n: a.shape for n, a in unit.names.items()}, variables, {})
-        except (WdportError, ValueError):
-            continue
-        if isinstance(plan, Plan):
-            return Option(unit, keras, tuple(rows), dict(plan.apply(unit.names.__getitem__, rounded=False)), at)
+        for option in tensors_option(unit, keras, rows, unit.names, variables, at):
+            return option
     return None
+
+
+def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequence[Shape], at: int) -> Iterator[Option]:
+    """A linear layer whose features PyTorch divides, channels first, into an image of a shape among ``made``, where
+    Keras has the channels last."""
+    for shape in made:
+        names = {2: "c l", 3: "c h w", 4: "c d h w"}.get(len(shape), "").split()
+        if not names or "weight" not in unit.tensors:
+            continue
+        last = " ".join([*names[1:], names[0]])
+        sizes = dict(zip(names[1:], shape[1:], strict=True))
+        rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
+                               "rule": f"({' '.join(names)}) in -> in ({last})", "sizes": sizes}]  # fmt: skip
+        if "bias" in unit.tensors:
+            rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
+                         "rule": f"({' '.join(names)}) -> ({last})", "sizes": sizes})  # fmt: skip
+        yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+
+
+def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
+    """Linear layers side by side as one layer of Keras, in every order."""
+    tensors = {name: array for unit in units for name, array in unit.names.items()}
+    names = {tuple(unit.tensors) for unit in units}
+    if len(names) != 1 or set(next(iter(names))) - {"weight", "bias"}:
+        return
+    for order in permutations(units):
+        rows: list[Fields] = [{"torch": [f"{unit.path}.weight" for unit in order], "keras": f"{keras}/kernel",
+                               "rule": "[part] out in -> in (part out)"}]  # fmt: skip
+        if "bias" in order[0].tensors:
+            rows.append({"torch": [f"{unit.path}.bias" for unit in order], "keras": f"{keras}/bias",
+                         "rule": "[part] out -> (part out)"})  # fmt: skip
+        yield from tensors_option(joined(order, at), keras, rows, tensors, variables, 0)
+
+
+def tensors_option(
+    unit: Unit, keras: str, rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape],
+    at: int,
+) -> Iterator[Option]:  # fmt: skip
+    """The option of these rows, if they fill all variables from all tensors."""
+    try:
+        plan = make_plan(table_of(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
+    except (WdportError, ValueError):
+        return
+    if isinstance(plan, Plan):
+        yield Option(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), at)
 
 
 def flattened(
@@ -116,7 +158,7 @@ def flattened(
 
     ``sizes`` are the shapes of what was flattened, as Keras has it, without the batch.
     """
-    theirs = np.asarray(unit.calls[at].inputs[0])
+    theirs = unit.first_input(at)
     if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != given.shape or np.allclose(theirs, given):
         return None
     for shape in sizes:
@@ -131,29 +173,65 @@ def flattened(
     return None
 
 
-def agrees(option: Option, call: Call, layer: KerasLayer, given: Sequence[Array], made: Sequence[Array]) -> str | None:
-    """Whether the layer makes what the unit made: the function that comes after the unit there, "" for none, or
-    ``None`` if it does not."""
+@dataclass(frozen=True)
+class Agreement:
+    """How a layer makes what its unit made.
+
+    Attributes:
+        after: the function that comes after the unit within the layer; "" for none.
+        axes: how the outputs lie, if not as the kind has it.
+        placed: whether value by value, in a layout that a row can state; else as values in any order.
+    """
+
+    after: str = ""
+    axes: str = ""
+    placed: bool = True
+
+
+def agreement(
+    option: Option, call: Call, layer: KerasLayer, given: Sequence[Array], made: Sequence[Array]
+) -> Agreement | None:
+    """How the layer makes what the unit made in this call, or ``None`` if it does not."""
     if not made or not call.outputs:
         return None
-    wanted, own = [Print(np.asarray(each)) for each in call.outputs[:1]], Print(np.asarray(made[0]))
-    if wanted[0].same(own):
-        return ""
+    theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
     tap = table_of(option.rows).taps[0] if option.kind else None
     for after in ("", *AFTER):
-        if tap is None:
-            break
-        try:
-            layout = layout_of(tap, layer)
-            fields = dict(vars(layout)) | {"after": after}
-            expected = in_port(call, type(layout)(**fields), ([np.shape(each) for each in given],
-                                                              [np.shape(each) for each in made]))  # fmt: skip
-        except (WdportError, ValueError, IndexError, TypeError):
-            continue
-        pairs = zip(made, expected.outputs, strict=True)
-        if all(relative_l2(np.asarray(a), np.asarray(b)) <= LOGIC for a, b in pairs):
-            return after
+        if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):
+            return Agreement(after)
+    for after in ("", *AFTER):
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = LATER[after](theirs) if after else theirs
+        if Print(array).same(Print(own)):
+            axes = next(axes_between(array, own), "")
+            return Agreement(after, axes, bool(axes) and tap is not None)
     return None
+
+
+def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:
+    """Whether outputs agree, value by value."""
+    shapes = [np.shape(each) for each in given], [np.shape(each) for each in made]
+    try:
+        expected = in_port(call, replace(layout, after=after, outputs_only=True), shapes)
+    except (WdportError, ValueError, IndexError, TypeError):
+        return False
+    pairs = zip(made, expected.outputs, strict=True)
+    return all(relative_l2(np.asarray(a), np.asarray(b)) <= LOGIC for a, b in pairs)
+
+
+def axes_between(theirs: Array, own: Array) -> Iterator[str]:
+    """Layouts, such as ``b c h 1 -> b h c``, under which two arrays are equal."""
+    names = {2: "b c", 3: "b c l", 4: "b c h w", 5: "b c d h w"}.get(theirs.ndim, "").split()
+    spare = theirs.ndim - own.ndim
+    if not names or not 0 <= spare < theirs.ndim:
+        return
+    for dropped in combinations([at for at, size in enumerate(theirs.shape) if size == 1 and at], spare):
+        kept = [at for at in range(theirs.ndim) if at not in dropped]
+        for order in permutations(range(len(kept))):
+            moved = theirs.reshape([theirs.shape[at] for at in kept]).transpose(order)
+            if moved.shape == own.shape and relative_l2(own, moved) <= LOGIC:
+                left = ["1" if at in dropped else name for at, name in enumerate(names)]
+                yield f"{' '.join(left)} -> {' '.join(names[kept[at]] for at in order)}"
 
 
 _AXES = "abcdefgh"

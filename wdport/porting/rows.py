@@ -80,8 +80,35 @@ def _joined(join: _Join) -> Iterator[Fields]:
                 done.add(unit.whole)
                 yield from _whole(join, unit.whole, parts[unit.whole])
             continue
-        for row in option.rows:
-            yield _with(row, then=outcome.then.get(subject, "") if option.kind else "")
+        yield from _stated(join, subject, option)
+
+
+def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
+    """The rows of one option: of a layer that cannot be compared value by value, those of its tensors."""
+    agreed = join.outcome.agreed.get(subject)
+    if not option.kind or agreed is None:
+        yield from option.rows
+    elif agreed.placed:
+        yield _with(option.rows[0], axes=agreed.axes, then=agreed.after)
+    else:
+        yield from tensor_rows(join, option)
+
+
+def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
+    """The rows of a layer's tensors, one by one."""
+    targets = {name: tuple(each.shape) for name, each in join.side.below(str(option.rows[0]["keras"])).items()}
+    plan = make_plan(table_of(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
+    if not isinstance(plan, Plan):
+        return
+    for move in plan.moves:
+        rule = f"{move.rule.source} -> {move.rule.target}"
+        row: Fields = {
+            "torch": list(move.sources) if len(move.sources) > 1 else move.sources[0],
+            "keras": list(move.targets) if len(move.targets) > 1 else move.targets[0],
+            "rule": "identity" if rule == "... -> ..." else rule,
+        }
+        told = {name: size for name, size in move.sizes.items() if name in option.rows[0].get("sizes", {})}  # type: ignore[operator]
+        yield _with(row, combine=move.combine, sizes=told)
 
 
 def _with(row: Fields, **more: object) -> dict[str, object]:

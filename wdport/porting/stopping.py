@@ -362,7 +362,7 @@ def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
 
 def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
     """Attention that is told otherwise: from the projections that were found last."""
-    right = np.asarray(unit.calls[0].inputs[0])
+    right = unit.first_input()
     wrong = event.given[0]
     if wrong.ndim != 3 or right.size != wrong.size:
         return []
@@ -377,7 +377,7 @@ def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
 
 def _related(scene: _Scene, unit: Unit, event: Event) -> list[str]:
     """Exact relations of what the layer is given to what it should be given."""
-    right, wrong = np.asarray(unit.calls[0].inputs[0]), event.given[0]
+    right, wrong = unit.first_input(), event.given[0]
     known = {f"the output of {each.path}": array for each in scene.outcome.events for array in each.made[:1]
              if each.path in scene.outcome.matched}  # fmt: skip
     for laid in _arranged(right, wrong.shape):

@@ -119,7 +119,7 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
     random = np.random.default_rng(seed)
 
     def draw(shape: Sequence[int], middle: float, spread: float) -> torch.Tensor:
-        return torch.from_numpy(middle + spread * random.standard_normal(tuple(shape)))
+        return torch.from_numpy(np.asarray(middle + spread * random.standard_normal(tuple(shape))))
 
     with torch.no_grad():
         for parameter in module.parameters():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +87,7 @@ class Unit:
         part: the part's name; "" for a whole module.
         calls: its calls, in order.
         order: when it was first called, among all units.
+        members: the units that this one joins side by side, if it does.
         bits: of its parameters, as :class:`wdport.porting.torch_run.TorchRun` has them.
     """
 
@@ -100,6 +101,11 @@ class Unit:
     bits: int
     module: torch.nn.Module | None = field(default=None, repr=False, compare=False)
     prints: tuple[tuple[Print, ...], ...] = field(default=(), repr=False, compare=False)
+    members: tuple[str, ...] = ()
+
+    def first_input(self, at: int = 0) -> Array:
+        """The first array that a call was given."""
+        return np.asarray(recorder.leaves(list(self.calls[at].inputs))[0])
 
     @property
     def names(self) -> dict[str, Array]:
@@ -172,6 +178,18 @@ def keras_kinds(layer: object) -> tuple[str, ...] | None:
         if each.__module__.startswith("keras.") and each.__name__ in _KERAS_KINDS:
             return _KERAS_KINDS[each.__name__]
     return () if type(layer).__module__.startswith("keras.src.layers") else None
+
+
+def joined(units: Sequence[Unit], at: int) -> Unit:
+    """Linear layers that are fed the same, side by side, as one; ``at`` is the call."""
+    made = np.concatenate([np.asarray(unit.calls[at].outputs[0]) for unit in units], axis=-1)
+    call = Call(units[0].calls[at].inputs, (made,), units[0].calls[at].caller)
+    bits = 0
+    for unit in units:
+        bits |= unit.bits
+    path = " + ".join(unit.path for unit in units)
+    order = min(unit.order for unit in units)
+    return replace(_unit(path, ("linear",), {}, path, "", [call], order, bits), members=tuple(u.path for u in units))
 
 
 def _bits(run: TorchRun, path: str, names: Mapping[str, object]) -> int:
