@@ -8,7 +8,8 @@ one is guessed; a wrong guess leaves a later layer with an input that PyTorch ne
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
@@ -126,10 +127,48 @@ class Outcome:
     outputs: list[Array] = field(default_factory=list)
 
 
-class Assigning:
-    """One run; ``prefix`` are decisions of an earlier one that are taken over."""
+MOST_RETRIES = 24
+"""Calls of one layer again, with other guesses about the layers in it."""
 
-    def __init__(self, side: KerasSide, run: TorchRun, units: Sequence[Unit], prefix: Sequence[Decision] = ()) -> None:
+
+@dataclass(frozen=True)
+class _State:
+    """What a run knew before a layer was called."""
+
+    count: int
+    decisions: list[Decision]
+    events: int
+    agreed: dict[str, Agreement]
+    matched: dict[str, Option]
+    assigned: set[str]
+    guide: Guide
+
+
+def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[Decision] | None:
+    """The decisions up to one that has something left to try, with that; the last that is not settled, if there is
+    one, or, unless ``only_open``, the last."""
+    for settled in (False,) if only_open else (False, True):
+        for at in reversed(range(len(decisions))):
+            decision = decisions[at]
+            if decision.settled == settled and decision.left:
+                chosen = decision.left[0]
+                return [*decisions[:at], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
+    return None
+
+
+class Assigning:
+    """One run; ``prefix`` are decisions of an earlier one that are taken over, ``budget`` how many calls of layers it
+    may take."""
+
+    def __init__(
+        self,
+        side: KerasSide,
+        run: TorchRun,
+        units: Sequence[Unit],
+        prefix: Sequence[Decision] = (),
+        budget: int = 1 << 30,
+    ) -> None:
+        self.budget = budget
         self.side, self.run, self.units = side, run, units
         self.guide = Guide()
         self.decisions: list[Decision] = []
@@ -161,6 +200,7 @@ class Assigning:
     # --- A call ------------------------------------------------------------------------------------------------------
 
     def _handle(self, call: str, compute: Compute, given: Arguments) -> object:
+        self.budget -= 1
         event = Event(call, [np.asarray(each) for each in given.tensors])
         path = event.path
         layer = self.side.layers[path]
@@ -173,10 +213,54 @@ class Assigning:
         if option is not None and output is None:
             return self._checked(event, layer, option, compute, given)
         if output is None:
-            output = compute(given.tensors)
+            output = self._inside(event, compute, given)
             event.made = [np.asarray(each) for each in tensors(output)]
             self.events.append(event)
         return output
+
+    def _inside(self, event: Event, compute: Compute, given: Arguments) -> object:
+        """What a layer makes; at a dead end within it, other guesses about what is in it are tried at once.
+
+        So they are where its output is nothing that PyTorch has; if none makes it so, the first guesses stay.
+        """
+        whole, left = [name for name in self.side.below(event.path) if name not in self.assigned], MOST_RETRIES
+        kept, first = self._state(), None
+        while True:
+            try:
+                output = compute(given.tensors)
+                made = [np.asarray(each) for each in tensors(output)]
+                if not whole or self._is_known(made) or left <= 0 or (first is not None and not left):
+                    return output
+                stuck = None
+            except Stuck as reason:
+                stuck = reason
+            own = self.decisions[kept.count :]
+            first = own if first is None and stuck is None else first
+            found = next_guess(own, only_open=stuck is None) if whole and left > 0 and self.budget > 0 else None
+            if found is None and stuck is not None and first is None:
+                raise stuck
+            if found is None:
+                found, left = list(first or own), 0
+                if stuck is None and own == first:
+                    return output
+            left -= 1
+            self._restore(kept)
+            self._prefix = list(found)
+
+    def _is_known(self, arrays: Sequence[Array]) -> bool:
+        """Whether PyTorch has these values; arrays that tell nothing count as known."""
+        return all(any(True for _ in self.run.prints.find(Print(each))) for each in arrays
+                   if each.dtype.kind == "f" and not Print(each).empty)  # fmt: skip
+
+    def _state(self) -> _State:
+        return _State(len(self.decisions), [replace(each) for each in self.decisions], len(self.events),
+                      dict(self.agreed), dict(self.matched), set(self.assigned), deepcopy(self.guide))  # fmt: skip
+
+    def _restore(self, state: _State) -> None:
+        self.decisions[:] = [replace(each) for each in state.decisions]
+        del self.events[state.events :]
+        self.agreed, self.matched = dict(state.agreed), dict(state.matched)
+        self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
     def _whole(self, event: Event, layer: KerasLayer, compute: Compute, given: Arguments) -> object:
         """Try to fill a layer, with all that is in it, from one unit; its output, or ``None`` where none does it."""
@@ -245,7 +329,7 @@ class Assigning:
             layer, keras = layer.layer, f"{keras}/layer"
         found = []
         for unit in self.units:
-            if unit.path in taken or not unit.tensors:
+            if unit.path in taken or not unit.tensors or not _comparable(unit, below):
                 continue
             at = unit.call_with(prints)
             if at is None:
@@ -267,7 +351,12 @@ class Assigning:
         """The shapes, without the batch, into which PyTorch divides a linear layer's features."""
         made = np.asarray(unit.calls[at].outputs[0])
         numbers = {value.number for value in self.run.prints.find(Print(made))} if made.ndim == 2 else set()
-        shapes = [value.made.array.shape for value in self.run.values if numbers & set(value.given)]
+        shapes = []
+        for value in self.run.values:
+            if numbers & set(value.given):
+                shapes.append(value.made.array.shape)
+                if value.made.array.shape == made.shape:  # an activation, say
+                    numbers.add(value.number)
         whole = [shape for shape in shapes if len(shape) > 2 and shape[0] == len(made) and prod(shape) == made.size]
         return list(dict.fromkeys(shape[1:] for shape in whole))
 
@@ -322,16 +411,19 @@ class Assigning:
         for name, variable in self.side.own(path).items():
             if name in self.assigned:
                 continue
-            options = list(self._tensors(name, tuple(variable.shape), [Print(each) for each in given]))
+            leaf = bool(path) and not any(each.startswith(f"{path}/") for each in self.side.layers)
+            options = list(self._tensors(name, tuple(variable.shape), [Print(each) for each in given], leaf))
             if not options:
-                raise Stuck("shape", event or Event(path, list(given)))
+                known = any(True for each in given for _ in self.run.prints.find(Print(each)))
+                raise Stuck("shape" if known else "input", event or Event(path, list(given)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
             self.matched[name] = decision.chosen
 
-    def _tensors(self, keras: str, shape: Shape, given: Sequence[Print]) -> Iterator[Option]:
-        """Every tensor that a variable may be: of modules without a kind first, and of those given the same."""
+    def _tensors(self, keras: str, shape: Shape, given: Sequence[Print], leaf: bool) -> Iterator[Option]:
+        """Every tensor that a variable may be: of modules that are given the same first, and those of modules with
+        others in them, or of any where the Keras layer has others in it."""
         taken = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
         closed = {option.unit.whole for option in self.matched.values() if option.kind}
         found: list[tuple[int, Option]] = []
@@ -339,6 +431,9 @@ class Assigning:
             if unit.part or unit.path in closed:
                 continue
             near = bool(given) and unit.call_with(list(given)) is not None
+            inside = unit.module is None or any(True for _ in unit.module.children())
+            if leaf and not near and not inside:
+                continue
             for name in unit.tensors:
                 whole = f"{unit.path}.{name}" if unit.path else name
                 if whole in taken or unit.tensors[name].dtype.kind != "f":
@@ -390,6 +485,12 @@ class Assigning:
         if len(theirs) != len(own):
             return False
         return all(Print(a).same(Print(b)) for a, b in zip(own, theirs, strict=True))
+
+
+def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
+    """Whether there are about as many numbers on both sides: vectors may be joined, or left out."""
+    spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
+    return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
 
 
 def _named(options: Sequence[Option]) -> Option:

@@ -37,6 +37,19 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
     return [row for _, row in sorted(found, key=lambda each: each[0])]
 
 
+def fold_doubts(doubts: Sequence[str]) -> list[str]:
+    """Doubts of one kind as one: those that say the same of several names."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for doubt in doubts:
+        name, _, what = doubt.partition(": ")
+        found.setdefault((_NUMBER.sub("#", name), _NUMBER.sub("#", what)), []).append(doubt)
+    made: dict[str, list[str]] = {}
+    for each in found.values():
+        name, _, what = each[0].partition(": ")
+        made.setdefault(what, []).append(f"{name} ({len(each)} alike)" if len(each) > 1 else name)
+    return [f"{', '.join(names)}: {what}" for what, names in made.items()]
+
+
 def sections(rows: Sequence[Fields]) -> list[Section]:
     """Rows of layers with common prefixes that have an index, where there are three or more; the others alone."""
     found: list[Section] = []

@@ -9,6 +9,7 @@ from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.porting.assigning import KerasSide, Outcome
+from wdport.porting.guide import likeness
 from wdport.porting.options import Fields, Option, table_of
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun
@@ -43,12 +44,11 @@ class _Join:
 def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> Found:
     """The rows of a search that ended well."""
     join = _Join(run, side, outcome, units)
-    rows = list(_joined(join))
+    rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
+    rows += _unfilled(join, rows)
     rows += _left(join, rows)
-    unfilled = tuple(name for name in side.variables if name not in _targets(rows, join))
-    for name in unfilled:
-        join.doubts.append(f"{name}: no call of the Keras model uses it, so no row fills it")
+    unfilled = tuple(name for name in side.variables if name not in _filled(rows, side))
     order = {event.path: at for at, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
     return Found(tuple(rows), tuple(join.doubts), unfilled)
@@ -228,6 +228,91 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
     return all(name in values and (made[name] == values[name]).all() for name in made)
 
 
+def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
+    """Projections with an axis for each head that are one attention layer on both sides, as one row."""
+    layers: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        torch, keras = str(row["torch"]), str(row.get("keras"))
+        if row.get("rule") in ("attention_weight", "attention_output"):
+            module, layer = torch.removesuffix(".weight"), keras.removesuffix("/kernel")
+            layers.setdefault((_parent(module, "."), _parent(layer, "/")), {})[layer.rpartition("/")[2]] = module
+    for (torch, keras), parts in layers.items():
+        names = {part: module.removeprefix(f"{torch}.") for part, module in _roles(parts).items()}
+        if len(names) != len(ATTENTION) or not torch or not keras:
+            continue
+        changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
+        made = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
+        inside = [row for row in rows if any(str(row["torch"]).startswith(f"{module}.") for module in parts.values())]
+        if _is_same(join, [made], inside) and _is_tap(join, torch, keras):
+            rows = [made if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
+    return rows
+
+
+def _parent(path: str, joint: str) -> str:
+    return path.rpartition(joint)[0]
+
+
+def _roles(parts: Mapping[str, str]) -> dict[str, str]:
+    """By role, the module of a projection whose Keras layer has one of the usual names."""
+    found: dict[str, str] = {}
+    for name, module in parts.items():
+        role = "out" if "out" in name else next((each for each in ATTENTION[:3] if each in name), "")
+        if role:
+            found.setdefault(role, module)
+    return found
+
+
+def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> bool:
+    """Whether rows fill the same variables with the same values as others do."""
+    state = {name: tuple(tensor.shape) for name, tensor in join.run.module.state_dict().items()}
+    plans = []
+    for each in (made, rows):
+        names, filled = claimed(each, list(state)), _filled(each, join.side)
+        sources = {name: state[name] for name in state if name in names}
+        targets = {name: tuple(variable.shape) for name, variable in join.side.variables.items() if name in filled}
+        plan = make_plan(table_of(each), sources, targets, {})
+        if not isinstance(plan, Plan):
+            return False
+        plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
+    return plans[0] == plans[1]
+
+
+def _is_tap(join: _Join, torch: str, keras: str) -> bool:
+    """Whether a module and a layer make the same."""
+    event = next((each for each in join.outcome.events if each.path == keras), None)
+    call = join.run.calls.get(torch)
+    if event is None or call is None or not event.made or not call.outputs:
+        return False
+    return Print(event.made[0]).same(Print(call.outputs[0]))
+
+
+def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
+    """The variables that rows fill."""
+    table = table_of(rows)
+    paths = [pattern for row in table.rows for each in (row.keras, *row.others) for pattern in each]
+    return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
+
+
+def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
+    """Variables that no call uses, each from the tensor that is likest by name among those of its shape that PyTorch's
+    run does not use either: no more than a guess."""
+    filled, state = _filled(rows, join.side), join.run.module.state_dict()
+    used = claimed(rows, list(state))
+    for name, variable in join.side.variables.items():
+        if name in filled:
+            continue
+        shape = tuple(variable.shape)
+        free = [each for each, tensor in state.items() if each not in used and tuple(tensor.shape) == shape]
+        spare = {each: likeness(each, name) for each in free if state[each].is_floating_point()}
+        if not spare:
+            join.doubts.append(f"{name}: no call of the Keras model uses it, and no tensor of its shape is left")
+            continue
+        chosen = max(spare, key=lambda each: spare[each])
+        used.add(chosen)
+        join.doubts.append(f"{chosen}: goes into {name} by name and shape alone: the Keras model does not read it")
+        yield {"torch": chosen, "keras": name, "rule": "identity"}
+
+
 def _pools(join: _Join) -> Iterator[Fields]:
     """Layers without tensors of a kind: those that are given and make the same."""
     taken: set[str] = set()
@@ -243,11 +328,6 @@ def _pools(join: _Join) -> Iterator[Fields]:
                 taken.add(unit.path)
                 yield {"torch": unit.path, "keras": event.path, "kind": kinds[0]}
                 break
-
-
-def _targets(rows: Sequence[Fields], join: _Join) -> set[str]:
-    """The variables that were filled."""
-    return {name for option in join.outcome.matched.values() for name in option.values}
 
 
 def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
@@ -268,9 +348,10 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
         if same := first.get(join.run.bits[name]):
             yield {"torch": name, "same_as": same}
         elif name not in parameters:
-            yield {"torch": name, "drop": "a table that the Keras model has no variable for"}
-            join.doubts.append(f"{name}: a buffer that no variable of the Keras model holds, dropped; with the values "
-                               "that the code computes the two models agree")  # fmt: skip
+            yield {"torch": name, "drop": "a table that the Keras model computes"}
+            join.doubts.append(
+                f"{name}: dropped, a buffer without a variable in Keras; the models agree with its values"
+            )
         elif not seen & join.run.bits[name]:
             yield {"torch": name, "drop": "the forward pass does not read it"}
             join.doubts.append(f"{name}: the forward pass does not read it, dropped")

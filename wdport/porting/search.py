@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from wdport.model import Array
-from wdport.porting.assigning import Assigning, Decision, KerasSide, Outcome
+from wdport.porting.assigning import Assigning, Decision, KerasSide, Outcome, next_guess
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import Unit
 
@@ -31,17 +31,20 @@ def search(
     """Run the model, and after every dead end again with the last guess that nothing has settled changed."""
     prefix: list[Decision] = []
     best: Outcome | None = None
+    budget = most * max(len(side.layers), 1)
     for count in range(1, most + 1):
         if say:
             say(f"run {count}: {len(prefix)} guesses taken over")
-        outcome = Assigning(side, run, units, prefix).go(inputs)
+        running = Assigning(side, run, units, prefix, budget)
+        outcome = running.go(inputs)
+        budget = running.budget
         if outcome.stuck is None:
             return Search(outcome, count, fed=tuple(inputs))
         if best is None or _further(outcome) > _further(best):
             best = outcome
-        found = _next(outcome.decisions)
-        if found is None:
-            return Search(best, count, fed=tuple(inputs))
+        found = next_guess(outcome.decisions)
+        if found is None or budget <= 0:
+            return Search(best, count, found is None, tuple(inputs))
         prefix = found
     assert best is not None
     return Search(best, most, exhausted=False, fed=tuple(inputs))
@@ -49,15 +52,3 @@ def search(
 
 def _further(outcome: Outcome) -> tuple[bool, int]:
     return (outcome.stuck is not None and outcome.stuck.why == "end", len(outcome.decisions))
-
-
-def _next(decisions: Sequence[Decision]) -> list[Decision] | None:
-    """The decisions up to one that has something left to try, with that; the last that is not settled, if there is
-    one."""
-    for settled in (False, True):
-        for at in reversed(range(len(decisions))):
-            decision = decisions[at]
-            if decision.settled == settled and decision.left:
-                chosen = decision.left[0]
-                return [*decisions[:at], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
-    return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
 from wdport.model import Document
-from wdport.porting.folding import Section, fold, sections
+from wdport.porting.folding import Section, fold, fold_doubts, sections
 from wdport.porting.options import Fields, table_of
 from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import units_of
@@ -131,7 +131,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
             return made
         rows = found_rows(run, side, found.outcome, units)
     names = module_names(module)
-    made.rows, made.doubts = rows.rows, rows.doubts
+    made.rows, made.doubts = rows.rows, tuple(fold_doubts(rows.doubts))
     made.parts = tuple(sections(fold(rows.rows, names, list(module.state_dict()))))
     return made
 
