@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from wdport.compare.calls import layer_of
-from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensors
+from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
@@ -188,7 +188,7 @@ class Assigning:
                 self._fill_own("", model, [])
                 with intercepted(self.side.layers, self._handle):
                     made = model(*model_arguments(model, [jax.numpy.asarray(each) for each in inputs]), **mode)
-                outputs = [np.asarray(each) for each in tensors(made)]
+                outputs = [np.asarray(each) for each in self._ordered(made)]
                 if not self._ends(outputs):
                     stuck = Stuck("end", None)
                 else:
@@ -477,6 +477,13 @@ class Assigning:
             if not decision.settled and decision.chosen.unit.bits & depends:
                 decision.settled = True
                 self.guide.settle(decision.chosen, decision.options)
+
+    def _ordered(self, made: object) -> list[jax.Array]:
+        """The outputs in PyTorch's order, where both sides call them by the same names."""
+        found, names, theirs = tensors(made), list(tensor_names(made)), list(self.run.output_names)
+        if names and sorted(names) == sorted(theirs):
+            return [found[names.index(name)] for name in theirs]
+        return found
 
     def _ends(self, outputs: Sequence[Array]) -> bool:
         """Whether the model's outputs are PyTorch's, in order."""

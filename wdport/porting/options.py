@@ -76,7 +76,15 @@ def table_of(rows: Sequence[Fields]) -> Table:
     tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
     tied = [dict(row) for row in rows if "same_as" in row]
     parts = {"layers": layers, "tensors": tensors, "tied": tied}
-    return _table(yaml.safe_dump({"format": 2, **{name: each for name, each in parts.items() if each}}))
+    told = {"format": 2, **{name: each for name, each in parts.items() if each}}
+    return _table(yaml.dump(told, Dumper=_Plain))
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands at several places as often, since tables have no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 def layer_option(
@@ -196,16 +204,23 @@ def agreement(
         return None
     theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
     tap = table_of(option.rows).taps[0] if option.kind else None
-    for after in ("", *AFTER):
+    order = tuple(dict.fromkeys([*stated_activation(layer), "", *AFTER]))
+    for after in order:
         if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):
             return Agreement(after)
-    for after in ("", *AFTER):
+    for after in order:
         with np.errstate(over="ignore", invalid="ignore"):
             array = LATER[after](theirs) if after else theirs
         if Print(array).same(Print(own)):
             axes = next(axes_between(array, own), "")
             return Agreement(after, axes, bool(axes) and tap is not None)
     return None
+
+
+def stated_activation(layer: KerasLayer) -> list[str]:
+    """What a table calls the activation that a layer says it ends with; nothing where it says none, or another."""
+    name = getattr(getattr(layer, "activation", None), "__name__", "")
+    return [name] if name in AFTER else []
 
 
 def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:

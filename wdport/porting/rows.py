@@ -86,8 +86,12 @@ def _joined(join: _Join) -> Iterator[Fields]:
 def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
     """The rows of one option: of a layer that cannot be compared value by value, those of its tensors."""
     agreed = join.outcome.agreed.get(subject)
+    unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
         yield from option.rows
+    elif unseen:  # with a mask, say, what is in it is not recorded
+        yield from tensor_rows(join, option)
+        yield {"torch": option.unit.path, "keras": option.rows[0]["keras"]}
     elif agreed.placed:
         yield _with(option.rows[0], axes=agreed.axes, then=agreed.after)
     else:
