@@ -131,5 +131,3 @@ def _leaves(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [leaf for each in value for leaf in _leaves(each)]
     return [value]
-
-

@@ -17,7 +17,9 @@ class Block(layers.Layer):
     def call(self, x, condition):
         c = ops.silu(condition)[:, None]
         h = self.norm(x) * (1 + self.scale(c)) + self.shift(c)
-        q, k, v = (ops.reshape(p(h), (-1, x.shape[1], HEADS, WIDTH // HEADS)) for p in (self.query, self.key, self.value))
+        q, k, v = (
+            ops.reshape(p(h), (-1, x.shape[1], HEADS, WIDTH // HEADS)) for p in (self.query, self.key, self.value)
+        )
         scores = ops.einsum("bqhd,bkhd->bhqk", q, k) / (WIDTH // HEADS) ** 0.5
         h = ops.einsum("bhqk,bkhd->bqhd", ops.softmax(scores, axis=-1), v)
         x = x + self.proj(ops.reshape(h, (-1, x.shape[1], WIDTH)))
