@@ -37,7 +37,7 @@ class Passes:
 class Sides:
     """A pair with random weights and inputs of its own, in float64."""
 
-    def __init__(self, pair: Pair, model: str = "", seed: int = 11) -> None:
+    def __init__(self, pair: Pair, model: str = "", seed: int = 11, scale: float = 1.0) -> None:
         self.pair = pair
         told = [parse_input(text) for text in pair.inputs]
         before = torch.get_default_dtype()
@@ -47,7 +47,7 @@ class Sides:
         finally:
             torch.set_default_dtype(before)
         self.state = state_of(self.module)
-        self.given = [each.make(seed, 2, 1.0) for each in told]
+        self.given = [each.make(seed, 2, scale) for each in told]
         with jax.enable_x64(True):
             self.model = build_keras(model or pair.model, {}, "float64", told)
         shapes = [tuple(each.shape) for each in getattr(self.model, "inputs", None) or ()]
@@ -63,21 +63,28 @@ class Sides:
 
     def keras_outputs(self) -> list[Array]:
         """What Keras computes, step by step."""
-        given = tuple(np.transpose(array, order) for array, order in zip(self.given, self.orders, strict=True))
-        model = self.model
+        given, model = self.laid_out(), self.model
         with jax.enable_x64(True), exact_float64():
             trainable = [variable.value for variable in model.trainable_variables]
             fixed = [variable.value for variable in model.non_trainable_variables]
             return [np.asarray(leaf) for leaf in tensors(stateless(model, trainable, fixed, given))]
 
+    def laid_out(self) -> tuple[Array, ...]:
+        """The inputs as Keras takes them."""
+        return tuple(np.transpose(array, order) for array, order in zip(self.given, self.orders, strict=True))
+
+    def fill(self, values: Mapping[str, Array]) -> None:
+        """Give the variables values by path."""
+        variables = variables_by_path(self.model)
+        with jax.enable_x64(True):
+            for path, value in values.items():
+                set_variable(variables[path], value)
+
     def error(self, values: Mapping[str, Array]) -> float:
         """The largest relative error of an output with these values of the variables; infinite where one is missing."""
-        variables = variables_by_path(self.model)
-        if set(variables) - set(values):
+        if set(self.variables) - set(values):
             return float("inf")
-        with jax.enable_x64(True):
-            for path, variable in variables.items():
-                set_variable(variable, values[path])
+        self.fill({path: values[path] for path in self.variables})
         return max_error(self.keras_outputs(), self.torch_outputs())
 
     def passes(self) -> Passes:

@@ -19,6 +19,9 @@ from .matching import matched_right
 from .names import How
 from .running import BOUND, Passes, Sides
 
+STOPPED = 4
+"""Exit code of a command that could not prove a table and says so."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -68,7 +71,7 @@ class Score:
     @property
     def sound(self) -> bool:
         """None wrong without a doubt, and a table that is called proved computes the same."""
-        return not self.wrong and (self.code != 0 or self.error <= BOUND)
+        return not self.wrong and (self.code == STOPPED or (self.code == 0 and self.error <= BOUND))
 
 
 @lru_cache(maxsize=4)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from parity_tests.suggest.names import meaningless, misleading
@@ -68,15 +69,20 @@ def known(name: str) -> tuple[dict[str, tuple[int, ...]], frozenset[str]]:
 
 def _torch(name: str) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
-        found = opened(name)
-        return found.family.build_reference(found.config, found.tensors, "float32")
+        found, dtype = opened(name), str(torch.get_default_dtype()).removeprefix("torch.")
+        return found.family.build_reference(found.config, found.tensors, dtype)
 
     return build
 
 
 def _keras(name: str) -> Callable[[], Any]:
     def build() -> Any:
-        return opened(name).family.build(opened(name).config)
+        from wdport.keras_runtime import layers_by_path
+
+        model = opened(name).family.build(opened(name).config)
+        for layer in layers_by_path(model).values():
+            layer.built = layer.built or not layer.weights  # constants alone: nothing is left to build
+        return model
 
     return build
 

@@ -1,6 +1,5 @@
 """Linear layers that are convolutions of window one on the other side, and the other way round."""
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 

@@ -1,6 +1,5 @@
 """Two inputs, two outputs in a nested tuple: a picture and words, a cross attention with a width of its own."""
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,7 +19,7 @@ class Tower(nn.Module):
     def forward(self, image, words):
         x = self.image2(F.silu(self.image1(image))).flatten(2).transpose(1, 2)
         q = self.words(words)
-        y, weights = self.attend(q, x, x)
+        y, _ = self.attend(q, x, x)
         y = self.norm(q + y).mean(1)
         a, b = F.normalize(self.left(y), dim=-1), F.normalize(self.right(y), dim=-1)
         return (a, b), self.similar(a, b)
