@@ -86,7 +86,8 @@ FAULTS: tuple[Fault, ...] = (
           "stem", ("hard",)),
     Fault("depthwise convolutions with same padding", "mobilenet",
           "layers.DepthwiseConv2D(3, strides=stride, use_bias=False), ops.relu6, 1)",
-          'layers.DepthwiseConv2D(3, strides=stride, padding="same", use_bias=False), ops.relu6)',
+          'layers.DepthwiseConv2D(3, strides=stride, padding="same" if stride > 1 else "valid", use_bias=False),'
+          " ops.relu6, 2 - stride)",
           "blocks/1/depthwise/inner", PADDING),
     Fault("no residual", "mobilenet", "self.residual = stride == 1 and before == width", "self.residual = False",
           "blocks/0/project/norm", ("residual|shortcut|skip|add|sum",)),
