@@ -29,6 +29,20 @@ def exchange_two(pair: Pair, names: How, output: Path) -> Answer:
     return _answer(pair, names, output, moves)
 
 
+def branches_exchanged(pair: Pair, names: How, output: Path) -> Answer:
+    """Of the pairs with two branches: each branch's tensors in the other."""
+    plan = pair.plan(sides_of(pair.name)[0].variables)
+    by_source = {move.sources[0]: move for move in plan.moves}
+    other = {"alpha": "beta", "beta": "alpha"}
+
+    def turned(name: str) -> str:
+        first, dot, rest = name.partition(".")
+        return f"{other.get(first, first)}{dot}{rest}"
+
+    moves = [replace(move, targets=by_source[turned(move.sources[0])].targets) for move in plan.moves]
+    return _answer(pair, names, output, moves)
+
+
 def exchangeable(moves: Iterable[Move]) -> tuple[int, int]:
     """The places of two weights, or else vectors, that could be each other's; ``ValueError`` if there are none."""
     moves = list(moves)
