@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -53,11 +54,17 @@ def ask(pair: Pair, names: How, output: Path) -> Answer:
     return run_command(pair.reference(names), pair.model, pair.inputs, output)
 
 
+def ask_fresh(pair: Pair, names: How, output: Path) -> Answer:
+    """The same in a process of its own: nothing is compiled or imported yet."""
+    words = _words(pair.reference(names), pair.model, pair.inputs, output)
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "wdport", *words], capture_output=True, text=True, check=False)
+    return read_answer(done.returncode, output, done.stdout, done.stderr, time.perf_counter() - start)
+
+
 def run_command(reference: str, model: str, inputs: Sequence[str], output: Path) -> Answer:
     """``wdport map suggest`` with these functions."""
-    words = ["map", "suggest", "--reference", reference, "--model", model, "--json", "-o", str(output)]
-    for text in inputs:
-        words += ["--input", text]
+    words = _words(reference, model, inputs, output)
     printed, told = io.StringIO(), io.StringIO()
     shown = sys.stderr
     start = time.perf_counter()
@@ -67,6 +74,11 @@ def run_command(reference: str, model: str, inputs: Sequence[str], output: Path)
     finally:
         sys.stderr = shown
     return read_answer(code, output, printed.getvalue(), told.getvalue(), time.perf_counter() - start)
+
+
+def _words(reference: str, model: str, inputs: Sequence[str], output: Path) -> list[str]:
+    words = ["map", "suggest", "--reference", reference, "--model", model, "--json", "-o", str(output)]
+    return [*words, *(word for text in inputs for word in ("--input", text))]
 
 
 def read_answer(code: int, output: Path, printed: str, told: str, seconds: float) -> Answer:

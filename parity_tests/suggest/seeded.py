@@ -169,8 +169,25 @@ FAULTS: tuple[Fault, ...] = (
     Fault("a pooling that takes the mean", "first", "layers.MaxPooling2D(2, **where)",
           "layers.AveragePooling2D(2, **where)", "stages/0/average_pooling2d", ("max",)),
     Fault("a scale without its one", "fused", "(1 + self.scale(c))", "self.scale(c)", "blocks/0/query"),
-    Fault("a sum for a mean over words", "tower", 'layers.GlobalAveragePooling1D(name="mean")(y)',
+    Fault("a maximum for a mean over words", "tower", 'layers.GlobalAveragePooling1D(name="mean")(y)',
           'layers.GlobalMaxPooling1D(name="mean")(y)', "mean", ("mean|average|max",)),
+    Fault("a norm before the sum", "stack",
+          "x = layers.LayerNormalization(epsilon=1e-5)(x + layers.MultiHeadAttention(3, 4)(x, x))",
+          "x = x + layers.LayerNormalization(epsilon=1e-5)(layers.MultiHeadAttention(3, 4)(x, x))",
+          "layer_normalization"),
+    Fault("another number of heads", "stack", "layers.MultiHeadAttention(3, 4)", "layers.MultiHeadAttention(2, 6)",
+          "multi_head_attention", ("head",)),
+    Fault("a scale that is not stored less one", "gpt", "* (1 + self.scale)", "* self.scale",
+          "blocks/0/norms/attention"),
+    Fault("another epsilon in a norm by hand", "gpt", "keepdims=True) + 1e-5)", "keepdims=True) + 1e-3)",
+          "blocks/0/norms/attention", EPS),
+    Fault("zeros where PyTorch reflects", "style", "out = ops.relu(self.norm_a(self.conv_a(reflect(x, 1))))",
+          "out = ops.relu(self.norm_a(self.conv_a(ops.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]))))",
+          "residuals/0/conv_a", ("reflect|padding|zeros",)),
+    Fault("a group norm for an instance norm", "style", "self.norm_a = layers.GroupNormalization(8",
+          "self.norm_a = layers.GroupNormalization(4", "residuals/0/norm_a", ("group|instance",)),
+    Fault("nearest upsampling for bilinear", "style", 'interpolation="bilinear"', 'interpolation="nearest"', "up",
+          ("nearest|bilinear|interpolation",)),
 )  # fmt: skip
 
 HARMLESS: tuple[Fault, ...] = (
@@ -183,5 +200,6 @@ HARMLESS: tuple[Fault, ...] = (
           "layers.Flatten()(layers.Permute((3, 1, 2))(x))", harmless=True),
     Fault("gates exchanged in a list without names", "square", "ops.silu(gate(h)) * up(h)", "ops.silu(up(h)) * gate(h)",
           harmless=True),
+    Fault("another order of the pixel shuffle", "style", "(0, 1, 3, 2, 4, 5)", "(0, 1, 4, 2, 3, 5)", harmless=True),
     Fault("both branches exchanged", "subtract", '(name="joined")(made)', '(name="joined")(made[::-1])', harmless=True),
 )  # fmt: skip
