@@ -31,7 +31,7 @@ WITH = {"suggest": ask, "fresh": ask_fresh, "truth": tell_truth, "exchange": exc
 @click.option("--names", "namings", multiple=True, type=click.Choice(HOW), help="This naming alone; repeatable.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.option("--with", "source", type=click.Choice(list(WITH)), default="suggest", show_default=True,
-              help="Whose answers: the command's, here or in a fresh process, or the bench's own to try it on.")  # fmt: skip
+              help="Whose answers: the command's, here or in a fresh process, or the bench's own.")  # fmt: skip
 @click.option("--truths", is_flag=True, help="Convert and verify random weights by the tables by hand instead.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Copy the suggested tables here.")
 def command(

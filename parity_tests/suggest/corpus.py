@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -77,7 +76,8 @@ class Pair:
 
     def build_torch(self, names: How = "honest") -> torch.nn.Module:
         """The module, in evaluation mode."""
-        module: Any = find_function(self.reference(names))()
+        module = find_function(self.reference(names))()
+        assert isinstance(module, torch.nn.Module)
         return module.eval()
 
     def honest(self, names: How) -> dict[str, str]:
@@ -138,5 +138,3 @@ def _pairs() -> tuple[Pair, ...]:
 
 PAIRS: Mapping[str, Pair] = {pair.name: pair for pair in _pairs()}
 """Every pair by name."""
-
-Make = Callable[[], torch.nn.Module]

@@ -45,7 +45,7 @@ class View:
         return getattr(module, name)
 
     @property
-    def __class__(self) -> Any:  # type: ignore[override]
+    def __class__(self) -> Any:  # type: ignore[override,misc]
         return self._module.__dict__["_written"].own  # super() asks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,30 +116,28 @@ def _builder(build: Build, how: How) -> Build:
 
 def _rename(module: nn.Module, how: How, old: str, new: str, paths: dict[str, str]) -> None:
     """Depth first, so that a list is permuted when what is in it is renamed."""
+    if "_written" in module.__dict__:
+        raise ValueError(f"{old}: a module at two places cannot be renamed")
     names: dict[str, str] = {}
+    orders: dict[str, list[int]] = {}
     if _is_own(module):
-        names, lists = _new_names(module, how, random.Random(crc32(f"{how} {old}".encode())))
-        for child, order in lists.items():
-            kept = module._modules[child]
-            assert isinstance(kept, nn.ModuleList)
-            for at, place in enumerate(order):
-                paths[f"{new}{names[child]}.{at}"] = f"{old}{child}.{place}"
-    else:
-        lists = {}
+        names, orders = _new_names(module, how, random.Random(crc32(f"{how} {old}".encode())))
     for name, child in list(module._modules.items()):
         if child is None:
             continue
         to = names.get(name, name)
-        paths.setdefault(f"{new}{to}", f"{old}{name}")
-        if name in lists:
-            for at, place in enumerate(lists[name]):
-                _rename(child[place], how, f"{old}{name}.{place}.", f"{new}{to}.{at}.", paths)  # type: ignore[index]
-        else:
+        paths[f"{new}{to}"] = f"{old}{name}"
+        if name not in orders:
             _rename(child, how, f"{old}{name}.", f"{new}{to}.", paths)
-    for kept in (module._parameters, module._buffers):
-        paths |= {f"{new}{names.get(name, name)}": f"{old}{name}" for name in kept}
+            continue
+        held = list(child.children())
+        for at, place in enumerate(orders[name]):
+            paths[f"{new}{to}.{at}"] = f"{old}{name}.{place}"
+            _rename(held[place], how, f"{old}{name}.{place}.", f"{new}{to}.{at}.", paths)
+    for own in (*module._parameters, *module._buffers):
+        paths[f"{new}{names.get(own, own)}"] = f"{old}{own}"
     if names:
-        _carry_out(module, how, names, lists)
+        _carry_out(module, how, names, orders)
 
 
 def _new_names(module: nn.Module, how: How, rng: random.Random) -> tuple[dict[str, str], dict[str, list[int]]]:
@@ -166,25 +164,35 @@ def _new_names(module: nn.Module, how: How, rng: random.Random) -> tuple[dict[st
     return names, lists
 
 
-def _carry_out(module: nn.Module, how: How, names: Mapping[str, str], lists: Mapping[str, list[int]]) -> None:
-    own = type(module)
-    written = {name: tuple(module._modules[name]) for name in lists}  # type: ignore[arg-type]
-    for name, order in lists.items():
+def _carry_out(module: nn.Module, how: How, names: Mapping[str, str], orders: Mapping[str, list[int]]) -> None:
+    written: dict[str, tuple[nn.Module, ...]] = {}
+    for name, order in orders.items():
+        held = module._modules[name]
+        assert isinstance(held, nn.ModuleList)
+        written[name] = tuple(held)
         module._modules[name] = nn.ModuleList([written[name][place] for place in order])
-    for kept in (module._modules, module._parameters, module._buffers):
+    kinds: tuple[Any, ...] = (module._modules, module._parameters, module._buffers)
+    for kept in kinds:
         items = [(names.get(name, name), value) for name, value in kept.items()]
         if how == "meaningless":
             items.sort(key=lambda item: item[0])
         kept.clear()
         kept.update(items)
     module._non_persistent_buffers_set = {names.get(name, name) for name in module._non_persistent_buffers_set}
-    module.__dict__["_written"] = Written(own, dict(names), written)
+    module.__dict__["_written"] = Written(type(module), dict(names), written)
+    module.__class__ = _subclass(type(module))
+
+
+@functools.cache
+def _subclass(own: type[nn.Module]) -> type[nn.Module]:
+    """The class of renamed modules of this class: one, as the modules of one class have."""
 
     @functools.wraps(own.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return own.forward(View(self), *args, **kwargs)  # type: ignore[arg-type]
+        view: Any = View(self)
+        return own.forward(view, *args, **kwargs)
 
-    module.__class__ = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
+    return type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
 
 
 def _translated(name: str, paths: Mapping[str, str]) -> str:
