@@ -13,9 +13,11 @@ from wdport.recorder import parse_input
 from .__main__ import verified
 from .asking import Answer
 from .corpus import PAIRS, Pair
+from .edited import edited, order_of
 from .fakes import branches_exchanged, exchange_two, tell_truth
 from .faults import locate, prove_sites
 from .names import HOW, How
+from .running import Sides
 from .scoring import score
 from .seeded import FAULTS, HARMLESS, Fault
 
@@ -113,6 +115,19 @@ def test_a_harmless_edit_needs_a_table() -> None:
 @pytest.mark.full
 def test_faults_sit_where_they_are_said_to() -> None:
     assert prove_sites([*FAULTS, *HARMLESS]) == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_only_neighbours_count(fault: Fault) -> None:
+    with edited(fault) as model:
+        order = order_of(Sides(PAIRS[fault.pair], model))
+    at = order.places(fault.at)
+    assert at, "the layer is called"
+    assert order.near(fault.at, fault.at)
+    far = {path for path in order.called if min(abs(order.places(path)[0] - place) for place in at) > 1}
+    assert not {path for path in far if order.near(path, fault.at)}
+    assert far
 
 
 def located(fault: Fault, keras: str, *causes: str):  # type: ignore[no-untyped-def]
