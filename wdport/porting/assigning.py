@@ -117,7 +117,8 @@ class Stuck(BaseException):
 
 @dataclass
 class Outcome:
-    """What one run came to."""
+    """What one run came to; ``refused`` are layers of a kind that do not make what their module does, and were then
+    taken apart, ``deepest`` the dead end that was met after most layers."""
 
     decisions: list[Decision]
     events: list[Event]
@@ -125,6 +126,8 @@ class Outcome:
     matched: dict[str, Option]
     stuck: Stuck | None
     outputs: list[Array] = field(default_factory=list)
+    refused: list[tuple[Event, Option]] = field(default_factory=list)
+    deepest: Outcome | None = None
 
 
 MOST_RETRIES = 24
@@ -175,6 +178,8 @@ class Assigning:
         self.events: list[Event] = []
         self.agreed: dict[str, Agreement] = {}
         self.matched: dict[str, Option] = {}
+        self.refused: list[tuple[Event, Option]] = []
+        self.deepest: Outcome | None = None
         self.assigned: set[str] = set()
         self._prefix = list(prefix)
         self._names = {id(tensor): name for name, tensor in run.module.state_dict(keep_vars=True).items()}
@@ -191,11 +196,12 @@ class Assigning:
                 outputs = [np.asarray(each) for each in self._ordered(made)]
                 if not self._ends(outputs):
                     stuck = Stuck("end", None)
+                    self.deepest = self._outcome(stuck, outputs)
                 else:
                     self._settle([Print(each) for each in outputs])
             except Stuck as reason:
                 stuck = reason
-        return Outcome(self.decisions, self.events, self.agreed, self.matched, stuck, outputs)
+        return replace(self._outcome(stuck, outputs), deepest=self.deepest)
 
     # --- A call ------------------------------------------------------------------------------------------------------
 
@@ -223,29 +229,57 @@ class Assigning:
 
         So they are where its output is nothing that PyTorch has; if none makes it so, the first guesses stay.
         """
-        whole, left = [name for name in self.side.below(event.path) if name not in self.assigned], MOST_RETRIES
-        kept, first = self._state(), None
+        is_open = any(name not in self.assigned for name in self.side.below(event.path))
+        kept, tries, final = self._state(), MOST_RETRIES, False
+        first: list[Decision] | None = None
         while True:
+            stuck, output = None, None
             try:
                 output = compute(given.tensors)
-                made = [np.asarray(each) for each in tensors(output)]
-                if not whole or self._is_known(made) or left <= 0 or (first is not None and not left):
-                    return output
-                stuck = None
+                event.made = [np.asarray(each) for each in tensors(output)]
+                self._check_own(event)
             except Stuck as reason:
                 stuck = reason
-            own = self.decisions[kept.count :]
-            first = own if first is None and stuck is None else first
-            found = next_guess(own, only_open=stuck is None) if whole and left > 0 and self.budget > 0 else None
-            if found is None and stuck is not None and first is None:
-                raise stuck
+            if stuck is None and (final or not is_open or self._is_known(event.made)):
+                return output
+            own = [replace(each) for each in self.decisions[kept.count :]]
+            if stuck is None and first is None:
+                first = own
+            found = None
+            if is_open and tries > 0 and self.budget > 0 and not final:
+                found = next_guess(own, only_open=stuck is None)
             if found is None:
-                found, left = list(first or own), 0
-                if stuck is None and own == first:
+                if stuck is not None and (final or first is None):
+                    raise stuck
+                if own is first:
                     return output
-            left -= 1
+                found, final = first, True
+            tries -= 1
             self._restore(kept)
-            self._prefix = list(found)
+            self._prefix = list(found or [])
+
+    def _check_own(self, event: Event) -> None:
+        """Stop where a layer of no kind, filled from a module that is given the same, does not make the same."""
+        used = [option for name in self.side.own(event.path) if (option := self.matched.get(name)) is not None]
+        if not used or len({option.unit.path for option in used}) > 1 or not used[0].unit.path:
+            return
+        unit, prints = used[0].unit, [Print(each) for each in event.given]
+        at = unit.call_with(prints) if unit.calls else None
+        if at is None or not any(not each.empty for each in prints):
+            return
+        if agreement(used[0], unit.calls[at], self.side.layers[event.path], event.given, event.made) is None:
+            raise self._stop("output", event, used[0])
+
+    def _stop(self, why: Why, event: Event | None, option: Option | None = None) -> Stuck:
+        """A dead end; the one that was met after most layers is told in the end."""
+        stuck = Stuck(why, event, option)
+        if self.deepest is None or len(self.matched) > len(self.deepest.matched):
+            self.deepest = self._outcome(stuck)
+        return stuck
+
+    def _outcome(self, stuck: Stuck | None, outputs: Sequence[Array] = ()) -> Outcome:
+        return Outcome([replace(each) for each in self.decisions], list(self.events), dict(self.agreed),
+                       dict(self.matched), stuck, list(outputs), list(self.refused))  # fmt: skip
 
     def _is_known(self, arrays: Sequence[Array]) -> bool:
         """Whether PyTorch has these values; arrays that tell nothing count as known."""
@@ -274,7 +308,7 @@ class Assigning:
                 return None
             if _is_kind(layer):
                 known = any(True for each in event.given for _ in self.run.prints.find(Print(each)))
-                raise Stuck("shape" if known or self._is_new(event) else "input", event)
+                raise self._stop("shape" if known or self._is_new(event) else "input", event)
             return None
         decision = self._decide(event.path, options)
         before = len(self.events)
@@ -284,6 +318,8 @@ class Assigning:
             output = compute(given.tensors)
             event.made = [np.asarray(each) for each in tensors(output)]
             agreed = agreement(option, option.unit.calls[option.at], layer, event.given, event.made)
+            if agreed is not None and agreed.after and not self._is_known(event.made):
+                agreed = None  # PyTorch has another function there
             if agreed is not None:
                 self._settle([Print(each) for each in event.given])
                 self.agreed[event.path] = agreed
@@ -299,9 +335,10 @@ class Assigning:
             decision.chosen = self.guide.order(decision.left)[0]
             decision.tried.add(decision.chosen.key)
         if inside:
+            self.refused.append((event, decision.options[0]))
             return None  # its layers may still be found one by one
         self.events.append(event)
-        raise Stuck("output", event, decision.options[0])
+        raise self._stop("output", event, decision.options[0])
 
     def _is_new(self, event: Event) -> bool:
         """Whether what the layer is given tells nothing, being zeros."""
@@ -314,9 +351,9 @@ class Assigning:
         self.events.append(event)
         at = option.unit.call_with([Print(each) for each in event.given])
         if at is None:
-            raise Stuck("input", event, option)
+            raise self._stop("input", event, option)
         if agreement(option, option.unit.calls[at], layer, event.given, event.made) is None:
-            raise Stuck("output", event, option)
+            raise self._stop("output", event, option)
         self._settle([Print(each) for each in event.given])
         return output
 
@@ -415,7 +452,7 @@ class Assigning:
             options = list(self._tensors(name, tuple(variable.shape), [Print(each) for each in given], leaf))
             if not options:
                 known = any(True for each in given for _ in self.run.prints.find(Print(each)))
-                raise Stuck("shape" if known else "input", event or Event(path, list(given)))
+                raise self._stop("shape" if known else "input", event or Event(path, list(given)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)

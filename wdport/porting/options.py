@@ -36,7 +36,7 @@ Fields = Mapping[str, object]
 """A row's fields as YAML has them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
     """One way to fill a layer's variables from a unit.
 

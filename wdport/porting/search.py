@@ -51,4 +51,5 @@ def search(
 
 
 def _further(outcome: Outcome) -> tuple[bool, int]:
-    return (outcome.stuck is not None and outcome.stuck.why == "end", len(outcome.decisions))
+    deepest = outcome.deepest or outcome
+    return (deepest.stuck is not None and deepest.stuck.why == "end", len(deepest.matched))

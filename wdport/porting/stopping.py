@@ -26,6 +26,7 @@ from wdport.model import Array, KerasLayer
 from wdport.porting.assigning import Event, KerasSide, Outcome
 from wdport.porting.functions import module_of
 from wdport.porting.guide import likeness
+from wdport.porting.mending import mends
 from wdport.porting.options import Option, layer_option, table_of
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
@@ -87,18 +88,30 @@ class _Scene:
 
 def stop_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: Outcome) -> Stop:
     """What to tell of an outcome that is stuck."""
+    outcome = outcome.deepest or outcome
     scene = _Scene(run, side, units, outcome)
     stuck = outcome.stuck
     assert stuck is not None
     last = _last(scene)
     if stuck.event is not None and stuck.why == "output" and stuck.option is not None:
         return _output(scene, last, stuck.event, stuck.option)
+    around = _refused(scene, stuck.event) if stuck.event is not None else None
+    if around is not None:
+        return around
     culprit = _culprit(scene)
     if culprit is not None:
         return _made(scene, last, culprit)
     if stuck.event is None:
         return _ends(scene, last)
     return _given(scene, last, stuck.event)
+
+
+def _refused(scene: _Scene, event: Event) -> Stop | None:
+    """A layer of a kind around the dead end that was fed right and did not make what its module does."""
+    for other, option in reversed(scene.outcome.refused):
+        if event.path == other.path or event.path.startswith(f"{other.path}/"):
+            return _output(scene, _last(scene), other, option, event)
+    return None
 
 
 def _last(scene: _Scene) -> Place:
@@ -128,8 +141,8 @@ def _culprit(scene: _Scene) -> Event | None:
 # --- A layer with weights makes something else -----------------------------------------------------------------------
 
 
-def _output(scene: _Scene, last: Place, event: Event, option: Option) -> Stop:
-    """A layer that is given what the unit is and makes something else."""
+def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Event | None = None) -> Stop:
+    """A layer that is given what the unit is and makes something else; ``inner`` is where it was found out."""
     unit, layer = option.unit, scene.side.layers[event.path]
     call = unit.calls[unit.call_with([Print(each) for each in event.given]) or 0]
     here = Place(event.path, unit.path)
@@ -137,6 +150,8 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option) -> Stop:
     if placed is not None and placed[0] is not None and event.given and not same(placed[0], event.given[0]):
         return _misfed(scene, last, event, here, placed[0])
     causes = _told(option.kind, unit.module, layer, event, placed[1] if placed else None)
+    if not causes and inner is not None and inner.given:
+        causes += _attended(scene, unit, inner)
     if placed is not None and event.made and placed[1] is not None:
         before = placed[1]
         for right in _after(scene, call, before):
@@ -144,7 +159,12 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option) -> Stop:
         if not causes:
             found = [form.setting for form in forms(before, event.made[0]) if form.kind == "activation"]
             causes += [f"activation {each}, which PyTorch has not there" for each in found[:1]]
-        causes += relations(event.made[0], before, {}) if not causes else []
+    if not causes and event.made:
+        causes += mends(scene.run, event.made[0], _suspects(scene, event.given, unit.bits))
+    if not causes and placed is not None and event.made and placed[1] is not None:
+        causes += relations(event.made[0], placed[1], {})
+    if not causes and unit.module is not None:
+        causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
     what = f"it is given what {unit.path} is, and makes something else"
     return Stop(last, here, what, f"it should make what {unit.path} makes", tuple(dict.fromkeys(causes)))
 
@@ -221,16 +241,45 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
         right = _like(value.made.array, scene, value, event, given)
         if right is not None and not causes:
             causes += difference(event.given[given], right, wrong)
-        if right is not None and not causes:
-            known = {f"the output of {other.path}": array for other in scene.outcome.events for array in other.made}
-            causes += relations(wrong, right, known)
         if causes:
             break
+    causes = causes or mends(scene.run, wrong, _suspects(scene, event.given, 0))
+    named = [value for value, _ in _theirs(scene, event)][:1]
+    if not causes and named:
+        settings = _settings(layer)
+        causes.append(f"{type(layer).__name__}{f' ({settings})' if settings else ''} where PyTorch has "
+                      f"{_described(scene, named[0])}")  # fmt: skip
     if not causes and event.given and event.given[0].shape == wrong.shape:
         found = list(forms(event.given[0], wrong))
         causes += [f"{form.kind} {form.setting}, which PyTorch has not there" for form in found[:1]]
     what = f"it is given what PyTorch has ({_names(scene, event.given)}), and makes what PyTorch does not"
     return Stop(last, Place(event.path, torch), what, wanted, tuple(dict.fromkeys(causes)))
+
+
+_SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
+
+
+def _settings(layer: KerasLayer) -> str:
+    """What a layer without weights was told."""
+    told = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
+    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in told if value is not None)
+
+
+def _suspects(scene: _Scene, given: Sequence[Array], bits: int) -> list[Value]:
+    """What PyTorch makes of what was found, and of ``bits``, and no layer of Keras has made: the last first."""
+    found, seen = bits, set[int]()
+    for unit in scene.matched_units():
+        found |= unit.bits
+    for event in scene.outcome.events:
+        if event.path in scene.outcome.matched:
+            seen |= {value.number for array in event.made for value in scene.values(array)}
+    known = [value for value in scene.run.values if not value.depends & ~found and value.number not in seen]
+    plain = [value for value in known if value.by not in _PLAIN]
+    return sorted(plain, key=lambda value: -value.number)[:40]
+
+
+_PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
+"""Functions whose change is another fault than those that are looked for."""
 
 
 def _theirs(scene: _Scene, event: Event) -> Iterator[tuple[Value, int]]:
@@ -314,9 +363,22 @@ def _given(scene: _Scene, last: Place, event: Event) -> Stop:
     else:
         what = "it is given what PyTorch never has"
         causes += _attended(scene, unit, event) if unit is not None else []
+        causes = causes or mends(scene.run, event.given[0], _suspects(scene, event.given, 0))
         if not causes and unit is not None:
             causes += _related(scene, unit, event)
+    causes += _unlike(scene, event) if not causes else []
     return Stop(last, here, what, wanted, tuple(dict.fromkeys(causes)))
+
+
+def _unlike(scene: _Scene, event: Event) -> list[str]:
+    """Settings that keep a layer from the variables of the module that is given the same."""
+    layer, prints = scene.side.layers.get(event.path), [Print(each) for each in event.given]
+    for unit in scene.units if layer is not None else ():
+        if unit.module is not None and unit.call_with(prints) is not None:
+            for kind in possible(unit, layer):
+                if told := _told(kind, unit.module, layer, event, None):
+                    return told
+    return []
 
 
 def _expected(scene: _Scene, event: Event) -> Unit | None:
@@ -412,7 +474,19 @@ def _ends(scene: _Scene, last: Place) -> Stop:
                               f"{_described(scene, value)}")  # fmt: skip
             elif a.array.shape == b.array.shape:
                 causes += [f"output {at + 1} {text}" for text in relations(a.array, b.array, {})]
-    return Stop(last, Place("", ""), what, "", tuple(causes))
+    first = Place("", "")
+    for at, (a, b) in enumerate(zip(own, theirs, strict=False)):
+        if a.same(b):
+            continue
+        found = mends(scene.run, a.array, _suspects(scene, [], 0)) if not scene.values(a.array) else []
+        causes += [f"output {at + 1}: {text}" for text in found]
+        maker = next((each for each in reversed(scene.outcome.events)
+                      if any(Print(array).same(a) for array in each.made)), None)  # fmt: skip
+        value = next(iter(scene.run.prints.find(b)), None)
+        last_made = maker or next(iter(reversed(scene.outcome.events)), None)
+        first = Place(last_made.path if last_made else "", value.text if value else "")
+        break
+    return Stop(last, first, what, "", tuple(dict.fromkeys(causes)))
 
 
 def to_json(stop: Stop) -> Mapping[str, object]:

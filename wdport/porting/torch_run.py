@@ -34,7 +34,8 @@ BATCH = 3
 class Value:
     """A tensor of the run: what made it, from which other values, and the parameters that it depends on, as bits.
 
-    ``by`` is a function of torch, such as ``relu``; ``names`` are the modules that give it out.
+    ``by`` is a function of torch, such as ``relu``, the ``at``-th that is called; ``names`` are the modules that give
+    it out.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Value:
     depends: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    at: int = -1
 
     @property
     def text(self) -> str:
@@ -187,6 +189,7 @@ class _Trace:
         state = module.state_dict(keep_vars=True)
         self.values: list[Value] = []
         self._known: dict[int, tuple[int, int]] = {id(state[name]): (-1, bit) for name, bit in bits.items()}
+        self._count = -1
         self._kept: list[object] = []  # so that no tensor's id is another's
 
     @contextmanager
@@ -212,6 +215,7 @@ class _Trace:
         self, function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], made: object
     ) -> None:
         """The tensors among ``made`` as values."""
+        self._count += 1
         tensors = list(_tensors(made))
         if not tensors:
             return
@@ -234,7 +238,7 @@ class _Trace:
             if len(numbers) == 1 and _alike(self.values[numbers[0]].made.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
                 continue
-            value = Value(len(self.values), name, Print(array), tuple(numbers), depends, told)
+            value = Value(len(self.values), name, Print(array), tuple(numbers), depends, told, at=self._count)
             self.values.append(value)
             self._known[id(tensor)] = (value.number, depends)
 
