@@ -21,16 +21,19 @@ from wdport.compare.probe import Arguments, Compute, intercepted, model_argument
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.porting.guide import Guide, likeness
+from wdport.porting.guide import Guide
+from wdport.porting.likeness import likeness
 from wdport.porting.options import (
     Agreement,
     Option,
     agreement,
+    as_stored,
     divided,
     flattened,
     heads_option,
     layer_option,
     merged,
+    shuffled,
     tensor_options,
 )
 from wdport.porting.prints import Print
@@ -378,6 +381,10 @@ class Assigning:
             if "linear" in possible(unit, layer) and not any(each.unit is unit for each in found):
                 option = heads_option(unit, keras, below, at)
                 found += [option] if option else []
+            if not unit.kinds and keras_kinds(layer):
+                found += as_stored(unit, keras, below, at)
+            if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, at)):
+                found += shuffled(unit, keras, below, up, at)
             if "linear" in possible(unit, layer):
                 found += divided(unit, keras, below, self._divided(unit, at), at)
         if not any(not option.unit.part for option in found) and "linear" in (keras_kinds(layer) or ()):
@@ -396,6 +403,15 @@ class Assigning:
                     numbers.add(value.number)
         whole = [shape for shape in shapes if len(shape) > 2 and shape[0] == len(made) and prod(shape) == made.size]
         return list(dict.fromkeys(shape[1:] for shape in whole))
+
+    def _shuffled(self, unit: Unit, at: int) -> int:
+        """By how much PyTorch takes channels apart into pixels behind a convolution; 0 where it does not."""
+        numbers = {value.number for value in self.run.prints.find(Print(np.asarray(unit.calls[at].outputs[0])))}
+        for value in self.run.values:
+            if value.by == "pixel_shuffle" and numbers & set(value.given):
+                factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
+                return factor if isinstance(factor, int) else 0
+        return 0
 
     def _merged(
         self, keras: str, below: Mapping[str, Shape], prints: list[Print], taken: Collection[str]
@@ -462,6 +478,7 @@ class Assigning:
         """Every tensor that a variable may be: of modules that are given the same first, and those of modules with
         others in them, or of any where the Keras layer has others in it."""
         taken = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
+        spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(each.exact for each in given)
         closed = {option.unit.whole for option in self.matched.values() if option.kind}
         found: list[tuple[int, Option]] = []
         for unit in (*self._root(), *self.units):
@@ -469,7 +486,7 @@ class Assigning:
                 continue
             near = bool(given) and unit.call_with(list(given)) is not None
             inside = unit.module is None or any(True for _ in unit.module.children())
-            if leaf and not near and not inside:
+            if leaf and not near and not inside and not spare:
                 continue
             for name in unit.tensors:
                 whole = f"{unit.path}.{name}" if unit.path else name

@@ -9,9 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from functools import lru_cache
 
+from wdport.porting.likeness import likeness
 from wdport.porting.options import Option
 
 _NUMBER = re.compile(r"\d+")
@@ -20,15 +19,6 @@ _NUMBER = re.compile(r"\d+")
 def folded(path: str) -> str:
     """A path with every number made one sign."""
     return _NUMBER.sub("#", path)
-
-
-@lru_cache(maxsize=65536)
-def likeness(torch: str, keras: str) -> float:
-    """How alike two paths are, from 0 to 1."""
-    first, second = (re.sub(r"[./_]+", " ", path.lower()) for path in (torch, keras))
-    whole = SequenceMatcher(None, first, second, autojunk=False).ratio()
-    last = SequenceMatcher(None, first.rpartition(" ")[2], second.rpartition(" ")[2], autojunk=False).ratio()
-    return whole + last / 2
 
 
 @dataclass

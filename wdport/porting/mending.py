@@ -96,7 +96,9 @@ def _is(made: object, goal: Print) -> bool:
 def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
     """Other ways to make a value, each with a sentence on what the Keras model then does."""
     name = value.by.strip("_")
-    place = f"{name}, which makes {value.names[0]}" if value.names and value.names[0] != name else name
+    told = ", ".join(str(each) for each in value.arguments.values() if isinstance(each, (int, float, str)))
+    place = f"{name} ({told})" if told and len(told) < 40 else name
+    place = f"{place}, which makes {value.names[0]}" if value.names and value.names[0] != name else place
     source = next((run.values[number].text.strip("_") for number in value.given), "")
     behind = f" (behind {source})" if source else ""
     shape = value.made.array.shape
@@ -105,16 +107,13 @@ def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
             if other != name:
                 yield f"activation {other} where PyTorch has {place}{behind}", _instead(function)
     for at in (0, 1):
-        yield f"lacks {place}{behind}", lambda _, told, at=at: _same_shape(told, at, shape)
+        yield f"lacks {place}{behind}", partial(_passed, at, shape)
     yield from _told(name, place, behind, value)
 
 
-def _same_shape(told: Arguments, at: int, shape: tuple[int, ...]) -> torch.Tensor:
-    import torch
-
+def _passed(at: int, shape: tuple[int, ...], _: Callable[..., Any], told: Arguments) -> Any:
+    """What the function is given, in place of what it makes."""
     given = told[0][at]
-    if not isinstance(given, torch.Tensor):
-        raise TypeError("not a tensor")
     return given if tuple(given.shape) == shape else given.expand(shape)
 
 
@@ -145,7 +144,8 @@ def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[st
     def turned(key: str) -> Change:
         def change(function: Callable[..., Any], told: Arguments) -> Any:
             mask = told[1][key]
-            return function(*told[0], **{**told[1], key: ~mask if mask.dtype == torch.bool else -mask})
+            other = ~mask if mask.dtype == torch.bool else torch.where(mask == 0, float("-inf"), 0.0).to(mask.dtype)
+            return function(*told[0], **{**told[1], key: other})
 
         return change
 
@@ -178,6 +178,8 @@ def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[st
             (True, "a causal mask where PyTorch has none"),
         ):
             yield f"{text} (is_causal)", _causal(causal)
+        for text, settings in _SCORES.items():
+            yield text, _scores(**settings)
         yield ("attention without its scale 1/sqrt(head width)",
                lambda g, told: g(*told[0], **{**told[1], "scale": 1.0}))  # fmt: skip
     if name == "multi_head_attention_forward":
@@ -218,6 +220,30 @@ def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -
 def _instead(other: Callable[[Any], Any]) -> Change:
     """Another function of the first argument."""
     return lambda _, told: other(told[0][0])
+
+
+_SCORES: Mapping[str, dict[str, Any]] = {
+    "softmax over the queries (axis -2) where PyTorch's attention has the keys": {"axis": -2},
+    "a mask of what came before where PyTorch has a causal mask": {"upper": True},
+    "a mask of what came before, and softmax over the queries (axis -2)": {"upper": True, "axis": -2},
+}
+
+
+def _scores(axis: int = -1, upper: bool = False) -> Change:
+    """Attention of (..., T, K) step by step, told otherwise."""
+    import torch
+
+    def change(_: Callable[..., Any], told: Arguments) -> Any:
+        query, key, value = told[0][:3]
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        if told[1].get("is_causal") or upper:
+            ones = torch.ones(scores.shape[-2:], dtype=torch.bool)
+            scores = scores.masked_fill(~(ones.triu() if upper else ones.tril()), float("-inf"))
+        if (mask := told[1].get("attn_mask")) is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        return scores.softmax(axis).nan_to_num() @ value
+
+    return change
 
 
 def _mask_turned(_: Callable[..., Any], told: Arguments) -> Any:

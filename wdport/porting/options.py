@@ -29,6 +29,7 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import parse_table
 from wdport.model import Array, KerasLayer
+from wdport.porting.likeness import likeness
 from wdport.porting.prints import Print
 from wdport.porting.units import Unit, joined
 
@@ -129,6 +130,31 @@ def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequen
             rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
                          "rule": f"({' '.join(names)}) -> ({last})", "sizes": sizes})  # fmt: skip
         yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+
+
+def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, at: int) -> Iterator[Option]:
+    """A convolution whose channels PyTorch takes apart into pixels (``PixelShuffle``), the pixels first in Keras."""
+    for last in ("r s c", "s r c"):
+        sizes = {"r": up, "s": up}
+        rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
+                               "rule": f"(c r s) in h w -> h w in ({last})", "sizes": sizes}]  # fmt: skip
+        if "bias" in unit.tensors:
+            rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
+                         "rule": f"(c r s) -> ({last})", "sizes": sizes})  # fmt: skip
+        yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+
+
+def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
+    """A module of the user's own whose tensors lie as the layer's variables do."""
+    left, rows = dict(unit.tensors), list[Fields]()
+    for path, shape in variables.items():
+        fits = [name for name, array in left.items() if array.shape == shape]
+        if not fits:
+            return
+        name = max(fits, key=lambda each: likeness(each, path))
+        del left[name]
+        rows.append({"torch": f"{unit.path}.{name}", "keras": path, "rule": "identity"})
+    yield from tensors_option(unit, keras, rows, unit.names, variables, at)
 
 
 def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:

@@ -9,7 +9,7 @@ from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.porting.assigning import KerasSide, Outcome
-from wdport.porting.guide import likeness
+from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, Option, table_of
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun

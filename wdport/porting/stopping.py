@@ -25,7 +25,7 @@ from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
 from wdport.porting.assigning import Event, KerasSide, Outcome
 from wdport.porting.functions import module_of
-from wdport.porting.guide import likeness
+from wdport.porting.likeness import likeness
 from wdport.porting.mending import mends
 from wdport.porting.options import Option, layer_option, table_of
 from wdport.porting.prints import Print
@@ -146,6 +146,8 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Eve
     unit, layer = option.unit, scene.side.layers[event.path]
     call = unit.calls[unit.call_with([Print(each) for each in event.given]) or 0]
     here = Place(event.path, unit.path)
+    if inner is not None and scene.outcome.stuck is not None and scene.outcome.stuck.why == "input":
+        here = Place(inner.path, unit.path)
     placed = _placed(option, call, layer, event)
     if placed is not None and placed[0] is not None and event.given and not same(placed[0], event.given[0]):
         return _misfed(scene, last, event, here, placed[0])
