@@ -480,7 +480,8 @@ class Assigning:
         taken = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
         spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(each.exact for each in given)
         closed = {option.unit.whole for option in self.matched.values() if option.kind}
-        found: list[tuple[int, Option]] = []
+        orders = [option.unit.order for option in self.matched.values()]
+        found: list[tuple[tuple[float, ...], Option]] = []
         for unit in (*self._root(), *self.units):
             if unit.part or unit.path in closed:
                 continue
@@ -488,14 +489,14 @@ class Assigning:
             inside = unit.module is None or any(True for _ in unit.module.children())
             if leaf and not near and not inside and not spare:
                 continue
-            for name in unit.tensors:
+            away = float(abs(unit.order - orders[-1])) if orders and not near and not inside else 0.0
+            for name, array in unit.tensors.items():
                 whole = f"{unit.path}.{name}" if unit.path else name
-                if whole in taken or unit.tensors[name].dtype.kind != "f":
+                if whole in taken or array.dtype.kind != "f":
                     continue
-                found += [(2 * bool(unit.kinds) + (not near), option)
-                          for option in tensor_options(unit, name, keras, shape)]  # fmt: skip
-        least = min((rank for rank, _ in found), default=0)
-        yield from (option for rank, option in found if rank == least or (rank == 1 and least == 0))
+                key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(whole, keras))
+                found += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+        yield from (option for _, option in sorted(found, key=lambda each: each[0]))
 
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
@@ -514,7 +515,7 @@ class Assigning:
                 chosen = keys[before.chosen.key]
                 return Decision(subject, options, chosen, set(before.tried) | {chosen.key})
             self._prefix.clear()
-        chosen = self.guide.order(options)[0] if "rule" not in options[0].rows[0] else _named(options)
+        chosen = self.guide.order(options)[0] if options[0].keras == subject and options[0].kind else options[0]
         return Decision(subject, options, chosen, {chosen.key})
 
     def _assign(self, option: Option) -> None:
@@ -552,11 +553,6 @@ def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     """Whether there are about as many numbers on both sides: vectors may be joined, or left out."""
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
-
-
-def _named(options: Sequence[Option]) -> Option:
-    """The tensor whose name is the likest."""
-    return max(options, key=lambda option: likeness(str(option.rows[0]["torch"]), option.keras))
 
 
 def _is_kind(layer: KerasLayer) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from wdport import recorder
 from wdport.model import Array
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
-
-if TYPE_CHECKING:
-    import torch
 
 MOST_RUNS = 150
 """Changed runs of PyTorch for one value that is looked for."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
@@ -39,6 +41,7 @@ class _Join:
     outcome: Outcome
     units: Sequence[Unit]
     doubts: list[str] = field(default_factory=list)
+    compared: set[str] = field(default_factory=set)
 
 
 def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> Found:
@@ -89,6 +92,9 @@ def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
         yield from option.rows
+        layer = subject if subject in join.side.layers else _parent(subject, "/")
+        if not option.unit.part and not option.unit.members and _is_equal(join, option.unit.path, layer):
+            yield {"torch": option.unit.path, "keras": layer}
     elif unseen:  # with a mask, say, what is in it is not recorded
         yield from tensor_rows(join, option)
         yield {"torch": option.unit.path, "keras": option.rows[0]["keras"]}
@@ -279,6 +285,17 @@ def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> boo
             return False
         plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
     return plans[0] == plans[1]
+
+
+def _is_equal(join: _Join, torch: str, keras: str) -> bool:
+    """Whether a module and a layer make the same, value by value, and no other row says so yet."""
+    event = next((each for each in join.outcome.events if each.path == keras), None)
+    call = join.run.calls.get(torch)
+    if event is None or call is None or not event.made or not call.outputs or keras in join.compared:
+        return False
+    ours, theirs = event.made[0], np.asarray(call.outputs[0])
+    join.compared.add(keras)
+    return ours.shape == theirs.shape and Print(ours).same(Print(theirs)) and bool(np.allclose(ours, theirs))
 
 
 def _is_tap(join: _Join, torch: str, keras: str) -> bool:
