@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wdport.compare.activations import beside, lacking
 from wdport.compare.functions import Function, by_name, of_callable, of_layer, of_module
 from wdport.compare.pairs import Pair, computes_as_keras, computes_as_torch, is_torch
 from wdport.compare.setting import Setting, plain, text
@@ -29,8 +30,7 @@ def applied(pair: Pair) -> tuple[Function, Function] | None:
 def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
     """What two functions have unlike: their names, or numbers and axes of theirs."""
     if not theirs.same_by_name(ours):
-        words = f"activation {ours.own} where the reference has {_of_the_table(theirs, pair)}"
-        return [Setting("activation", theirs.own, ours.own, "differs", words)]
+        return [Setting("activation", theirs.own, ours.own, "differs", _told(theirs, ours, pair))]
     found = []
     for name in sorted(theirs.parameters.keys() & ours.parameters.keys()):
         wanted, own = theirs.parameters[name], ours.parameters[name]
@@ -46,7 +46,9 @@ def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
     return found
 
 
-def _of_the_table(function: Function, pair: Pair) -> str:
-    if pair.kind in _ALONE:
-        return function.own
-    return f"{function.own} behind it" if pair.layout.after else "none"
+def _told(theirs: Function, ours: Function, pair: Pair) -> str:
+    if pair.kind not in _ALONE and ours.name == "linear":
+        return lacking(theirs.own)
+    if pair.kind not in _ALONE and theirs.name == "linear":
+        return beside(ours.own)
+    return f"activation {ours.own} where {'the table' if pair.layout.after else 'the reference'} has {theirs.own}"
