@@ -11,7 +11,7 @@ from wdport.conversion.values import to_json
 from wdport.errors import printable
 
 if TYPE_CHECKING:
-    from wdport.compare.aligned import SettingsReport
+    from wdport.compare.setting import SettingsReport
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route, Routes
     from wdport.mapping.diff import Difference

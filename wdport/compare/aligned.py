@@ -7,12 +7,12 @@ is run here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from wdport.compare.calls import Calls, layer_of, leaves
 from wdport.compare.pairs import Pair
-from wdport.compare.setting import Setting
+from wdport.compare.setting import Setting, SettingsReport
 from wdport.compare.settings import compare_pair
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Shape
@@ -20,36 +20,6 @@ from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True)
-class SettingsReport:
-    """What two models were told differently.
-
-    Attributes:
-        layers: the pairs of layers of which anything was compared.
-        compared: the hyper-parameters that both sides of these state.
-        found: those that differ, in the order of the taps.
-        note: why nothing was compared, if so.
-    """
-
-    layers: int = 0
-    compared: int = 0
-    found: tuple[Setting, ...] = ()
-    note: str = ""
-
-    def of(self, level: Literal["differs", "training"]) -> list[Setting]:
-        """Those of one level."""
-        return [each for each in self.found if each.level == level]
-
-    @property
-    def told(self) -> bool:
-        """Whether there is anything to tell."""
-        return bool(self.layers or self.note)
-
-    def at(self, reference: str) -> list[Setting]:
-        """Those of one module of the reference that it computes by."""
-        return [each for each in self.of("differs") if each.reference == reference]
 
 
 def compare_settings(

@@ -1,12 +1,11 @@
-"""One hyper-parameter that two layers were told differently: its values as data, and the sentence."""
+"""Hyper-parameters that two models were told differently: values as data, and the sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isinf
 
-from wdport.compare.setting_checks import named
-from wdport.mapping.kinds import Compared, Level
+from wdport.mapping.kinds.kind import Compared, Level
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,36 @@ class Setting:
     text: str
     reference: str = ""
     candidate: str = ""
+
+
+@dataclass(frozen=True)
+class SettingsReport:
+    """What two models were told differently.
+
+    Attributes:
+        layers: the pairs of layers of which anything was compared.
+        compared: the hyper-parameters that both sides of these state.
+        found: those that differ, in the order of the taps.
+        note: why nothing was compared, if so.
+    """
+
+    layers: int = 0
+    compared: int = 0
+    found: tuple[Setting, ...] = ()
+    note: str = ""
+
+    def of(self, level: Level) -> list[Setting]:
+        """Those of one level."""
+        return [each for each in self.found if each.level == level]
+
+    @property
+    def told(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.layers or self.note)
+
+    def at(self, reference: str) -> list[Setting]:
+        """Those of one module of the reference that it computes by."""
+        return [each for each in self.of("differs") if each.reference == reference]
 
 
 def setting(each: Compared, theirs: object, ours: object) -> Setting:
@@ -68,3 +97,8 @@ def plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
     return value if value is None or isinstance(value, (bool, int, str)) else str(named(value))
+
+
+def named(value: object) -> object:
+    """A function by its name."""
+    return getattr(value, "__name__", type(value).__name__) if callable(value) else value

@@ -11,6 +11,7 @@ from math import isclose
 from typing import Any
 
 from wdport.compare.pairs import Pair, is_keras
+from wdport.compare.setting import named
 
 NEAR = 1e-5
 """Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000474975 in float32."""
@@ -21,11 +22,6 @@ EPSILONS = (2.0**-23, 2.0**-52)
 """``torch.finfo(dtype).eps`` of float32 and float64."""
 
 NORMS = ("LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization")
-
-
-def named(value: object) -> object:
-    """A function by its name."""
-    return getattr(value, "__name__", type(value).__name__) if callable(value) else value
 
 
 def equal(theirs: object, ours: object, _: object = None) -> bool:

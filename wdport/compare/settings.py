@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from wdport.compare.applied import applied, unlike
 from wdport.compare.pairs import Pair, is_keras, is_torch
-from wdport.compare.setting import Setting, plain, setting, text, told
-from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every, named
+from wdport.compare.setting import Setting, named, plain, setting, text, told
+from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
 from wdport.compare.windows import Cut, cuts, differing
 from wdport.mapping.kinds import KINDS, UNKINDED, Compared
 from wdport.model import KerasLayer

@@ -11,7 +11,7 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 
 if TYPE_CHECKING:
-    from wdport.compare.aligned import SettingsReport
+    from wdport.compare.setting import SettingsReport
 
 
 def told_differently(path: str | Path, settings: Settings, checkpoint: str | Path | None = None) -> SettingsReport:

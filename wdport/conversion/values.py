@@ -33,8 +33,8 @@ DEAD: Final = 1e-12
 """A running variance up to this is that of a constant: such channels of trained networks have 1e-30 and less."""
 
 CENTRED: Final = 0.25
-"""Scales whose mean is nearer to 0, with a fifth of either sign, are centred on it. Those that multiply by themselves are
-seldom negative: of the norms in the public packages that `make real` reads at most 4 % of one's channels are."""
+"""Scales whose mean is nearer to 0, with a fifth of either sign, are centred on it. Others are seldom negative: of the
+norms in the public packages that `make real` reads at most 4 % of one's channels are."""
 
 _BLOCK: Final = 1 << 16
 _NORMS: Final = ("layer_norm", "rms_norm", "group_norm", "batch_norm")

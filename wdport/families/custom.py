@@ -22,7 +22,7 @@ from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signat
 from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
-    from wdport.compare.aligned import SettingsReport
+    from wdport.compare.setting import SettingsReport
     from wdport.families.mutants import Mutant
     from wdport.families.roles import OwnFamily
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
-    from wdport.compare.aligned import SettingsReport
+    from wdport.compare.setting import SettingsReport
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
 

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.aligned import SettingsReport, compare_settings
+from wdport.compare.aligned import compare_settings
 from wdport.compare.bounds import FLOAT32_SHARE, LOGIC
 from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast, leaves
 from wdport.compare.errors import InPort, rearranged, tap_errors
@@ -26,6 +26,7 @@ from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
 from wdport.compare.memory import trim_memory
+from wdport.compare.setting import SettingsReport
 from wdport.compare.taps import (
     Tap,
     align,

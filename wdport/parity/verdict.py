@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import overload
 
-from wdport.compare.aligned import SettingsReport
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import Gate
+from wdport.compare.setting import SettingsReport
 from wdport.model import PartWords
 
 SCHEMA = 4

@@ -9,7 +9,7 @@ from typing import Final
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
-from wdport.mapping.kinds import Level
+from wdport.mapping.kinds.kind import Level
 from wdport.parity.verdict import Fault, TapResult, Verdict
 
 NAME_CHARS: Final = 240
