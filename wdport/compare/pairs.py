@@ -60,8 +60,8 @@ class Pair:
         """Where every axis of the reference's input may lie in the port's: all that the layout and the shapes allow."""
         rules = self.layout.inputs or (KINDS[self.kind].axes if self.kind in KINDS else ())
         found = [places for rule in rules if (places := _places(rule, self.fed, self.given)) is not None]
-        if self.fed and self.fed == self.given and not self.layout.inputs:
-            found.append(tuple(range(len(self.fed))))
+        if self.given and self.fed in ((), self.given) and not (found and (self.layout.inputs or not self.fed)):
+            found.append(tuple(range(self.rank)))  # what no rule says is taken as it is
         return list(dict.fromkeys(found))
 
     def axes(self, theirs: Sequence[int]) -> tuple[int, ...] | None:
@@ -72,10 +72,11 @@ class Pair:
     def channels(self) -> int | None:
         """The port's axis that is the reference's axis 1; ``None`` where that cannot be told.
 
-        Where the sizes leave both open, it lies where the port's convolutions have it.
+        Where the sizes leave both open, it lies where the port's convolutions have it; where no size is known, only if
+        it is an image, since steps may come before features beside any convolution.
         """
         found = {places[1] for places in self.places() if len(places) > 1 and places[1] is not None}
-        if len(found) > 1 and self.last is not None and self.fed:
+        if len(found) > 1 and self.last is not None and (self.fed or self.rank > 3):
             found &= {self.rank - 1 if self.last else 1}
         return found.pop() if len(found) == 1 else None
 

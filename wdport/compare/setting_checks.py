@@ -35,7 +35,7 @@ def _epsilon(theirs: object, ours: object, _: Pair) -> bool:
     return equal(theirs, ours) if theirs is not None else any(equal(own, ours) for own in EPSILONS)
 
 
-def _tuple(theirs: object, ours: object, _: Pair) -> bool:
+def _tuple(theirs: object, ours: object, pair: Pair) -> bool:
     if ours is None:  # an output padding that Keras works out
         return not any(every(theirs))
     if theirs is None:
@@ -44,8 +44,9 @@ def _tuple(theirs: object, ours: object, _: Pair) -> bool:
     if not isinstance(theirs, (tuple, list)) or not isinstance(ours, (tuple, list)):
         count = max(len(first), len(second))
         return _filled(first, count) == _filled(second, count)
-    if len(first) != len(second):  # a (k, 1) window as one of one axis
-        first, second = ([size for size in side if size != 1] for side in (first, second))
+    if len(first) > len(second):  # a (k, 1) window as one of one axis
+        window = _filled(every(getattr(pair.module, "kernel_size", 1)), len(first))
+        first = [size for size, own in zip(first, window, strict=True) if own != 1]
     return len(first) != len(second) or first == second
 
 
