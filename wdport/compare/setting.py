@@ -70,6 +70,8 @@ def setting(each: Compared, theirs: object, ours: object) -> Setting:
 
 def told(each: Compared, theirs: object, ours: object) -> str:
     """What the port's layer has, and what the reference's has in its place."""
+    if each.how == "time":
+        return f"takes the steps for the batch: the reference has {each.torch} {text(theirs)}"
     if not each.keras:
         return f"the reference has {each.torch} {text(theirs)}, which the port's layer has no counterpart of"
     if each.how in ("unit", "true") and not each.torch:

@@ -90,14 +90,6 @@ def _names(theirs: object, ours: object, _: Pair) -> bool:
     return not isinstance(theirs, str) or theirs == named(ours)
 
 
-def _shape(theirs: object, ours: object, pair: Pair) -> bool:
-    """The last axes of PyTorch's layer, wherever they lie in the port."""
-    if not is_keras(pair.layer, *NORMS) or not pair.rank:
-        return True
-    wanted = pair.axes(range(-len(every(theirs)), 0))
-    return wanted is None or wanted == tuple(sorted(axis % pair.rank for axis in every(ours)))
-
-
 def _time(theirs: object, _: object, pair: Pair) -> bool:
     """Steps that come first stay there only where the port's layer is given what the reference's is."""
     kept = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
@@ -119,7 +111,6 @@ ALIKE: Mapping[str, Callable[[object, object, Pair], bool]] = {
     "ceil": lambda theirs, ours, _: not theirs or ours != "valid",
     "names": _names,
     "needed": lambda theirs, _, __: bool(theirs),
-    "shape": _shape,
     "time": _time,
 }
 
@@ -139,6 +130,15 @@ def _channels(_: object, ours: object, pair: Pair) -> object:
     if not isinstance(ours, int) or not is_keras(pair.layer, *NORMS):
         return UNKNOWN
     return ours if ours % pair.rank == at else at
+
+
+def _shape(theirs: object, ours: object, pair: Pair) -> object:
+    """The last axes of PyTorch's layer, wherever they lie in the port."""
+    if not is_keras(pair.layer, *NORMS) or not pair.rank:
+        return UNKNOWN
+    wanted = pair.axes(range(-len(every(theirs)), 0))
+    same = wanted == tuple(sorted(axis % pair.rank for axis in every(ours)))
+    return UNKNOWN if wanted is None or same else list(wanted)
 
 
 def _shared(theirs: object, ours: object, pair: Pair) -> object:
@@ -175,6 +175,7 @@ def _margins(theirs: object, ours: object, pair: Pair) -> object:
 EXPECTED: Mapping[str, Callable[[object, object, Pair], object]] = {
     "complement": _complement,
     "channels": _channels,
+    "shape": _shape,
     "shared": _shared,
     "instance": _instance,
     "masked": _masked,
