@@ -42,7 +42,7 @@ ALIKE: dict[str, tuple[Any, ...]] = {
     "nonlinearity": ("rnn", nn.RNN(3, 4, nonlinearity="relu"), layers.SimpleRNN(4, activation="relu")),
     "slope": ("activation", nn.LeakyReLU(0.3), layers.LeakyReLU()),
     "dropout": ("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),
-    "a kind that nobody knows": ("", nn.Linear(3, 4), layers.Dense(5)),
+    "a kind that nobody knows": ("", nn.Identity(), layers.Dense(5)),
 }
 
 OTHER: dict[str, tuple[str, Any, Any, str]] = {
@@ -206,6 +206,10 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     "softplus is linear above 20": (
         Pair("activation", nn.Softplus(), layers.Activation("softplus")),
         "threshold none where the reference has 20",
+    ),
+    "the epsilon of a row without a kind": (
+        Pair("", nn.LayerNorm(8, elementwise_affine=False), layers.LayerNormalization(scale=False, center=False), SAME),
+        "epsilon (eps) 0.001 where the reference has 1e-05",
     ),
     "another function": (
         Pair("", nn.SiLU(), layers.Activation("gelu")), "activation gelu where the reference has SiLU",

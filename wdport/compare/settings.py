@@ -11,11 +11,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from wdport.compare.applied import applied, unlike
-from wdport.compare.pairs import Pair, is_keras, is_torch
+from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
 from wdport.compare.setting import Setting, named, plain, setting, text, told
 from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
 from wdport.compare.windows import Cut, cuts, differing
-from wdport.mapping.kinds import KINDS, UNKINDED, Compared
+from wdport.mapping.kinds import KIND_OF, KINDS, UNKINDED, Compared
 from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
             continue
         if each.torch and each.how not in ("present", "none") and not _is_plain(theirs):
             continue
+        if each.keras and not (_is_plain(ours) or (each.how in ("is", "names") and callable(ours))):
+            continue
         if (each.keras, each.how, each.torch) not in seen:
             seen.add((each.keras, each.how, each.torch))
             yield each, theirs, ours
@@ -113,6 +115,8 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
     if pair.kind in KINDS:
         known = pair.kind == "activation" and applied(pair)
         return () if known else KINDS[pair.kind].compared
+    if (kind := KIND_OF.get(type(pair.module).__name__)) and computes_as_torch(pair.module):
+        return KINDS[kind].compared
     for each in UNKINDED:
         if is_torch(pair.module, *each.torch) and is_keras(pair.layer, *each.keras):
             return each.compared
@@ -124,7 +128,9 @@ def _value(side: object, path: str) -> object:
         found = attrgetter(path)(side)
     except AttributeError:
         return _MISSING
-    return getattr(found, "p", _MISSING) if is_torch(found, "Dropout") else found
+    if is_torch(found, "Dropout"):
+        return getattr(found, "p", _MISSING)
+    return getattr(found, "rate", _MISSING) if is_keras(found, "Dropout") else found
 
 
 def _is_plain(value: object) -> bool:

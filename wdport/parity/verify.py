@@ -275,7 +275,8 @@ def _causes(
 
 def told_differently(runner: Runner, fault: Fault) -> list[str]:
     """Hyper-parameters that differ at a faulty layer, if the reference runs here."""
-    return [] if fault.feeds else [each.text for each in runner.settings.at(layer_of(fault.reference))]
+    tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
+    return [each.text for each in runner.settings.at(layer_of(tap.reference))] if tap is not None and tap.kind else []
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:

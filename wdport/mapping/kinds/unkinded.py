@@ -1,6 +1,6 @@
 """Layers without weights that have no kind: which classes of the two libraries go together, and what they are told.
 
-A row without a kind compares outputs alone. Where both layers are the libraries' own, their settings are compared too.
+A row without a kind compares outputs alone. Where the module is PyTorch's own, its settings are compared too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,18 @@ _FORMAT = Compared("", "data_format", "channels")
 def _ranks(name: str, suffix: str = "D") -> tuple[str, ...]:
     return tuple(f"{name}{rank}{suffix}" for rank in (1, 2, 3))
 
+
+KIND_OF = {
+    "LayerNorm": "layer_norm",
+    "RMSNorm": "rms_norm",
+    "GroupNorm": "group_norm",
+    **dict.fromkeys(_ranks("BatchNorm", "d"), "batch_norm"),
+    "Linear": "linear",
+    **{f"{name}{rank}d": f"{kind}{rank}d" for rank in (1, 2, 3)
+       for name, kind in (("Conv", "conv"), ("MaxPool", "max_pool"), ("AvgPool", "avg_pool"))},
+    "Embedding": "embedding",
+}  # fmt: skip
+"""The kind that a class of ``torch.nn`` is of where the table's row states none, as that of a norm without weights."""
 
 UNKINDED = (
     Alike(
