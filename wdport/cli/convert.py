@@ -15,7 +15,7 @@ from wdport.errors import printable
 
 if TYPE_CHECKING:
     from wdport.conversion.entries import ConfigEntry, Manifest
-    from wdport.conversion.values import ValueFinding
+    from wdport.conversion.value_finding import ValueFinding
 
 MOST_VALUES = 10
 """Odd values of one level that are printed; all are in the JSON."""
@@ -66,7 +66,7 @@ def command(
     values = parse_values(pairs)
     require_sha256(checkpoint, sha256)
     from wdport.conversion.river import convert
-    from wdport.conversion.values import to_json
+    from wdport.conversion.value_finding import to_json
 
     with progress_bar("converting") as progress:
         conversion = convert(
@@ -96,7 +96,7 @@ def command(
 
 def echo_values(found: Sequence[ValueFinding]) -> None:
     """What is odd about a checkpoint's values, a line each; nothing where nothing is."""
-    from wdport.conversion.values import by_level
+    from wdport.conversion.value_finding import by_level
 
     for level, text in by_level(found, MOST_VALUES):
         click.echo(f"  {level:<8} {printable(text, LONGEST_FACT)}")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from wdport.cli.options import LONGEST_FACT, facts
-from wdport.conversion.values import to_json
+from wdport.conversion.value_finding import to_json
 from wdport.errors import printable
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.conversion.prepare import Settings, planned_from
-from wdport.conversion.values import ValueFinding, look
+from wdport.conversion.value_finding import ValueFinding
+from wdport.conversion.values import look
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family
 from wdport.mapping.coverage import Coverage, cover

@@ -15,7 +15,8 @@ from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
-from wdport.conversion.values import ValueFinding, ValueLint
+from wdport.conversion.value_finding import ValueFinding
+from wdport.conversion.values import ValueLint
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
@@ -101,7 +102,7 @@ def convert(
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
             whole = manifest_beside(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(whole), encoding="utf-8")
-        odd = lint.findings(prepared.checkpoint)
+            odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
     return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd)
 

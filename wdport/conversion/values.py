@@ -6,14 +6,15 @@ whole or in pieces, each once; of a large one no more is kept than its least and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, prod
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from wdport.checkpoint import Checkpoint
+from wdport.conversion.value_finding import ValueFinding, value_finding
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.model import Array
 
@@ -40,27 +41,6 @@ _BLOCK: Final = 1 << 16
 _NORMS: Final = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
 _ROLES: Final = {"gamma": "scale", "scale": "scale", "beta": "shift", "moving_variance": "variance",
                  "moving_mean": "mean"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ValueFinding:
-    """Something odd about values.
-
-    Attributes:
-        kind: what it is.
-        level: ``warning`` where a fault is likely, ``note`` where it may well be meant.
-        names: the tensors.
-        count: how many values, channels or tensors it is about.
-        total: of how many.
-        text: the sentence.
-    """
-
-    kind: str
-    level: Literal["warning", "note"]
-    names: tuple[str, ...]
-    count: int
-    total: int
-    text: str
 
 
 @dataclass
@@ -111,7 +91,8 @@ class ValueLint:
         seen.first = seen.first or flat[:64].tobytes()
         seen.size += flat.size
         for at in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
-            self._look(seen, flat[at : at + _BLOCK])
+            block = flat[at : at + _BLOCK]
+            self._look(seen, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
         if name in self._small:
             seen.kept.append(array.astype(np.float64))
 
@@ -124,7 +105,7 @@ class ValueLint:
                 return
             block, low, high = finite, float(finite.min()), float(finite.max())
         seen.low, seen.high = min(seen.low, low), max(seen.high, high)
-        if block.dtype.itemsize > (2 if self._dtype == "float16" else 4) or self._dtype == "float16":
+        if block.itemsize > 4 or self._dtype == "float16":
             small = np.abs(block) <= LEAST[self._dtype]
             seen.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
 
@@ -139,7 +120,7 @@ class ValueLint:
         """What the dtype of the port cannot hold."""
         for name, seen in self._seen.items():
             if seen.nonfinite:
-                yield _finding("nonfinite", "warning", name, seen.nonfinite, seen.size, "are NaN or infinite")
+                yield value_finding("nonfinite", "warning", name, seen.nonfinite, seen.size, "are NaN or infinite")
             most = max(abs(seen.low), abs(seen.high)) if seen.size > seen.nonfinite else 0.0
             if most > LARGEST[self._dtype]:
                 text = (
@@ -148,13 +129,15 @@ class ValueLint:
                 yield ValueFinding("overflow", "warning", (name,), 1, seen.size, text)
             if seen.lost >= LOST * seen.size:
                 what = f"are not zero and become zero in {self._dtype}"
-                yield _finding("underflow", "warning", name, seen.lost, seen.size, what)
+                yield value_finding("underflow", "warning", name, seen.lost, seen.size, what)
 
     def _variances(self) -> Iterator[ValueFinding]:
         for name in (norm.tensors["variance"] for norm in self._norms if "variance" in norm.tensors):
             if name in self._seen and (count := int(np.count_nonzero(self._seen[name].values < 0))):
                 size = self._seen[name].size
-                yield _finding("negative variance", "warning", name, count, size, "are negative, as no variance can be")
+                yield value_finding(
+                    "negative variance", "warning", name, count, size, "are negative, as no variance can be"
+                )
 
     def _centred(self) -> Iterator[ValueFinding]:
         """Norms that may multiply by one more than their scale; a few of batch and group norms are trained from 0."""
@@ -222,18 +205,13 @@ class ValueLint:
                 yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
 
 
-def _finding(
-    kind: str, level: Literal["warning", "note"], name: str, count: int, total: int, what: str
-) -> ValueFinding:
-    return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
-
-
 def _several(names: Sequence[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _same(read: Read, first: str, second: str) -> bool:
-    return read(first).tobytes() == read(second).tobytes()
+    a, b = (np.ascontiguousarray(read(name)).reshape(-1).view(np.uint8) for name in (first, second))
+    return bool(np.array_equal(a, b))
 
 
 def _is_matrix(shape: Sequence[int]) -> bool:
@@ -272,19 +250,3 @@ def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[Va
     for name in dict.fromkeys(name for move in plan.moves for name in move.sources):
         lint.see(name, checkpoint.read(name))
     return lint.findings(checkpoint)
-
-
-def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str]]:
-    """Level and sentence of each, up to ``most`` of a level, and how many more there are."""
-    rows: list[tuple[str, str]] = []
-    for level in ("warning", "note"):
-        told = [each.text for each in findings if each.level == level]
-        rows += [(level, text) for text in told[:most]]
-        rows += [(level, f"and {len(told) - most} more, all with --json")] if len(told) > most else []
-    return rows
-
-
-def to_json(findings: Sequence[ValueFinding]) -> list[Mapping[str, object]]:
-    """As JSON values."""
-    return [{"kind": each.kind, "level": each.level, "names": list(each.names), "count": each.count,
-             "total": each.total, "text": each.text} for each in findings]  # fmt: skip
