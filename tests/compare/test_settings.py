@@ -201,7 +201,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "gelu, exact": (
         Pair("activation", nn.GELU("tanh"), layers.Activation("gelu")),
-        "approximate False where the reference has True",
+        "activation: GELU where the reference has GELU by tanh",
     ),
     "softplus is linear above 20": (
         Pair("activation", nn.Softplus(), layers.Activation("softplus")),
@@ -212,7 +212,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
         "epsilon (eps) 0.001 where the reference has 1e-05",
     ),
     "another function": (
-        Pair("", nn.SiLU(), layers.Activation("gelu")), "activation gelu where the reference has SiLU",
+        Pair("", nn.SiLU(), layers.Activation("gelu")), "activation: GELU where the reference has SiLU",
     ),
     "what nobody says, fused": (
         Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu")),
@@ -220,7 +220,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "something else, fused": (
         Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu"), Layout(after="tanh")),
-        "activation relu where the table has tanh",
+        "activation: ReLU where the table has tanh",
     ),
     "backwards": (
         Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4, go_backwards=True)),

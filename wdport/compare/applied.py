@@ -29,7 +29,7 @@ def applied(pair: Pair) -> tuple[Function, Function] | None:
 
 def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
     """What two functions have unlike: their names, or numbers and axes of theirs."""
-    if not theirs.same_by_name(ours):
+    if not theirs.same_by_name(ours) or (theirs.name == "gelu" and theirs.shown != ours.shown):
         return [Setting("activation", theirs.own, ours.own, "differs", _told(theirs, ours, pair))]
     found = []
     for name in sorted(theirs.parameters.keys() & ours.parameters.keys()):
@@ -51,4 +51,4 @@ def _told(theirs: Function, ours: Function, pair: Pair) -> str:
         return lacking(theirs.own)
     if pair.kind not in _ALONE and theirs.name == "linear":
         return beside(ours.own)
-    return f"activation {ours.own} where {'the table' if pair.layout.after else 'the reference'} has {theirs.own}"
+    return f"activation: {ours.shown} where {'the table' if pair.layout.after else 'the reference'} has {theirs.shown}"

@@ -19,6 +19,9 @@ Parameters = Mapping[str, Value]
 SAME = ({("elu", 1.0), ("celu", 1.0)},)
 """Functions of one parameter with its value that are the same by two names."""
 
+_SHOWN = {"silu": "SiLU", "hard_silu": "hard SiLU", "hard_sigmoid": "hard sigmoid", "elu": "ELU", "celu": "CELU",
+          "selu": "SELU", "mish": "Mish"}  # fmt: skip
+
 EXACT_FROM = 37.0
 """Above this log(1 + exp(x)) is x in float64, so that a larger threshold of a softplus changes nothing."""
 
@@ -30,6 +33,16 @@ class Function:
     name: str
     parameters: Parameters
     own: str
+
+    @property
+    def shown(self) -> str:
+        """What people call it, as :mod:`wdport.compare.recognize` does, which tells the same from values."""
+        if self.name == "gelu":
+            return "GELU by tanh" if self.parameters["approximate"] else "GELU"
+        if self.name == "relu":
+            slope, limit = self.parameters["negative_slope"], self.parameters["max_value"]
+            return f"leaky ReLU {slope:g}" if slope else "ReLU6" if limit == 6 else "ReLU"
+        return _SHOWN.get(self.name, self.name)
 
     def same_by_name(self, other: Function) -> bool:
         """Whether the two have one name, or are the same by two names."""
