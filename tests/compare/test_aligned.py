@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 from torch import nn
 
 from tests.families import test_custom, test_twins
 from wdport.compare.aligned import compare_settings
+from wdport.compare.calls import Call
 from wdport.compare.layouts import Layout
 from wdport.compare.setting import SettingsReport
 from wdport.compare.taps import Tap
@@ -64,6 +66,27 @@ def test_findings_are_in_the_order_of_the_taps_and_once_for_each_layer() -> None
     ]
     assert [each.text for each in report.at("b")] == ["recurrent_activation relu where the reference has sigmoid"]
     assert not compare_settings(taps, {}, port).told
+
+
+class Odd(nn.Module):
+    """Has a convolution's settings, and values of its own."""
+
+    kernel_size, stride, dilation, padding = (3, 3), (1, 1), (1, 1), ((1, 1), (0, 2))
+
+    @property
+    def groups(self) -> int:
+        raise RuntimeError("not yet")
+
+
+def test_values_that_nobody_expects_are_not_compared() -> None:
+    taps = [Tap("a", "a", None, kind="conv2d"), Tap("b", "b", None, kind="linear")]
+    port = {"a": layers.Conv2D(4, 3, padding="same"), "b": layers.Dense(4)}
+    modules = {"a": Odd(), "b": nn.Linear(3, 4)}
+    report = compare_settings(taps, modules, port)
+    assert (report.layers, report.unread, report.found) == (2, (), ())
+    given = {"a": Call((np.zeros((2, 5, 5, 3)),), ())}
+    report = compare_settings(taps, modules, port, None, given)
+    assert (report.layers, report.unread, report.found) == (1, ("a",), ())
 
 
 def test_a_table_that_names_no_model_is_refused(tmp_path: Path) -> None:

@@ -174,6 +174,10 @@ def test_every_format_shows_settings_that_differ_and_fails_nothing(make: Callabl
 def test_settings_that_agree_or_are_unknown_take_one_line() -> None:
     for report, line in (
         (SettingsReport(1, 4), f"ok   {'settings':<30} 4 compared at 1 layer; none differ"),
+        (
+            SettingsReport(1, 4, unread=("a", "b")),
+            f"ok   {'settings':<30} 4 compared at 1 layer; none differ; not read: a and 1 more",
+        ),
         (SettingsReport(note="no module"), f"note {'settings':<30} not compared: no module"),
     ):
         assert line in rendered(replace(passing(), settings=report))["text"].splitlines()

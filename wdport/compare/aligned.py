@@ -41,6 +41,7 @@ def compare_settings(
     last = _channels_last(layers)
     count, compared = 0, 0
     found: dict[tuple[str, str], Setting] = {}
+    unread: dict[str, None] = {}
     for tap in taps:
         module = modules.get(layer_of(tap.reference))
         for path in tap.stack or (layer_of(tap.candidate),):
@@ -49,12 +50,16 @@ def compare_settings(
             pair = Pair(tap.kind, module, layers[path], tap.layout, last=last)
             if path == layer_of(tap.candidate) and len(tap.stack) < 2:
                 pair = _with_shapes(pair, tap, reference or {}, port or {})
-            own, differing = compare_pair(pair)
+            try:
+                own, differing = compare_pair(pair)
+            except (TypeError, ValueError, AttributeError, IndexError):  # a class of the user's own has its own values
+                unread[layer_of(tap.reference)] = None
+                continue
             count, compared = count + bool(own), compared + own
             for each in differing:
                 key = (path, each.text)
                 found.setdefault(key, replace(each, reference=layer_of(tap.reference), candidate=path))
-    return SettingsReport(count, compared, tuple(found.values()))
+    return SettingsReport(count, compared, tuple(found.values()), unread=tuple(unread))
 
 
 def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:

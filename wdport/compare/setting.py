@@ -40,12 +40,14 @@ class SettingsReport:
         compared: the hyper-parameters that both sides of these state.
         found: those that differ, in the order of the taps.
         note: why nothing was compared, if so.
+        unread: modules of whose settings something is not what the kind has by that name.
     """
 
     layers: int = 0
     compared: int = 0
     found: tuple[Setting, ...] = ()
     note: str = ""
+    unread: tuple[str, ...] = ()
 
     def of(self, level: Level) -> list[Setting]:
         """Those of one level."""
@@ -54,7 +56,7 @@ class SettingsReport:
     @property
     def told(self) -> bool:
         """Whether there is anything to tell."""
-        return bool(self.layers or self.note)
+        return bool(self.layers or self.note or self.unread)
 
     def at(self, reference: str) -> list[Setting]:
         """Those of one module of the reference that it computes by."""

@@ -104,7 +104,7 @@ def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
             continue
         if each.torch and each.how not in ("present", "none") and not _is_plain(theirs):
             continue
-        if each.keras and not (_is_plain(ours) or (each.how in ("is", "names") and callable(ours))):
+        if each.keras and not (_is_plain(ours) or each.how == "margins" or _is_function(each, ours)):
             continue
         if (each.keras, each.how, each.torch) not in seen:
             seen.add((each.keras, each.how, each.torch))
@@ -126,7 +126,7 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
 def _value(side: object, path: str) -> object:
     try:
         found = attrgetter(path)(side)
-    except AttributeError:
+    except Exception:  # a property of the user's own may raise anything
         return _MISSING
     if is_torch(found, "Dropout"):
         return getattr(found, "p", _MISSING)
@@ -134,7 +134,14 @@ def _value(side: object, path: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str, tuple, list))
+    """Whether this is a number, a text, or a list of such."""
+    if isinstance(value, (tuple, list)):
+        return not any(isinstance(each, (tuple, list)) for each in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _is_function(each: Compared, value: object) -> bool:
+    return each.how in ("is", "names") and callable(value)
 
 
 def _differing(each: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:

@@ -132,7 +132,8 @@ def settings_line(verdict: Verdict) -> str:
     differing, training = (len(report.of(level)) for level in LEVELS)
     layers = f"{report.layers} layer{'' if report.layers == 1 else 's'}"
     text = f"{report.compared} compared at {layers}; {differing or 'none'} differ{'s' if differing == 1 else ''}"
-    return f"{text}, {training} that training alone reads" if training else text
+    text += f", {training} that training alone reads" if training else ""
+    return f"{text}; not read: {at_layers(report.unread)}" if report.unread else text
 
 
 def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
