@@ -497,9 +497,11 @@ def _disturbed(
 
     def disturb(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
         output = compute(*given)
-        moved = [_tensor(_moved(_array(tensor), rng, unit)) for tensor in _tensors(output)]
+        moved = [_tensor(_moved(to_array(tensor), rng, unit)) for tensor in _tensors(output)]
         calls.update(_apart(name, part, given, {}, _silent)[0])
-        calls[name] = Call((), tuple(_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller)
+        calls[name] = Call(
+            (), tuple(to_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller
+        )
         return _replaced(part, output, moved)
 
     with _watched({name: part for name, part in module.named_modules() if name}, disturb):
@@ -630,7 +632,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     if names is not None:
         named = isinstance(output, dict) and all(len(_tensors(value)) == 1 for value in output.values())
         names[:] = list(map(str, output)) if named else [""] * len(_tensors(output))
-    return tuple(_array(tensor) for tensor in _tensors(output))
+    return tuple(to_array(tensor) for tensor in _tensors(output))
 
 
 @contextmanager
@@ -694,7 +696,7 @@ def _inputs(
 
 def _outputs(part: Module, output: object) -> tuple[Array, ...]:
     """Copies of the tensors that a module gives; of attention the attended output, not the weights."""
-    return tuple(_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
+    return tuple(to_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
 
 
 def _fed(part: Module, given: Given, answer: Call) -> Given:
@@ -749,11 +751,12 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
 def _nested(value: object) -> Nested:
     if isinstance(value, (list, tuple)):
         return [_nested(item) for item in value if _tensors(item)]
-    made = [_array(tensor) for tensor in _tensors(value)]
+    made = [to_array(tensor) for tensor in _tensors(value)]
     return made if isinstance(value, dict) else made[0]
 
 
-def _array(tensor: Tensor) -> Array:
+def to_array(tensor: Tensor) -> Array:
+    """A copy of a tensor's values, in C order."""
     import torch
 
     tensor = tensor.detach().cpu()
@@ -832,7 +835,7 @@ def _recurrent(
         fed = tokens if answer is None else _tensor(answer.inputs[0])
         made = compute(fed, first if part.mode == "LSTM" else first[0], weights, part.bias, 1, 0.0, False,
                        part.bidirectional, part.batch_first)  # fmt: skip
-        calls[call] = Call((_array(tokens),), tuple(map(_array, made)), name)
+        calls[call] = Call((to_array(tokens),), tuple(map(to_array, made)), name)
         handed = list(made) if answer is None else [_tensor(each) for each in answer.outputs]
         tokens = handed[0]
         states.append(handed[1:])
@@ -858,7 +861,7 @@ def _attention(
         call = inside(name, step)
         answer = answers.get(call)
         made = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
-        calls[call] = Call((_array(tokens),), (_array(made),), name)
+        calls[call] = Call((to_array(tokens),), (to_array(made),), name)
         return made if answer is None else _tensor(answer.outputs[0])
 
     weights: tuple[Tensor, ...] = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
@@ -1010,7 +1013,7 @@ def build(
 
     if arguments:
         factory = partial(factory, **arguments)
-    state = None if _takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors, spare)
+    state = None if takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors, spare)
     single: Fresh = {}
     double: Fresh = {}
     with _default_dtype(torch.float32), _before_loading(single):
@@ -1024,7 +1027,7 @@ def build(
     notes: list[str] = []
     recomputed = _settle(target, narrow, wide, single, double, notes)
     told = {
-        name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(_array(t)))
+        name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(to_array(t)))
         for name, t in narrow.state_dict().items()
     }
     return Subject({"float64": wide, "float32": narrow}, make_inputs, told, notes)
@@ -1064,7 +1067,8 @@ def _parted(target: str, form: str) -> tuple[str, str]:
     return name, attributes
 
 
-def _takes_path(factory: Factory, target: str) -> bool:
+def takes_path(factory: Factory, target: str) -> bool:
+    """Whether a factory must be given the checkpoint's path; raises :class:`Refusal` where it needs more."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
@@ -1412,7 +1416,7 @@ def record_file(
         try:
             told = _record_cases(subject, inputs, names, target, writer, say)
             state = subject.modules["float32"].state_dict()
-            told["values"] = {name: writer.put(_array(tensor)) for name, tensor in state.items()
+            told["values"] = {name: writer.put(to_array(tensor)) for name, tensor in state.items()
                               if any(fnmatchcase(name, p) for p in keep)}  # fmt: skip
             writer.close({**index, **told})
         except BaseException:

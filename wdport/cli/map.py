@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wdport.cli.map_suggest import command as suggest
 from wdport.cli.options import key_option, mapping_option, parse_values
 from wdport.errors import MisfitError, UsageError
 
@@ -24,7 +25,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print everything a
 
 @click.group(name="map", no_args_is_help=False)
 def command() -> None:
-    """Check, explain and compare mapping tables. Nothing is converted, and no weight is read but for --values."""
+    """Find, check, explain and compare mapping tables. Nothing is converted."""
+
+
+command.add_command(suggest)
 
 
 @command.command(name="check")

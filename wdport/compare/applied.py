@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wdport.compare.activations import beside, lacking
 from wdport.compare.functions import Function, by_name, of_callable, of_layer, of_module
+from wdport.compare.layouts import AFTER
 from wdport.compare.pairs import Pair, computes_as_keras, computes_as_torch, is_torch
 from wdport.compare.setting import Setting, plain, text
 from wdport.compare.setting_checks import equal
@@ -50,5 +51,6 @@ def _told(theirs: Function, ours: Function, pair: Pair) -> str:
     if pair.kind not in _ALONE and ours.name == "linear":
         return lacking(theirs.own)
     if pair.kind not in _ALONE and theirs.name == "linear":
-        return beside(ours.own)
+        known = (name for name in AFTER if (each := by_name(name)) and each.does_as(ours))
+        return beside(next(known, ours.shown))
     return f"activation: {ours.shown} where {'the table' if pair.layout.after else 'the reference'} has {theirs.shown}"

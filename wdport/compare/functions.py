@@ -44,6 +44,10 @@ class Function:
             return f"leaky ReLU {slope:g}" if slope else "ReLU6" if limit == 6 else "ReLU"
         return _SHOWN.get(self.name, self.name)
 
+    def does_as(self, other: Function) -> bool:
+        """Whether the two are the same function, told the same."""
+        return (self.name, dict(self.parameters)) == (other.name, dict(other.parameters))
+
     def same_by_name(self, other: Function) -> bool:
         """Whether the two have one name, or are the same by two names."""
         keys = {(each.name, *each.parameters.values()) for each in (self, other)}
@@ -170,5 +174,8 @@ def of_callable(function: object) -> Function | None:
 
 def by_name(name: str) -> Function | None:
     """What a table says to follow a module: :data:`wdport.compare.layouts.AFTER`."""
-    told: Mapping[str, dict[str, Value]] = {"leaky_relu": {"negative_slope": 0.01}, "gelu": {"approximate": False}}
-    return _KERAS[name](own=name, **told.get(name, {})) if name in _KERAS else None
+    if name in ("gelu", "gelu_tanh"):
+        return Function("gelu", {"approximate": name == "gelu_tanh"}, name)
+    if name == "leaky_relu":
+        return Function("relu", _relu(0.01), name)
+    return _KERAS[name](own=name) if name in _KERAS else None

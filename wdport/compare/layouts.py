@@ -30,6 +30,13 @@ AFTER: Mapping[str, Callable[[Array], Array]] = {
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
     "relu6": lambda x: np.clip(x, 0, 6),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3))),
+    "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "hard_silu": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    "log_softmax": lambda x: _in_dtype(lambda y: special.log_softmax(y, axis=-1), x),
 }
 """What a table may say to come after a module of the reference within one layer of the port."""
 

@@ -12,7 +12,10 @@ from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.strict_yaml import Node
 
-AFTER = ("relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6")
+AFTER = (
+    "relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6", "gelu_tanh",
+    "hard_sigmoid", "hard_silu", "hard_tanh", "selu", "mish", "log_softmax",
+)  # fmt: skip
 """What may follow a PyTorch module within one Keras layer."""
 
 _FIELDS = (

@@ -1,0 +1,100 @@
+"""One run of ``wdport map suggest``: its command line, and everything that it answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wdport.cli.main import main
+
+from .corpus import Pair
+from .names import How
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the command said.
+
+    Attributes:
+        code: its exit code.
+        table: the file that it wrote, if any.
+        doubts: comment lines of the table that begin with ``doubt:``, and the list of the JSON answer.
+        first_unlike: the first layer that does not agree, as the JSON has it; ``None`` where all do.
+        causes: sentences about the hyper-parameter.
+        seconds: wall time of the whole command, its proof included.
+        document: the whole JSON answer.
+        text: what it printed beside that.
+    """
+
+    code: int
+    table: Path | None
+    doubts: tuple[str, ...] = ()
+    first_unlike: Mapping[str, Any] | None = None
+    causes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    document: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+Suggest = Callable[[Pair, How, Path], Answer]
+"""Asks about a pair, with this naming, for a table of this name."""
+
+
+def ask(pair: Pair, names: How, output: Path) -> Answer:
+    """The command line, in this process."""
+    return run_command(pair.reference(names), pair.model, pair.inputs, output)
+
+
+def ask_fresh(pair: Pair, names: How, output: Path) -> Answer:
+    """The same in a process of its own: nothing is compiled or imported yet."""
+    words = _words(pair.reference(names), pair.model, pair.inputs, output)
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "wdport", *words], capture_output=True, text=True, check=False)
+    return read_answer(done.returncode, output, done.stdout, done.stderr, time.perf_counter() - start)
+
+
+def run_command(reference: str, model: str, inputs: Sequence[str], output: Path) -> Answer:
+    """``wdport map suggest`` with these functions."""
+    words = _words(reference, model, inputs, output)
+    printed, told = io.StringIO(), io.StringIO()
+    shown = sys.stderr
+    start = time.perf_counter()
+    try:
+        with redirect_stdout(printed), redirect_stderr(told):
+            code = main(words)
+    finally:
+        sys.stderr = shown
+    return read_answer(code, output, printed.getvalue(), told.getvalue(), time.perf_counter() - start)
+
+
+def _words(reference: str, model: str, inputs: Sequence[str], output: Path) -> list[str]:
+    words = ["map", "suggest", "--reference", reference, "--model", model, "--json", "-o", str(output)]
+    return [*words, *(word for text in inputs for word in ("--input", text))]
+
+
+def read_answer(code: int, output: Path, printed: str, told: str, seconds: float) -> Answer:
+    """The exit code, the table with its comments, and the JSON on standard output."""
+    at = printed.find("{")
+    try:
+        document = json.loads(printed[at:]) if at >= 0 else {}
+    except json.JSONDecodeError:
+        document = {}
+    table = output if output.is_file() else None
+    comments = re.findall(r"#\s*doubt:\s*(.*)", table.read_text(encoding="utf-8")) if table else []
+    doubts = [*map(_text, document.get("doubts") or ()), *comments]
+    unlike = document.get("first_unlike")
+    causes = tuple(map(_text, document.get("causes") or ()))
+    return Answer(code, table, tuple(doubts), unlike, causes, seconds, document, printed[: max(at, 0)] + told)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,200 @@
+"""``python -m parity_tests.suggest.faults``: what ``wdport map suggest`` says of twins with a seeded fault.
+
+The first disagreement must be named within one layer of the fault, and the hyper-parameter where one is wrong. Edits
+that are no faults must still give a table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import jax
+import torch
+
+from wdport.errors import WdportError
+from wdport.mapping.table import load_table
+
+from .asking import Answer, run_command
+from .corpus import PAIRS
+from .edited import edited, first_difference, order_of
+from .fates import UNCOUNTED, Fates, fates_of
+from .running import BOUND, Sides
+from .seeded import FAULTS, HARMLESS, Fault
+
+HEAD = ("fault", "pair", "at", "exit", "last agrees", "first unlike", "named", "cause", "seconds", "told")
+Ask = Callable[[str, str, Sequence[str], Path], Answer]
+NEEDED, CAUSES = 20, 15
+"""How many faults the demand is about, and of how many the hyper-parameter."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """What was said of an edited twin.
+
+    Attributes:
+        fault: the edit.
+        code: the exit code.
+        first: the Keras layer that was named as the first that does not agree.
+        last: the last that agrees, if it was told.
+        named: whether the first is within one layer of the edit; of a harmless one, whether there is a table under
+            which the models compute the same.
+        cause: whether a cause names the hyper-parameter.
+        causes: what was said.
+        error: relative error of the models under the suggested table.
+        seconds: wall time.
+    """
+
+    fault: Fault
+    code: int
+    first: str
+    last: str
+    named: bool
+    cause: bool
+    causes: tuple[str, ...]
+    error: float
+    seconds: float
+
+
+def locate(fault: Fault, ask: Ask = run_command) -> Located:
+    """Ask about a twin with this edit."""
+    pair = PAIRS[fault.pair]
+    with edited(fault) as model, TemporaryDirectory(prefix="suggest-") as folder:
+        sides = Sides(pair, model)
+        answer = ask(pair.reference("honest"), model, pair.inputs, Path(folder, "suggested.yaml"))
+        error = error_under(answer, sides)
+        equal = answer.code == 0 and error <= BOUND
+        unlike = answer.first_unlike or {}
+        first, last = path_of(unlike), path_of(answer.document.get("last_agrees"))
+        if fault.harmless:
+            named = equal
+        else:
+            named = bool(first) and order_of(sides).near(first, fault.at) and answer.code != 0
+            named = named or (fault.either and equal)
+    return Located(fault, answer.code, first, last, named, names_cause(fault, answer.causes), answer.causes, error,
+                   answer.seconds)  # fmt: skip
+
+
+def names_cause(fault: Fault, causes: Sequence[str]) -> bool:
+    """Whether one sentence holds all words of the fault's."""
+    return bool(fault.words) and any(
+        all(any(word in text.lower() for word in group.split("|")) for group in fault.words) for text in causes
+    )
+
+
+def error_under(answer: Answer, sides: Sides) -> float:
+    """The error of the models with what the table says; infinite where there is none, or half of one."""
+    if answer.table is None:
+        return float("inf")
+    shapes = {name: tuple(array.shape) for name, array in sides.state.items()}
+    counted = {name: array for name, array in sides.state.items() if not name.endswith(UNCOUNTED)}
+    try:
+        return sides.error(fates_of(load_table(answer.table), shapes, sides.variables, {}).apply(counted))
+    except (WdportError, KeyError, ValueError):
+        return float("inf")
+
+
+def path_of(told: Any) -> str:
+    """The Keras layer of ``{"keras": ..., "torch": ...}`` or of a text, without the number of its call."""
+    path = told.get("keras") if isinstance(told, Mapping) else told
+    return str(path or "").split("#")[0].strip("/")
+
+
+def site_of(fault: Fault) -> tuple[str, float]:
+    """Where an edited twin first computes something else than the twin, by running both; and how far the outputs are
+    from PyTorch's. An empty site where the weights do not fit, since shapes show the fault."""
+    pair = PAIRS[fault.pair]
+    right = Sides(pair, scale=fault.scale)
+    plan = pair.plan(right.variables)
+    values = Fates(plan.moves, {}).apply({name: a for name, a in right.state.items() if not name.endswith(UNCOUNTED)})
+    with edited(fault) as model:
+        wrong = Sides(pair, model, scale=fault.scale)
+        if wrong.variables != right.variables:
+            return "", float("inf")
+        right.fill(values)
+        error = wrong.error(values)
+        return first_difference(right, wrong), error
+
+
+@click.command()
+@click.option("--pair", "chosen", multiple=True, type=click.Choice(list(PAIRS)), help="Faults of this pair alone.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@click.option("--sites", is_flag=True, help="Prove where the faults sit, by running the twins; asks nothing.")
+def command(chosen: Sequence[str], markdown: bool, sites: bool) -> None:
+    """Seeded faults in twins: is the first disagreement named, and the hyper-parameter?"""
+    torch.set_num_threads(1)
+    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".jax_cache"))
+    asked = [fault for fault in (*FAULTS, *HARMLESS) if not chosen or fault.pair in chosen]
+    if sites:
+        sys.exit(prove_sites(asked))
+    _line(HEAD, markdown)
+    if markdown:
+        _line(["---"] * len(HEAD), markdown)
+    found = []
+    for fault in asked:
+        found.append(locate(fault))
+        _line(_cells(found[-1]), markdown)
+    click.echo(f"\n{summary(found)}")
+    sys.exit(0 if all(each.named for each in found) else 1)
+
+
+def summary(found: Sequence[Located]) -> str:
+    """The two counts, and what became of the harmless edits."""
+    faults = [each for each in found if not each.fault.harmless]
+    settable = [each for each in faults if each.fault.words]
+    named, caused = sum(each.named for each in faults), sum(each.cause for each in settable)
+    harmless = [each for each in found if each.fault.harmless]
+    return (
+        f"{len(faults)} faults: {named} named within one layer, the hyper-parameter of {caused} of {len(settable)}"
+        f" (wanted: all, and {CAUSES} of {NEEDED}); {sum(each.named for each in harmless)} of {len(harmless)} harmless"
+        " edits have a table under which the models are equal"
+    )
+
+
+def prove_sites(faults: Sequence[Fault]) -> int:
+    """Print what is wrong with the list of faults itself."""
+    wrong = 0
+    for fault in faults:
+        site, error = site_of(fault)
+        if fault.harmless:
+            right = error <= BOUND or fault.name in REARRANGED
+        else:
+            right = error > 1e-7 and (not site or _near(fault, site))
+        wrong += not right
+        click.echo(
+            f"{'ok ' if right else 'BAD'} {fault.pair}: {fault.name}: {fault.at} seen at {site or '-'}, {error:.1e}"
+        )
+    return 1 if wrong else 0
+
+
+REARRANGED = ("another order of the flatten", "gates exchanged in a list without names", "both branches exchanged",
+              "another order of the pixel shuffle")  # fmt: skip
+"""Harmless edits that need other weights than the truth moves."""
+
+
+def _near(fault: Fault, site: str) -> bool:
+    with edited(fault) as model:
+        return order_of(Sides(PAIRS[fault.pair], model)).near(site, fault.at)
+
+
+def _cells(each: Located) -> list[str]:
+    return [each.fault.name, each.fault.pair, each.fault.at or "harmless", str(each.code), each.last or "-",
+            each.first or "-", "yes" if each.named else "NO", _yes(each), f"{each.seconds:.1f}",
+            " / ".join(each.causes)[:200]]  # fmt: skip
+
+
+def _yes(each: Located) -> str:
+    return "-" if not each.fault.words else "yes" if each.cause else "no"
+
+
+def _line(cells: Sequence[str], markdown: bool) -> None:
+    click.echo(f"| {' | '.join(cells)} |" if markdown else "  ".join(cells))
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,1 @@
+"""PyTorch modules with random weights, each with names that are honest, misleading and meaningless."""

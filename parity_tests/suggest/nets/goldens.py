@@ -1,0 +1,97 @@
+"""wdport's own families as pairs: reference and port of the configuration that a golden checkpoint has.
+
+The goldens lie beside the project, as for ``parity_tests/test_golden.py``; ``WDPORT_GOLDEN`` names another folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from parity_tests.suggest.names import meaningless, misleading
+from wdport.conversion.prepare import Settings, prepare
+from wdport.families.roles import Family
+from wdport.mapping.table import Table
+from wdport.model import Array
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = Path(os.environ.get("WDPORT_GOLDEN", ROOT.parent / "shared" / "golden"))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is known of a golden checkpoint once it is planned."""
+
+    family: Family
+    config: Any
+    table: Table
+    tensors: Mapping[str, Array]
+
+
+@cache
+def opened(name: str) -> Opened:
+    """Read a checkpoint of :data:`GOLDEN`, with the configuration beside it."""
+    config = GOLDEN / f"{name.split('.')[0]}.config.yaml"
+    with prepare(GOLDEN / name, Settings(config=config if config.exists() else None)) as prepared:
+        tensors = {each: prepared.checkpoint.read(each) for each in prepared.checkpoint.tensors}
+        return Opened(prepared.family, prepared.config, prepared.table, tensors)
+
+
+def table(name: str) -> Table:
+    """The shipped table of a golden."""
+    return opened(name).table
+
+
+def inputs(name: str) -> tuple[str, ...]:
+    """What the network takes, as text."""
+    found = opened(name)
+    texts = []
+    for each in found.family.signature(found.config).inputs:
+        sizes = " ".join(axis if axis == "b" else str(each.sizes[axis]) for axis in each.axes)
+        numbers = " ".join(str(int(number)) for number in each.numbers)
+        texts.append(f"{each.name}: {sizes}" + (f", {each.draw} {numbers}" if each.draw != "normal" else ""))
+    return tuple(texts)
+
+
+def known(name: str) -> tuple[dict[str, tuple[int, ...]], frozenset[str]]:
+    """Shapes of the family's constants, and the features of the configuration."""
+    found = opened(name)
+    constants = found.family.constants(found.config)
+    return {each: tuple(told.shape) for each, told in constants.items()}, found.family.features(found.config)
+
+
+def _torch(name: str) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        found, dtype = opened(name), str(torch.get_default_dtype()).removeprefix("torch.")
+        return found.family.build_reference(found.config, found.tensors, dtype)
+
+    return build
+
+
+def _keras(name: str) -> Callable[[], Any]:
+    def build() -> Any:
+        from wdport.keras_runtime import layers_by_path
+
+        model = opened(name).family.build(opened(name).config)
+        for layer in layers_by_path(model).values():
+            layer.built = layer.built or not layer.weights  # constants alone: nothing is left to build
+        return model
+
+    return build
+
+
+etth1_torch, etth1_keras = _torch("etth1-seq24-db2.ckpt"), _keras("etth1-seq24-db2.ckpt")
+stocks_torch, stocks_keras = _torch("stocks-seq64-db4.pt"), _keras("stocks-seq64-db4.pt")
+exchange_torch, exchange_keras = _torch("exchange-seq24-qknorm.ckpt"), _keras("exchange-seq24-qknorm.ckpt")
+ts2vec_torch, ts2vec_keras = _torch("ts2vec-stocks.pt"), _keras("ts2vec-stocks.pt")
+etth1_torch_misleading, etth1_torch_meaningless = misleading(etth1_torch), meaningless(etth1_torch)
+stocks_torch_misleading, stocks_torch_meaningless = misleading(stocks_torch), meaningless(stocks_torch)
+exchange_torch_misleading, exchange_torch_meaningless = misleading(exchange_torch), meaningless(exchange_torch)
+ts2vec_torch_misleading, ts2vec_torch_meaningless = misleading(ts2vec_torch), meaningless(ts2vec_torch)

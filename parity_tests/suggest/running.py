@@ -1,0 +1,140 @@
+"""Both models of a pair in float64: what they compute, and how long one forward pass of the two takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+from wdport.compare.probe import stateless, tensors
+from wdport.families.code import build_keras
+from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+from wdport.mapping.arrays import apply_rule
+from wdport.mapping.axes import parse_rule
+from wdport.model import Array
+from wdport.recorder import parse_input
+
+from .corpus import Pair
+from .weights import randomise, state_of
+
+BOUND = 1e-10
+"""Relative L2 error of models that compute the same in float64, as ``wdport verify`` has it."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Seconds of one forward pass of both models, the first in this process and the quickest of three."""
+
+    cold: float
+    warm: float
+
+
+class Sides:
+    """A pair with random weights and inputs of its own, in float64."""
+
+    def __init__(self, pair: Pair, model: str = "", seed: int = 11, scale: float = 1.0) -> None:
+        self.pair = pair
+        told = [parse_input(text) for text in pair.inputs]
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            self.module = randomise(pair.build_torch().double(), seed)
+        finally:
+            torch.set_default_dtype(before)
+        self.state = state_of(self.module)
+        self.given = [each.make(seed, 2, scale) for each in told]
+        with jax.enable_x64(True):
+            self.model = build_keras(model or pair.model, {}, "float64", told)
+        shapes = [tuple(each.shape) for each in getattr(self.model, "inputs", None) or ()]
+        self.orders = [_order(each, shapes[at] if len(shapes) == len(told) else ()) for at, each in enumerate(told)]
+        self.variables = {path: tuple(variable.shape) for path, variable in variables_by_path(self.model).items()}
+
+    def torch_outputs(self) -> list[Array]:
+        """What PyTorch computes, as Keras would lay it out."""
+        with torch.no_grad():
+            found = [leaf.numpy() for leaf in _leaves(self.module(*map(torch.tensor, self.given)))]
+        rules = [*self.pair.outputs, *[""] * len(found)]
+        return [_laid_out(array, rule) for array, rule in zip(found, rules, strict=False)]
+
+    def keras_outputs(self) -> list[Array]:
+        """What Keras computes, step by step."""
+        given, model = self.laid_out(), self.model
+        with jax.enable_x64(True), exact_float64():
+            trainable = [variable.value for variable in model.trainable_variables]
+            fixed = [variable.value for variable in model.non_trainable_variables]
+            return [np.asarray(leaf) for leaf in tensors(stateless(model, trainable, fixed, given))]
+
+    def laid_out(self) -> tuple[Array, ...]:
+        """The inputs as Keras takes them."""
+        return tuple(np.transpose(array, order) for array, order in zip(self.given, self.orders, strict=True))
+
+    def fill(self, values: Mapping[str, Array]) -> None:
+        """Give the variables values by path."""
+        variables = variables_by_path(self.model)
+        with jax.enable_x64(True):
+            for path, value in values.items():
+                set_variable(variables[path], value)
+
+    def error(self, values: Mapping[str, Array]) -> float:
+        """The largest relative error of an output with these values of the variables; infinite where one is missing."""
+        if set(self.variables) - set(values):
+            return float("inf")
+        self.fill({path: values[path] for path in self.variables})
+        return max_error(self.keras_outputs(), self.torch_outputs())
+
+    def passes(self) -> Passes:
+        """The time of a forward pass of both."""
+        took = []
+        for _ in range(4):
+            start = time.perf_counter()
+            self.torch_outputs()
+            self.keras_outputs()
+            took.append(time.perf_counter() - start)
+        return Passes(took[0], min(took[1:]))
+
+
+def max_error(got: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """The largest relative L2 error; infinite where shapes differ, up to axes of one, or a value is no number."""
+    if len(got) != len(wanted):
+        return float("inf")
+    errors = [0.0]
+    for ours, theirs in zip(got, wanted, strict=True):
+        if ours.size != theirs.size:
+            return float("inf")
+        norm = float(np.linalg.norm(theirs))
+        error = float(np.linalg.norm(ours.reshape(-1) - theirs.reshape(-1))) / (norm or 1.0)
+        errors.append(error if np.isfinite(error) else float("inf"))
+    return max(errors)
+
+
+def _order(told: Any, shape: tuple[int | None, ...]) -> list[int]:
+    """The axes of an input as the Keras model takes it: as stated, or as only its shape tells."""
+    if told.axes != told.keras_axes or not shape:
+        return [told.axes.index(axis) for axis in told.keras_axes]
+    sizes = [None if axis == "b" else told.sizes[axis] for axis in told.axes]
+    places = list(range(len(sizes)))
+    for order in (places, [0, *places[2:], *places[1:2]]):
+        if all(b in (None, sizes[a]) for a, b in zip(order, shape, strict=True)):
+            return order
+    raise ValueError(f"{told.name} is {sizes}, the Keras model takes {shape}")
+
+
+def _laid_out(array: Array, text: str) -> Array:
+    if not text:
+        return array
+    rule = parse_rule(text, text)
+    shape = rule.inverse().source_shape([array.shape])
+    return apply_rule(rule, [array], rule.sizes([array.shape], [shape or array.shape]))[0]
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, dict):
+        return [leaf for name in sorted(value) for leaf in _leaves(value[name])]
+    if isinstance(value, (list, tuple)):
+        return [leaf for each in value for leaf in _leaves(each)]
+    return [value]

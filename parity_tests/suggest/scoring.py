@@ -1,0 +1,136 @@
+"""The score of a suggested table: tensors right, in doubt and wrong, beside names-and-shapes matching."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from wdport.errors import WdportError
+from wdport.mapping.table import load_table
+from wdport.model import Array
+
+from .asking import Answer, Suggest, ask
+from .corpus import PAIRS, Pair
+from .fates import UNCOUNTED, Fates, compared, doubted, fates_of
+from .matching import matched_right
+from .names import How
+from .running import BOUND, Passes, Sides
+
+STOPPED = 4
+"""Exit code of a command that could not prove a table and says so."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a table is.
+
+    Attributes:
+        pair: whose it is.
+        names: how the PyTorch model was named.
+        code: the exit code of the command.
+        tensors: how many there are, training counters left out.
+        right: those of which the table says what the truth does.
+        by_function: those of which it says something else, while the models compute the same.
+        doubt: of the rest, those that a doubt names or that the table leaves out while it says that it stopped.
+        wrong: the names of all others.
+        doubts: how many doubts it states.
+        error: relative error of the models with the table's weights; infinite where the table is incomplete.
+        matching: the share of tensors that names-and-shapes matching places.
+        passes: seconds of a forward pass.
+        answer: what the command said.
+    """
+
+    pair: str
+    names: How
+    code: int
+    tensors: int
+    right: int
+    by_function: int
+    doubt: int
+    wrong: tuple[str, ...]
+    doubts: int
+    error: float
+    matching: float
+    passes: Passes
+    answer: Answer
+    note: str = ""
+
+    @property
+    def times(self) -> float:
+        """Wall time of the command in forward passes, warm ones."""
+        return self.answer.seconds / self.passes.warm
+
+    @property
+    def times_cold(self) -> float:
+        """The same in passes that compile every operation, which the search's own first is."""
+        return self.answer.seconds / self.passes.cold
+
+    @property
+    def sound(self) -> bool:
+        """None wrong without a doubt, and a table that is called proved computes the same."""
+        return not self.wrong and (self.code == STOPPED or (self.code == 0 and self.error <= BOUND))
+
+
+@lru_cache(maxsize=4)
+def sides_of(pair: str) -> tuple[Sides, Passes]:
+    """The pair's models with honest names, and the time of a pass."""
+    sides = Sides(PAIRS[pair])
+    return sides, sides.passes()
+
+
+def score(pair: Pair | str, names: How = "honest", suggest: Suggest = ask) -> Score:
+    """Ask about a pair, and hold the answer to the truth and to the two models."""
+    pair = PAIRS[pair] if isinstance(pair, str) else pair
+    sides, passes = sides_of(pair.name)
+    with TemporaryDirectory(prefix="suggest-") as folder:
+        answer = suggest(pair, names, Path(folder, "suggested.yaml"))
+        return judge(pair, names, answer, sides, passes)
+
+
+def judge(pair: Pair, names: How, answer: Answer, sides: Sides, passes: Passes) -> Score:
+    """The score of an answer whose table still exists."""
+    honest = pair.honest(names)
+    given = {old: new for new, old in honest.items()}
+    shapes = {name: tuple(array.shape) for name, array in sides.state.items()}
+    plan = pair.plan(sides.variables)
+    truth = Fates(plan.moves, plan.ties)
+    found, note = _read(answer, {given[name]: shape for name, shape in shapes.items()}, sides, honest)
+    same = compared(truth, found, sides.state)
+    error, failed = _error(found, sides.state, sides)
+    left = [name for name, right in same.items() if not right]
+    equal = error <= BOUND
+    rest = [] if equal else left
+    stopped = answer.code != 0
+    doubt = [
+        name
+        for name in rest
+        if doubted(answer.doubts, name, given[name], truth.fills(name)) or (stopped and not found.fills(name))
+    ]
+    return Score(
+        pair.name, names, answer.code, len(same), len(same) - len(left), len(left) if equal else 0, len(doubt),
+        tuple(name for name in rest if name not in doubt), len(answer.doubts), error,
+        matched_right(truth, shapes, sides.variables, given), passes, answer, note or failed,
+    )  # fmt: skip
+
+
+def _read(
+    answer: Answer, shapes: Mapping[str, tuple[int, ...]], sides: Sides, honest: Mapping[str, str]
+) -> tuple[Fates, str]:
+    """What the table says, nothing where there is none; and what is the matter with it."""
+    if answer.table is None:
+        return Fates((), {}), "no table"
+    try:
+        return fates_of(load_table(answer.table), shapes, sides.variables, honest), ""
+    except WdportError as error:
+        return Fates((), {}), str(error)
+
+
+def _error(found: Fates, state: Mapping[str, Array], sides: Sides) -> tuple[float, str]:
+    counted = {name: array for name, array in state.items() if not name.endswith(UNCOUNTED)}
+    try:
+        return sides.error(found.apply(counted)), ""
+    except Exception as error:  # the table's own affair, and no reason to end the bench
+        return float("inf"), f"{type(error).__name__}: {error}"[:120]

@@ -1,0 +1,129 @@
+"""`wdport map suggest`: a mapping table from two running models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wdport.cli.machine import start_jax
+from wdport.cli.options import force_option
+from wdport.cli.progress import steps
+from wdport.errors import MisfitError, UsageError
+
+if TYPE_CHECKING:
+    from wdport.porting.suggest import Suggestion
+
+
+@click.command(name="suggest")
+@click.option("--reference", metavar="MODULE:FUNCTION", help="The PyTorch model.")
+@click.option("--model", metavar="MODULE:FUNCTION", help="The Keras model.")
+@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
+@click.option("--config", metavar="FILE", help="What both functions are called with (YAML).")
+@click.option("--checkpoint", metavar="FILE", help="Weights to prove the table with as well.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write the table.  [default: print it]")
+@click.option("--no-proof", is_flag=True, help="Leave out the run of verify; the table is then a guess.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
+@force_option
+def command(
+    reference: str | None,
+    model: str | None,
+    inputs: tuple[str, ...],
+    config: str | None,
+    checkpoint: str | None,
+    output: str | None,
+    no_proof: bool,
+    as_json: bool,
+    force: bool,
+) -> int:
+    """Find the mapping table of a PyTorch and a Keras model by running both.
+
+    Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
+    layer belongs to the module that is given the same values and makes the same of them. The table is then proved by
+    verify with other weights and other inputs. Where the two models part, the first layer that differs is named.
+    """
+    for option, given in (("--reference", reference), ("--model", model)):
+        if not given:
+            raise UsageError(option, "is missing", "name both functions, as MODULE:FUNCTION")
+    target = _target(output, force)
+    start_jax()
+    from wdport.porting.suggest import Models, prove, suggest, to_json
+
+    models = Models(str(reference), str(model), inputs, _arguments(config), checkpoint)
+    with steps() as say, redirect_stdout(sys.stderr):
+        found = suggest(models, say)
+        if not no_proof:
+            prove(found, say=say)
+            if checkpoint and found.proved:
+                prove(found, checkpoint, say)
+    if target is not None and found.stop is None:
+        target.write_text(found.text(), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(to_json(found), indent=1))
+    else:
+        click.echo(_text(found, target))
+    if found.stop is not None:
+        return MisfitError.exit_code
+    return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
+
+
+def _target(output: str | None, force: bool) -> Path | None:
+    if output is None:
+        return None
+    path = Path(output)
+    if path.exists() and not force:
+        raise UsageError(path, "exists already", "give another -o, or --force")
+    if not path.parent.is_dir():
+        raise UsageError(path, "its folder does not exist", "make the folder, or give another -o")
+    return path
+
+
+def _arguments(config: str | None) -> dict[str, object]:
+    if config is None:
+        return {}
+    from wdport.mapping.strict_yaml import read_yaml
+
+    values = read_yaml(Path(config), "give a file of `name: value` pairs").plain()
+    if not isinstance(values, dict):
+        raise MisfitError(Path(config), "is not a list of `name: value` pairs", "write it as one")
+    return values
+
+
+def _text(found: Suggestion, target: Path | None) -> str:
+    runs = f"{found.passes} run{'s' if found.passes != 1 else ''} of the Keras model, {found.seconds:.1f} s"
+    if found.stop is not None:
+        return "\n".join(_stopped(found, runs))
+    lines = [f"found {found.layers} layers in {runs}"]
+    if found.verdict is not None:
+        lines.append("proved: verify finds the two models equal with other weights and inputs" if found.proved
+                     else "NOT proved: verify finds a difference")  # fmt: skip
+        for fault in [] if found.proved else found.verdict.faults[:3]:
+            fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
+            lines.append(f"  {fault.candidate or 'the network itself'}{fed}: float64 error {fault.logic:.2g}")
+    elif found.failure:
+        lines.append(f"NOT proved: {found.failure}")
+    lines += [f"doubt: {doubt}" for doubt in found.doubts]
+    lines += [f"note: {note}" for note in found.notes]
+    lines.append(f"wrote {target}" if target is not None else f"\n{found.text()}")
+    return "\n".join(lines)
+
+
+def _stopped(found: Suggestion, runs: str) -> list[str]:
+    stop = found.stop
+    assert stop is not None
+    lines = [f"stopped after {found.layers} layers, {runs}{'' if found.exhausted else ', with guesses left'}"]
+    if stop.last.keras:
+        lines.append(f"  the last layer that agrees:  {stop.last.keras} = {stop.last.torch}")
+    else:
+        lines.append("  no layer agrees")
+    first = " = ".join(name for name in (stop.first.keras or "the model's outputs", stop.first.torch) if name)
+    lines.append(f"  the first that does not:     {first}")
+    lines.append(f"    {stop.what}")
+    lines += [f"    {stop.wanted}"] if stop.wanted else []
+    lines += [f"    probably: {cause}" for cause in stop.causes]
+    lines += [f"note: {note}" for note in found.notes]
+    return lines

@@ -1,0 +1,1 @@
+"""What a porter needs before there is a mapping table: two running models to the table that joins them."""

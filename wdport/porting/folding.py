@@ -1,0 +1,179 @@
+"""Rows that differ in numbers alone to one row with an index, and rows with a common prefix to a section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wdport.mapping.names import NamePattern
+from wdport.porting.options import Fields
+
+_NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")
+_INDICES = ("n", "m", "i", "j", "k")
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows with what stands before all of their names; none for rows by themselves."""
+
+    torch: str
+    keras: str
+    rows: tuple[Fields, ...]
+
+
+def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> list[Fields]:
+    """The rows with indices in place of numbers, in the order of their first ones.
+
+    A pattern that would match another of the PyTorch model's ``modules`` or ``tensors`` is not used.
+    """
+    clusters: dict[object, list[Fields]] = {}
+    for row in rows:
+        clusters.setdefault(_skeleton(row), []).append(row)
+    found: list[tuple[int, Fields]] = []
+    for cluster in clusters.values():
+        for made, first in _folded(cluster, modules, tensors):
+            found.append((rows.index(first), made))
+    return [row for _, row in sorted(found, key=lambda each: each[0])]
+
+
+def fold_doubts(doubts: Sequence[str]) -> list[str]:
+    """Doubts of one kind as one: those that say the same of several names."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for doubt in doubts:
+        name, _, what = doubt.partition(": ")
+        found.setdefault((_NUMBER.sub("#", name), _NUMBER.sub("#", what)), []).append(doubt)
+    made: dict[str, list[str]] = {}
+    for each in found.values():
+        name, _, what = each[0].partition(": ")
+        made.setdefault(what, []).append(f"{name} ({len(each)} alike)" if len(each) > 1 else name)
+    return [f"{', '.join(names)}: {what}" for what, names in made.items()]
+
+
+def sections(rows: Sequence[Fields]) -> list[Section]:
+    """Rows of layers with common prefixes that have an index, where there are three or more; the others alone."""
+    found: list[Section] = []
+    heads = [_head(row) for row in rows]
+    for row, head in zip(rows, heads, strict=True):
+        if head == ("", "") or heads.count(head) < 3:
+            head, inner = ("", ""), row
+        else:
+            inner = _shortened(row, head)
+        at = next((at for at, each in enumerate(found) if (each.torch, each.keras) == head and head != ("", "")), None)
+        if at is None:
+            found.append(Section(*head, (inner,)))
+        else:
+            found[at] = Section(*head, (*found[at].rows, inner))
+    return found
+
+
+def _texts(row: Fields) -> list[str]:
+    """All names of a row: PyTorch's, then Keras's, then those of ties."""
+    found: list[str] = []
+    for field in ("torch", "keras", "same_as"):
+        value = row.get(field, [])
+        found += [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    return found
+
+
+def _skeleton(row: Fields) -> object:
+    rest = tuple((name, str(value)) for name, value in row.items() if name not in ("torch", "keras", "same_as"))
+    return tuple(_NUMBER.sub("#", text) for text in _texts(row)), rest
+
+
+def _numbers(row: Fields) -> list[list[int]]:
+    return [[int(number) for number in _NUMBER.findall(text)] for text in _texts(row)]
+
+
+def _folded(
+    cluster: list[Fields], modules: Collection[str], tensors: Collection[str]
+) -> Iterator[tuple[Fields, Fields]]:
+    """Rows that stand for these, each with the first that it stands for."""
+    if len(cluster) == 1:
+        yield cluster[0], cluster[0]
+        return
+    if (made := _pattern(cluster)) is not None and _matches(made, cluster, modules, tensors):
+        yield made, cluster[0]
+        return
+    flat = [[number for each in _numbers(row) for number in each] for row in cluster]
+    for slot in range(len(flat[0])):
+        values = sorted({numbers[slot] for numbers in flat})
+        if 1 < len(values) < len(cluster):
+            for value in values:
+                part = [row for row, numbers in zip(cluster, flat, strict=True) if numbers[slot] == value]
+                yield from _folded(part, modules, tensors)
+            return
+    for row in cluster:
+        yield row, row
+
+
+def _pattern(cluster: Sequence[Fields]) -> Fields | None:
+    """One row with indices for all of these, or nothing."""
+    if any(number != str(int(number)) for row in cluster for text in _texts(row) for number in _NUMBER.findall(text)):
+        return None  # 01, which no pattern writes
+    every = [_numbers(row) for row in cluster]
+    columns: dict[tuple[int, ...], str] = {}
+    texts = []
+    for place, text in enumerate(_texts(cluster[0])):
+        words: list[str] = []
+        for slot in range(len(every[0][place])):
+            column = [numbers[place][slot] for numbers in every]
+            if len(set(column)) == 1:
+                words.append(str(column[0]))
+                continue
+            found = next(((name, column[0] - known[0]) for known, name in columns.items()
+                          if len({a - b for a, b in zip(column, known, strict=True)}) == 1), None)  # fmt: skip
+            if found is None:
+                if place or len(columns) == len(_INDICES):
+                    return None
+                found = (_INDICES[len(columns)], 0)
+                columns[tuple(column)] = found[0]
+            name, offset = found
+            words.append(f"<{name}{f'{offset:+d}' if offset else ''}>")
+        each = iter(words)
+        texts.append(_NUMBER.sub(lambda _: next(each), text))  # noqa: B023
+    indices = {frozenset(NamePattern(text).indices) - {"layer"} for text in texts}
+    if len(indices) != 1 or any(len(set(NamePattern(t).indices)) != len(NamePattern(t).indices) for t in texts):
+        return None
+    return _with_names(cluster[0], texts)
+
+
+def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
+    left = iter(texts)
+    made: dict[str, object] = {}
+    for field, value in row.items():
+        if field in ("torch", "keras", "same_as"):
+            made[field] = [next(left) for _ in value] if isinstance(value, list) else next(left)
+        else:
+            made[field] = value
+    return made
+
+
+def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
+    """Whether the row's patterns match just what the rows name that it stands for."""
+    known = tensors if {"rule", "drop", "same_as"} & set(row) else modules
+    own = [str(each) for each in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
+    for place, text in enumerate(own):
+        names = {_texts(each)[place] for each in cluster}
+        if {name for name in known if NamePattern(text).match(name) is not None} - names:
+            return False
+    return True
+
+
+def _head(row: Fields) -> tuple[str, str]:
+    """What stands before the last index of both names, with that."""
+    torch, keras = row.get("torch"), row.get("keras")
+    if not isinstance(torch, str) or not isinstance(keras, str) or "kind" not in row:
+        return "", ""
+    return _indexed(torch, "."), _indexed(keras, "/")
+
+
+def _indexed(text: str, joint: str) -> str:
+    parts = text.split(joint)
+    places = [at for at, part in enumerate(parts[:-1]) if "<" in part and "<layer" not in part]
+    return joint.join(parts[: places[-1] + 1]) if places else ""
+
+
+def _shortened(row: Fields, head: tuple[str, str]) -> Mapping[str, object]:
+    torch, keras = str(row["torch"]), str(row["keras"])
+    return {**row, "torch": torch[len(head[0]) + 1 :], "keras": keras[len(head[1]) + 1 :]}

@@ -1,0 +1,252 @@
+"""What, changed in PyTorch, gives the value that the Keras model has: the cause of a difference, shown by a run.
+
+One function between the modules is left out, or told otherwise, and the model runs again: if a value of the Keras model
+that PyTorch never had appears, that is what sets the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wdport import recorder
+from wdport.model import Array
+from wdport.porting.prints import Print
+from wdport.porting.torch_run import TorchRun, Value
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_RUNS = 150
+"""Changed runs of PyTorch for one value that is looked for."""
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Change = Callable[[Callable[..., Any], Arguments], Any]
+"""Makes what a function would, otherwise."""
+
+
+def mends(run: TorchRun, wanted: Array, suspects: Sequence[Value]) -> list[str]:
+    """What sets the Keras model apart that has the value ``wanted``: one of ``suspects``, made otherwise; a sentence,
+    or nothing."""
+    goal, left = Print(np.asarray(wanted)), MOST_RUNS
+    if goal.empty or goal.exact:
+        return []
+    for value in suspects:
+        for text, change in _changes(value, run):
+            if left <= 0:
+                return []
+            left -= 1
+            if _appears(run, value.at, change, goal):
+                return [text]
+    return []
+
+
+def _appears(run: TorchRun, at: int, change: Change, goal: Print) -> bool:
+    """Whether a run with the function call ``at`` changed has the value."""
+    from torch.overrides import TorchFunctionMode
+
+    class Found(Exception):
+        pass
+
+    count = -1
+
+    class Changed(TorchFunctionMode):
+        def __torch_function__(
+            self, function: Callable[..., Any], _: object, args: tuple[Any, ...] = (),
+            kwargs: Mapping[str, Any] | None = None,
+        ) -> Any:  # fmt: skip
+            nonlocal count
+            count += 1
+            told = dict(kwargs or {})
+            made = change(function, (args, told)) if count == at else function(*args, **told)
+            if count >= at and _is(made, goal):
+                raise Found
+            return made
+
+    try:
+        with recorder.highest_precision(), Changed(), recorder.lifted():
+            recorder.record(run.module, run.inputs)  # as the values were, so that calls have the same numbers
+    except Found:
+        return True
+    except Exception:  # a change that the rest of the model does not take
+        return False
+    return False
+
+
+def _is(made: object, goal: Print) -> bool:
+    import torch
+
+    if not isinstance(made, torch.Tensor) or not made.is_floating_point() or not made.numel():
+        return False
+    high, low = float(made.max()), float(made.min())
+    if not np.isfinite(high) and not np.isfinite(low):
+        return False
+    near = 1e-7 * goal.size
+    if np.isfinite(high) and np.isfinite(low) and max(abs(high), abs(low)) > 0:
+        top, bottom = goal.extremes
+        if (high > 0 and top > 0 and abs(high - top) > near) or (low < 0 and bottom < 0 and abs(low - bottom) > near):
+            return False
+    return Print(made.detach().cpu().numpy()).same(goal)
+
+
+def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
+    """Other ways to make a value, each with a sentence on what the Keras model then does."""
+    name = value.by.strip("_")
+    place = f"{name}, which makes {value.names[0]}" if value.names and value.names[0] != name else name
+    source = next((run.values[number].text.strip("_") for number in value.given), "")
+    behind = f" (behind {source})" if source else ""
+    shape = value.made.array.shape
+    if name in _ACTIVATIONS:
+        for other, function in _activations().items():
+            if other != name:
+                yield f"activation {other} where PyTorch has {place}{behind}", _instead(function)
+    for at in (0, 1):
+        yield f"lacks {place}{behind}", lambda _, told, at=at: _same_shape(told, at, shape)
+    yield from _told(name, place, behind, value)
+
+
+def _same_shape(told: Arguments, at: int, shape: tuple[int, ...]) -> torch.Tensor:
+    import torch
+
+    given = told[0][at]
+    if not isinstance(given, torch.Tensor):
+        raise TypeError("not a tensor")
+    return given if tuple(given.shape) == shape else given.expand(shape)
+
+
+_ACTIVATIONS = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "softplus", "elu", "leaky_relu", "relu6", "mish",
+                          "hardsigmoid", "hardswish", "hardtanh", "selu", "softsign"})  # fmt: skip
+
+
+def _activations() -> dict[str, Callable[[Any], Any]]:
+    from torch.nn import functional as f
+
+    own = {name: getattr(f, name) for name in sorted(_ACTIVATIONS)}
+    gelus = {"gelu by tanh": partial(f.gelu, approximate="tanh"), "gelu by erf": f.gelu}
+    slopes = {f"leaky_relu with negative_slope {slope:g}": partial(f.leaky_relu, negative_slope=slope)
+              for slope in (0.1, 0.2, 0.3)}  # fmt: skip
+    return {**own, **gelus, **slopes}
+
+
+def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[str, Change]]:
+    """The same function, told otherwise; or its opposite."""
+    import torch
+    from torch.nn import functional as f
+
+    rank = value.made.array.ndim
+
+    def without(key: str) -> Change:
+        return lambda function, told: function(*told[0], **{**told[1], key: None})
+
+    def turned(key: str) -> Change:
+        def change(function: Callable[..., Any], told: Arguments) -> Any:
+            mask = told[1][key]
+            return function(*told[0], **{**told[1], key: ~mask if mask.dtype == torch.bool else -mask})
+
+        return change
+
+    if name in ("softmax", "log_softmax"):
+        for axis in range(rank):
+            yield (f"{name} over axis {axis} where PyTorch has another (dim)",
+                   _change(lambda function, told, axis=axis: getattr(f, name)(told[0][0], dim=axis)))  # fmt: skip
+    if name == "leaky_relu":
+        for slope in (0.01, 0.1, 0.2, 0.3):
+            yield (f"negative_slope {slope:g} where PyTorch has another{behind}",
+                   _change(lambda _, told, slope=slope: f.leaky_relu(told[0][0], slope)))  # fmt: skip
+    if name in ("add", "iadd", "sub", "mul", "div", "truediv", "maximum", "minimum"):
+        for other in ("add", "sub", "mul", "maximum", "minimum"):
+            if other != name:
+                yield (f"{other} where PyTorch has {place}{behind}",
+                       _change(lambda _, told, other=other: getattr(torch, other)(told[0][0], told[0][1])))  # fmt: skip
+        yield f"its terms exchanged, where PyTorch has {place}{behind}", lambda g, told: g(told[0][1], told[0][0])
+    if name in ("masked_fill", "masked_fill_"):
+        yield (f"the mask the other way round, where PyTorch has {place}",
+               lambda g, told: told[0][0].masked_fill(~told[0][1], *told[0][2:], **told[1]))  # fmt: skip
+        yield f"the mask of what came before, its axes exchanged, where PyTorch has {place}", _mask_turned
+    if name == "where":
+        yield (f"the mask the other way round, where PyTorch has {place}",
+               lambda g, told: torch.where(told[0][0], told[0][2], told[0][1]))  # fmt: skip
+    if name == "scaled_dot_product_attention":
+        yield "lacks the mask of attention (attn_mask)", without("attn_mask")
+        yield "the mask of attention the other way round (attn_mask)", turned("attn_mask")
+        for causal, text in (
+            (False, "no causal mask where PyTorch has one"),
+            (True, "a causal mask where PyTorch has none"),
+        ):
+            yield f"{text} (is_causal)", _causal(causal)
+        yield ("attention without its scale 1/sqrt(head width)",
+               lambda g, told: g(*told[0], **{**told[1], "scale": 1.0}))  # fmt: skip
+    if name == "multi_head_attention_forward":
+        yield from _packed(without, turned)
+    if name in ("cat", "concat"):
+        yield f"another order of what is joined, where PyTorch has {place}", _reversed
+    if name == "pad":
+        for mode in ("constant", "reflect", "replicate", "circular"):
+            yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch pads otherwise (mode)",
+                   _change(lambda _, told, mode=mode: f.pad(told[0][0], told[0][1], mode=mode)))  # fmt: skip
+    if name == "interpolate":
+        for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
+            yield (f"interpolation {mode} where PyTorch has another (mode)",
+                   _change(lambda g, told, mode=mode: g(*told[0][:3], mode=mode, **_sizes(told[1]))))  # fmt: skip
+    for first, second in (("mean", "amax"), ("sum", "mean"), ("mean", "sum"), ("amax", "mean"), ("max", "mean")):
+        if name == first:
+            yield f"{second.removeprefix('a')} where PyTorch has {place}", _method(second)
+    if name in ("transpose", "permute", "movedim", "swapaxes"):
+        yield (f"a reshape where PyTorch moves axes ({place}): the values in another order",
+               lambda g, told: told[0][0].reshape(g(*told[0], **told[1]).shape))  # fmt: skip
+    if name == "getitem":
+        yield f"the other end where PyTorch reads one ({place})", _other_end
+
+
+def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -> Iterator[tuple[str, Change]]:
+    """``torch.nn.MultiheadAttention`` told otherwise."""
+    for key in ("attn_mask", "key_padding_mask"):
+        yield f"lacks the mask of attention ({key})", without(key)
+        yield f"the mask of attention the other way round ({key})", turned(key)
+
+    def heads(count: int) -> Change:
+        return lambda g, told: g(*told[0][:4], count, *told[0][5:], **told[1])
+
+    for count in (1, 2, 3, 4, 6, 8, 12, 16, 32):
+        yield f"num_heads {count} where PyTorch has another number of heads", heads(count)
+
+
+def _instead(other: Callable[[Any], Any]) -> Change:
+    """Another function of the first argument."""
+    return lambda _, told: other(told[0][0])
+
+
+def _mask_turned(_: Callable[..., Any], told: Arguments) -> Any:
+    return told[0][0].masked_fill(told[0][1].transpose(-1, -2), *told[0][2:], **told[1])
+
+
+def _causal(causal: bool) -> Change:
+    return lambda function, told: function(*told[0], **{**told[1], "is_causal": causal, "attn_mask": None})
+
+
+def _change(made: Callable[..., Any]) -> Change:
+    return made
+
+
+def _method(name: str) -> Change:
+    return lambda _, told: getattr(told[0][0], name)(*told[0][1:], **told[1])
+
+
+def _sizes(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in told.items() if key in ("size", "scale_factor", "antialias")}
+
+
+def _reversed(function: Callable[..., Any], told: Arguments) -> Any:
+    return function(list(told[0][0])[::-1], *told[0][1:], **told[1])
+
+
+def _other_end(function: Callable[..., Any], told: Arguments) -> Any:
+    index = told[0][1] if isinstance(told[0][1], tuple) else (told[0][1],)
+    other = tuple(-1 - each if isinstance(each, int) and not isinstance(each, bool) else each for each in index)
+    with suppress(IndexError):
+        return told[0][0][other]
+    raise IndexError("no such place")

@@ -1,0 +1,292 @@
+"""A unit and a Keras layer that may be the same: the row of a table that says so, tried out.
+
+Whether the two fit is settled by the table itself: a table of this one row is read, and planned on their names and
+shapes. What the plan moves are the values that the layer's variables get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import combinations, permutations
+
+import numpy as np
+import yaml
+
+from wdport.compare.bounds import LOGIC
+from wdport.compare.calls import Call
+from wdport.compare.layouts import AFTER as LATER
+from wdport.compare.layouts import Layout, in_port
+from wdport.compare.measure import relative_l2
+from wdport.compare.orders import agreeing
+from wdport.compare.taps import layout_of
+from wdport.errors import WdportError
+from wdport.mapping.axes import AxisError, Shape, parse_rule
+from wdport.mapping.kinds import KINDS
+from wdport.mapping.layers import AFTER
+from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rows import Table
+from wdport.mapping.table import parse_table
+from wdport.model import Array, KerasLayer
+from wdport.porting.prints import Print
+from wdport.porting.units import Unit, joined
+
+Fields = Mapping[str, object]
+"""A row's fields as YAML has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """One way to fill a layer's variables from a unit.
+
+    Attributes:
+        unit: where from.
+        keras: the layer's path.
+        rows: the row under ``layers``, or those under ``tensors`` if it has no kind.
+        values: what the variables get, by path.
+        at: the call of the unit that is given what the layer is.
+    """
+
+    unit: Unit
+    keras: str
+    rows: tuple[Fields, ...]
+    values: Mapping[str, Array] = field(repr=False)
+    at: int = 0
+
+    @property
+    def kind(self) -> str:
+        """The layer's kind, or ""."""
+        return str(self.rows[0].get("kind", ""))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two options the same."""
+        return tuple(tuple(map(str, row.values())) for row in self.rows)
+
+
+@lru_cache(maxsize=4096)
+def _table(text: str) -> Table:
+    return parse_table(text.encode(), "suggested")
+
+
+def table_of(rows: Sequence[Fields]) -> Table:
+    """A table of these rows."""
+    layers = [dict(row) for row in rows if "rule" not in row and "same_as" not in row and "drop" not in row]
+    tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
+    tied = [dict(row) for row in rows if "same_as" in row]
+    parts = {"layers": layers, "tensors": tensors, "tied": tied}
+    told = {"format": 2, **{name: each for name, each in parts.items() if each}}
+    return _table(yaml.dump(told, Dumper=_Plain))
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands at several places as often, since tables have no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def layer_option(
+    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, at: int = 0
+) -> Option | None:
+    """The row of this kind, if it fits: every variable of the layer filled, every tensor of the unit used."""
+    fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
+    tensors = unit.names
+    sources = {name: array.shape for name, array in tensors.items()}
+    try:
+        plan = make_plan(table_of([fields]), sources, variables, {})
+    except (WdportError, ValueError):
+        return None
+    if not isinstance(plan, Plan):
+        return None
+    return Option(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), at)
+
+
+def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Option | None:
+    """A linear layer as a projection of attention whose kernel has an axis for each head."""
+    for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
+        rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
+                for (name, variable), rule in zip((("weight", "kernel"), ("bias", "bias")), rules, strict=True)
+                if name in unit.tensors]  # fmt: skip
+        for option in tensors_option(unit, keras, rows, unit.names, variables, at):
+            return option
+    return None
+
+
+def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequence[Shape], at: int) -> Iterator[Option]:
+    """A linear layer whose features PyTorch divides, channels first, into an image of a shape among ``made``, where
+    Keras has the channels last."""
+    for shape in made:
+        names = {2: "c l", 3: "c h w", 4: "c d h w"}.get(len(shape), "").split()
+        if not names or "weight" not in unit.tensors:
+            continue
+        last = " ".join([*names[1:], names[0]])
+        sizes = dict(zip(names[1:], shape[1:], strict=True))
+        rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
+                               "rule": f"({' '.join(names)}) in -> in ({last})", "sizes": sizes}]  # fmt: skip
+        if "bias" in unit.tensors:
+            rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
+                         "rule": f"({' '.join(names)}) -> ({last})", "sizes": sizes})  # fmt: skip
+        yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+
+
+def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
+    """Linear layers side by side as one layer of Keras, in every order."""
+    tensors = {name: array for unit in units for name, array in unit.names.items()}
+    names = {tuple(unit.tensors) for unit in units}
+    if len(names) != 1 or set(next(iter(names))) - {"weight", "bias"}:
+        return
+    for order in permutations(units):
+        rows: list[Fields] = [{"torch": [f"{unit.path}.weight" for unit in order], "keras": f"{keras}/kernel",
+                               "rule": "[part] out in -> in (part out)"}]  # fmt: skip
+        if "bias" in order[0].tensors:
+            rows.append({"torch": [f"{unit.path}.bias" for unit in order], "keras": f"{keras}/bias",
+                         "rule": "[part] out -> (part out)"})  # fmt: skip
+        yield from tensors_option(joined(order, at), keras, rows, tensors, variables, 0)
+
+
+def tensors_option(
+    unit: Unit, keras: str, rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape],
+    at: int,
+) -> Iterator[Option]:  # fmt: skip
+    """The option of these rows, if they fill all variables from all tensors."""
+    try:
+        plan = make_plan(table_of(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
+    except (WdportError, ValueError):
+        return
+    if isinstance(plan, Plan):
+        yield Option(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), at)
+
+
+def flattened(
+    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], given: Array, sizes: Sequence[Shape], at: int
+) -> Option | None:
+    """The row with the order of axes that were flattened before the layer, if that is what sets its input apart.
+
+    ``sizes`` are the shapes of what was flattened, as Keras has it, without the batch.
+    """
+    theirs = unit.first_input(at)
+    if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != given.shape or np.allclose(theirs, given):
+        return None
+    for shape in sizes:
+        names = {2: ("l", "c"), 3: ("h", "w", "c"), 4: ("d", "h", "w", "c")}.get(len(shape))
+        if names is None or int(np.prod(shape)) != given.shape[-1]:
+            continue
+        told = dict(zip(names, shape, strict=True))
+        if order := agreeing(theirs, given, told, ((names[-1], *names[:-1]), names)):
+            free = names[-1]
+            extra = {"flatten": order, "sizes": {name: size for name, size in told.items() if name != free}}
+            return layer_option(unit, keras, kind, variables, extra, at)
+    return None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a layer makes what its unit made.
+
+    Attributes:
+        after: the function that comes after the unit within the layer; "" for none.
+        axes: how the outputs lie, if not as the kind has it.
+        placed: whether value by value, in a layout that a row can state; else as values in any order.
+    """
+
+    after: str = ""
+    axes: str = ""
+    placed: bool = True
+
+
+def agreement(
+    option: Option, call: Call, layer: KerasLayer, given: Sequence[Array], made: Sequence[Array]
+) -> Agreement | None:
+    """How the layer makes what the unit made in this call, or ``None`` if it does not."""
+    if not made or not call.outputs:
+        return None
+    theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
+    tap = table_of(option.rows).taps[0] if option.kind else None
+    order = tuple(dict.fromkeys([*stated_activation(layer), "", *AFTER]))
+    for after in order:
+        if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):
+            return Agreement(after)
+    for after in order:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = LATER[after](theirs) if after else theirs
+        if Print(array).same(Print(own)):
+            axes = next(axes_between(array, own), "")
+            return Agreement(after, axes, bool(axes) and tap is not None)
+    return None
+
+
+def stated_activation(layer: KerasLayer) -> list[str]:
+    """What a table calls the activation that a layer says it ends with; nothing where it says none, or another."""
+    name = getattr(getattr(layer, "activation", None), "__name__", "")
+    return [name] if name in AFTER else []
+
+
+def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:
+    """Whether outputs agree, value by value."""
+    shapes = [np.shape(each) for each in given], [np.shape(each) for each in made]
+    try:
+        expected = in_port(call, replace(layout, after=after, outputs_only=True), shapes)
+    except (WdportError, ValueError, IndexError, TypeError):
+        return False
+    pairs = zip(made, expected.outputs, strict=True)
+    return all(relative_l2(np.asarray(a), np.asarray(b)) <= LOGIC for a, b in pairs)
+
+
+def axes_between(theirs: Array, own: Array) -> Iterator[str]:
+    """Layouts, such as ``b c h 1 -> b h c``, under which two arrays are equal."""
+    names = {2: "b c", 3: "b c l", 4: "b c h w", 5: "b c d h w"}.get(theirs.ndim, "").split()
+    spare = theirs.ndim - own.ndim
+    if not names or not 0 <= spare < theirs.ndim:
+        return
+    for dropped in combinations([at for at, size in enumerate(theirs.shape) if size == 1 and at], spare):
+        kept = [at for at in range(theirs.ndim) if at not in dropped]
+        for order in permutations(range(len(kept))):
+            moved = theirs.reshape([theirs.shape[at] for at in kept]).transpose(order)
+            if moved.shape == own.shape and relative_l2(own, moved) <= LOGIC:
+                left = ["1" if at in dropped else name for at, name in enumerate(names)]
+                yield f"{' '.join(left)} -> {' '.join(names[kept[at]] for at in order)}"
+
+
+_AXES = "abcdefgh"
+
+
+def tensor_rules(source: Shape, target: Shape) -> Iterator[str]:
+    """Rules that take one shape to the other by moving axes and by axes of size one, the plainest first."""
+    if source == target:
+        yield "... -> ..."
+    kept = [size for size in source if size != 1]
+    wanted = [size for size in target if size != 1]
+    if sorted(kept) != sorted(wanted) or len(kept) > 5:
+        return
+    names = iter(_AXES)
+    left = [next(names) if size != 1 else "1" for size in source]
+    own = [name for name in left if name != "1"]
+    for order in permutations(range(len(own))):
+        if [kept[at] for at in order] != wanted:
+            continue
+        moved = iter(own[at] for at in order)
+        right = [next(moved) if size != 1 else "1" for size in target]
+        if left != right or source != target:
+            yield f"{' '.join(left) or '1'} -> {' '.join(right) or '1'}"
+
+
+def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[Option]:
+    """Rows under ``tensors`` that fill one variable from one tensor of a unit."""
+    array = unit.tensors[name]
+    for rule in tensor_rules(array.shape, shape):
+        fields = {"torch": f"{unit.path}.{name}" if unit.path else name, "keras": keras,
+                  "rule": "identity" if rule == "... -> ..." else rule}  # fmt: skip
+        yield Option(unit, keras, (fields,), {keras: apply_text(rule, array, shape)})
+
+
+def apply_text(rule: str, array: Array, shape: Shape) -> Array:
+    """The array moved by a rule's text."""
+    from wdport.mapping.arrays import apply_rule
+
+    parsed = parse_rule(rule, rule)
+    try:
+        return apply_rule(parsed, [array], parsed.sizes([array.shape], [shape]))[0]
+    except AxisError:
+        return array.reshape(shape)

@@ -1,0 +1,118 @@
+"""Prints: what an array keeps when its axes are moved, it is reshaped, padded or repeated.
+
+Two models lay the same activations out differently: channels first and last, flattened or not, padded before a
+convolution or in it. Their sorted values, without zeros and repetitions, are the same, and of random weights no two
+activations have the same ones. Whole numbers and booleans are compared as they stand.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from wdport.model import Array
+
+NEAR = 1e-9
+"""How far apart equal values may be, relative to the largest: rounding in float64 through a deep network is less, and
+what a wrong epsilon makes is more."""
+
+ZERO = 1e-13
+"""Values this far below the largest are zeros that rounding spoiled."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Print:
+    """The print of an array; equal if :meth:`same` says so."""
+
+    array: Array = field(repr=False)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the values are no floating ones."""
+        return self.array.dtype.kind != "f"
+
+    @cached_property
+    def _values(self) -> Array:
+        """What is neither zero nor infinite, in one axis."""
+        flat = np.asarray(self.array, np.float64).ravel()
+        flat = flat[np.isfinite(flat)]
+        size = np.abs(flat)
+        kept: Array = flat[size > ZERO * size.max(initial=0.0)]
+        return kept
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """Largest and least."""
+        values = self._values
+        return (float(values.max()), float(values.min())) if values.size else (0.0, 0.0)
+
+    @cached_property
+    def size(self) -> float:
+        """Largest absolute value."""
+        return max(map(abs, self.extremes))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing but zeros is in it, which tells nothing."""
+        return self.size == 0.0
+
+    @cached_property
+    def distinct(self) -> Array:
+        """The values in order, those that are nearly the same once."""
+        values = np.sort(self._values)
+        apart: Array = values[np.diff(values, prepend=-np.inf) > NEAR * self.size]
+        return apart
+
+    def same(self, other: Print) -> bool:
+        """Whether the two arrays hold the same values."""
+        if self.exact or other.exact:
+            return self.exact and other.exact and _repeats(self.array.ravel(), other.array.ravel())
+        within = NEAR * max(self.size, other.size)
+        if any(abs(a - b) > within for a, b in zip(self.extremes, other.extremes, strict=True)):
+            return False
+        return self.distinct.shape == other.distinct.shape and bool(
+            np.all(np.abs(self.distinct - other.distinct) <= within)
+        )
+
+
+def _repeats(first: Array, second: Array) -> bool:
+    """Whether one of the two is the other, once or several times."""
+    few, many = sorted((first, second), key=len)
+    return bool(len(few)) and len(many) % len(few) == 0 and np.array_equal(np.resize(few, many.shape), many)
+
+
+class Prints(Generic[T]):
+    """Many prints, each with something that belongs to it, to be looked up."""
+
+    def __init__(self) -> None:
+        self._sorted: list[tuple[float, int]] = []
+        self._held: list[tuple[Print, T]] = []
+
+    def add(self, known: Print, belongs: T) -> None:
+        """Put in one more; an empty one tells nothing and is left out."""
+        if known.empty:
+            return
+        insort(self._sorted, (known.extremes[0], len(self._held)))
+        self._held.append((known, belongs))
+
+    def find(self, wanted: Print) -> Iterator[T]:
+        """What belongs to all that are the same, in the order in which they were added."""
+        if wanted.empty:
+            return
+        within = 2 * NEAR * wanted.size
+        at = bisect_left(self._sorted, (wanted.extremes[0] - within, -1))
+        near = []
+        while at < len(self._sorted) and self._sorted[at][0] <= wanted.extremes[0] + within:
+            near.append(self._sorted[at][1])
+            at += 1
+        for place in sorted(near):
+            known, belongs = self._held[place]
+            if known.same(wanted):
+                yield belongs

@@ -1,0 +1,375 @@
+"""What was found, layer by layer, to the rows of a table: parts of a module joined, and what is left accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wdport.errors import WdportError
+from wdport.mapping.axes import Shape
+from wdport.mapping.plan import Plan, make_plan
+from wdport.porting.assigning import KerasSide, Outcome
+from wdport.porting.guide import likeness
+from wdport.porting.options import Fields, Option, table_of
+from wdport.porting.prints import Print
+from wdport.porting.torch_run import TorchRun
+from wdport.porting.units import Unit, possible
+from wdport.recorder import ATTENTION, layer_of
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows in the order of the Keras model's calls, and what they leave open.
+
+    Attributes:
+        rows: one by one, as YAML has them.
+        doubts: what nothing has proved, in words.
+        unfilled: variables of the Keras model that no run has filled.
+    """
+
+    rows: tuple[Fields, ...]
+    doubts: tuple[str, ...] = ()
+    unfilled: tuple[str, ...] = ()
+
+
+@dataclass
+class _Join:
+    run: TorchRun
+    side: KerasSide
+    outcome: Outcome
+    units: Sequence[Unit]
+    doubts: list[str] = field(default_factory=list)
+
+
+def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> Found:
+    """The rows of a search that ended well."""
+    join = _Join(run, side, outcome, units)
+    rows = _attentions(join, list(_joined(join)))
+    rows += _pools(join)
+    rows += _unfilled(join, rows)
+    rows += _left(join, rows)
+    unfilled = tuple(name for name in side.variables if name not in _filled(rows, side))
+    order = {event.path: at for at, event in reversed(list(enumerate(outcome.events)))}
+    rows.sort(key=lambda row: _place(row, order))
+    return Found(tuple(rows), tuple(join.doubts), unfilled)
+
+
+def _place(row: Fields, order: Mapping[str, int]) -> float:
+    """When the row's layer was first called; rows without a layer come last."""
+    keras = row.get("keras")
+    first = str(keras[0]) if isinstance(keras, list) else str(keras or "")
+    while first:
+        if first in order:
+            return float(order[first])
+        first = first.rpartition("/")[0]
+    return float("inf") if keras is None else -1.0
+
+
+def _joined(join: _Join) -> Iterator[Fields]:
+    """Rows of every decision, with those of one module's parts made one."""
+    outcome, done = join.outcome, set[str]()
+    chosen = {decision.subject: decision.chosen for decision in outcome.decisions}
+    parts: dict[str, dict[str, tuple[str, Option]]] = {}
+    for subject, option in chosen.items():
+        if option.unit.part:
+            parts.setdefault(option.unit.whole, {})[option.unit.part] = (subject, option)
+    for subject, option in chosen.items():
+        unit = option.unit
+        if unit.part:
+            if unit.whole not in done:
+                done.add(unit.whole)
+                yield from _whole(join, unit.whole, parts[unit.whole])
+            continue
+        yield from _stated(join, subject, option)
+
+
+def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
+    """The rows of one option: of a layer that cannot be compared value by value, those of its tensors."""
+    agreed = join.outcome.agreed.get(subject)
+    unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
+    if not option.kind or agreed is None:
+        yield from option.rows
+    elif unseen:  # with a mask, say, what is in it is not recorded
+        yield from tensor_rows(join, option)
+        yield {"torch": option.unit.path, "keras": option.rows[0]["keras"]}
+    elif agreed.placed:
+        yield _with(option.rows[0], axes=agreed.axes, then=agreed.after)
+    else:
+        yield from tensor_rows(join, option)
+
+
+def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
+    """The rows of a layer's tensors, one by one."""
+    targets = {name: tuple(each.shape) for name, each in join.side.below(str(option.rows[0]["keras"])).items()}
+    plan = make_plan(table_of(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
+    if not isinstance(plan, Plan):
+        return
+    for move in plan.moves:
+        rule = f"{move.rule.source} -> {move.rule.target}"
+        row: Fields = {
+            "torch": list(move.sources) if len(move.sources) > 1 else move.sources[0],
+            "keras": list(move.targets) if len(move.targets) > 1 else move.targets[0],
+            "rule": "identity" if rule == "... -> ..." else rule,
+        }
+        told = {name: size for name, size in move.sizes.items() if name in option.rows[0].get("sizes", {})}  # type: ignore[operator]
+        yield _with(row, combine=move.combine, sizes=told)
+
+
+def _with(row: Fields, **more: object) -> dict[str, object]:
+    return {**row, **{name: value for name, value in more.items() if value}}
+
+
+def _whole(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+    first = next(iter(parts))
+    if first in ATTENTION:
+        yield from _attention(join, whole, parts)
+    elif first.startswith("layer_"):
+        yield from _recurrent(join, whole, parts)
+    else:
+        yield from _chunks(join, whole, parts)
+
+
+def _attention(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+    """Projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
+    paths = {part: path for part, (path, _) in parts.items()}
+    unit = next(each for each in join.units if each.path == whole)
+    parent = next(iter(paths.values())).rpartition("/")[0]
+    row = {"torch": whole, "keras": parent, "kind": "attention_packed"}
+    if set(paths) == set(ATTENTION) and parent and _fits(join, [row], unit, paths.values()):
+        yield row
+        return
+    three = [paths.get(part) for part in ATTENTION[:3]]
+    if None in three:
+        join.doubts.append(f"{whole}: {', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}")
+        return
+    yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(each) for each in three])
+    for part in ATTENTION:
+        if part in paths:
+            yield _with({"torch": f"{whole}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else "")
+    if "out" in paths:
+        yield {"torch": f"{whole}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
+        if "out_proj.bias" in unit.tensors:
+            yield {"torch": f"{whole}.out_proj.bias", "keras": f"{paths['out']}/bias", "rule": "identity"}
+
+
+def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator[Fields]:
+    """One tensor's features as several layers'."""
+    yield {"torch": f"{unit.whole}.{weight}", "keras": [f"{path}/kernel" for path in paths],
+           "rule": "(part out) in -> [part] in out"}  # fmt: skip
+    if bias in unit.tensors:
+        yield {"torch": f"{unit.whole}.{bias}", "keras": [f"{path}/bias" for path in paths],
+               "rule": "(part out) -> [part] out"}  # fmt: skip
+
+
+def _recurrent(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+    """Layers of one RNN: with an index where the Keras layers are numbered, or tensor by tensor."""
+    unit = next(each for each in join.units if each.path == whole)
+    numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
+    kind = next(iter(parts.values()))[1].kind
+    for pattern in _numbered(numbered):
+        row: Fields = {"torch": whole, "keras": pattern, "kind": kind}
+        if _fits(join, [row], unit, numbered.values()):
+            yield row
+            return
+    for layer, path in sorted(numbered.items()):
+        option = parts[f"layer_{layer}"][1]
+        table = table_of([{"torch": f"{whole}.layer_{layer}", "keras": path, "kind": kind}])
+        targets = {name: tuple(each.shape) for name, each in join.side.below(path).items()}
+        plan = make_plan(table, {name: array.shape for name, array in option.unit.names.items()}, targets, {})
+        if not isinstance(plan, Plan):
+            continue
+        for move in plan.moves:
+            names = [_of_layer(name, whole, layer) for name in move.sources]
+            move_row: Fields = {"torch": names if len(names) > 1 else names[0],
+                   "keras": move.targets[0], "rule": f"{move.rule.source} -> {move.rule.target}"}  # fmt: skip
+            yield _with(move_row, combine=move.combine)
+        yield {"torch": f"{whole}.layer_{layer}", "keras": path}
+
+
+def _of_layer(name: str, whole: str, layer: int) -> str:
+    """A tensor of a part by its name in the module."""
+    return f"{whole}.{name.rpartition('.')[2].replace('_l0', f'_l{layer}')}"
+
+
+def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
+    """Patterns with ``<layer>`` that give these paths."""
+    first = paths.get(0, "")
+    for at, sign in enumerate(first):
+        if not sign.isdigit() or (at and first[at - 1].isdigit()):
+            continue
+        end = at
+        while end < len(first) and first[end].isdigit():
+            end += 1
+        start = int(first[at:end])
+        if all(path == f"{first[:at]}{start + layer}{first[end:]}" for layer, path in paths.items()):
+            yield f"{first[:at]}<layer{f'+{start}' if start else ''}>{first[end:]}"
+
+
+def _chunks(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+    """A linear layer that is several Keras layers."""
+    unit = next(each for each in join.units if each.path == whole)
+    count = int(next(iter(parts)).rpartition("_")[2])
+    paths = [parts[name][0] if (name := f"chunk_{at}_of_{count}") in parts else None for at in range(count)]
+    if None in paths:
+        join.doubts.append(f"{whole}: some of its {count} equal parts were found, and some were not")
+        return
+    yield from _split(unit, "weight", "bias", [str(each) for each in paths])
+
+
+def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str]) -> bool:
+    """Whether these rows fill just the variables of these layers from all of the unit's tensors, with the same values
+    as were found."""
+    targets = {name: each for path in paths for name, each in join.side.below(path).items()}
+    try:
+        shapes: dict[str, Shape] = {name: tuple(each.shape) for name, each in targets.items()}
+        plan = make_plan(table_of(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
+    except (WdportError, ValueError):
+        return False
+    if not isinstance(plan, Plan):
+        return False
+    values = {name: array for option in join.outcome.matched.values() for name, array in option.values.items()}
+    made = dict(plan.apply(unit.names.__getitem__, rounded=False))
+    return all(name in values and (made[name] == values[name]).all() for name in made)
+
+
+def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
+    """Projections with an axis for each head that are one attention layer on both sides, as one row."""
+    layers: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        torch, keras = str(row["torch"]), str(row.get("keras"))
+        if row.get("rule") in ("attention_weight", "attention_output"):
+            module, layer = torch.removesuffix(".weight"), keras.removesuffix("/kernel")
+            layers.setdefault((_parent(module, "."), _parent(layer, "/")), {})[layer.rpartition("/")[2]] = module
+    for (torch, keras), parts in layers.items():
+        names = {part: module.removeprefix(f"{torch}.") for part, module in _roles(parts).items()}
+        if len(names) != len(ATTENTION) or not torch or not keras:
+            continue
+        changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
+        made = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
+        inside = [row for row in rows if any(str(row["torch"]).startswith(f"{module}.") for module in parts.values())]
+        if _is_same(join, [made], inside) and _is_tap(join, torch, keras):
+            rows = [made if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
+    return rows
+
+
+def _parent(path: str, joint: str) -> str:
+    return path.rpartition(joint)[0]
+
+
+def _roles(parts: Mapping[str, str]) -> dict[str, str]:
+    """By role, the module of a projection whose Keras layer has one of the usual names."""
+    found: dict[str, str] = {}
+    for name, module in parts.items():
+        role = "out" if "out" in name else next((each for each in ATTENTION[:3] if each in name), "")
+        if role:
+            found.setdefault(role, module)
+    return found
+
+
+def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> bool:
+    """Whether rows fill the same variables with the same values as others do."""
+    state = {name: tuple(tensor.shape) for name, tensor in join.run.module.state_dict().items()}
+    plans = []
+    for each in (made, rows):
+        names, filled = claimed(each, list(state)), _filled(each, join.side)
+        sources = {name: state[name] for name in state if name in names}
+        targets = {name: tuple(variable.shape) for name, variable in join.side.variables.items() if name in filled}
+        plan = make_plan(table_of(each), sources, targets, {})
+        if not isinstance(plan, Plan):
+            return False
+        plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
+    return plans[0] == plans[1]
+
+
+def _is_tap(join: _Join, torch: str, keras: str) -> bool:
+    """Whether a module and a layer make the same."""
+    event = next((each for each in join.outcome.events if each.path == keras), None)
+    call = join.run.calls.get(torch)
+    if event is None or call is None or not event.made or not call.outputs:
+        return False
+    return Print(event.made[0]).same(Print(call.outputs[0]))
+
+
+def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
+    """The variables that rows fill."""
+    table = table_of(rows)
+    paths = [pattern for row in table.rows for each in (row.keras, *row.others) for pattern in each]
+    return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
+
+
+def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
+    """Variables that no call uses, each from the tensor that is likest by name among those of its shape that PyTorch's
+    run does not use either: no more than a guess."""
+    filled, state = _filled(rows, join.side), join.run.module.state_dict()
+    used = claimed(rows, list(state))
+    for name, variable in join.side.variables.items():
+        if name in filled:
+            continue
+        shape = tuple(variable.shape)
+        free = [each for each, tensor in state.items() if each not in used and tuple(tensor.shape) == shape]
+        spare = {each: likeness(each, name) for each in free if state[each].is_floating_point()}
+        if not spare:
+            join.doubts.append(f"{name}: no call of the Keras model uses it, and no tensor of its shape is left")
+            continue
+        chosen = max(spare, key=lambda each: spare[each])
+        used.add(chosen)
+        join.doubts.append(f"{chosen}: goes into {name} by name and shape alone: the Keras model does not read it")
+        yield {"torch": chosen, "keras": name, "rule": "identity"}
+
+
+def _pools(join: _Join) -> Iterator[Fields]:
+    """Layers without tensors of a kind: those that are given and make the same."""
+    taken: set[str] = set()
+    for event in join.outcome.events:
+        layer = join.side.layers.get(event.path)
+        if layer is None or join.side.below(event.path) or event.call != event.path or not event.given:
+            continue
+        for unit in join.units:
+            if unit.tensors or unit.path in taken or not (kinds := possible(unit, layer)) or not event.made:
+                continue
+            at = unit.call_with([Print(event.given[0])])
+            if at is not None and Print(unit.calls[at].outputs[0]).same(Print(event.made[0])):
+                taken.add(unit.path)
+                yield {"torch": unit.path, "keras": event.path, "kind": kinds[0]}
+                break
+
+
+def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
+    """Rows for the tensors of the state_dict that no layer has."""
+    state = join.run.module.state_dict(keep_vars=True)
+    used = claimed(rows, list(state))
+    first: dict[int, str] = {}
+    for name in state:
+        if name in used:
+            first.setdefault(join.run.bits[name], name)
+    parameters = {name for name, _ in join.run.module.named_parameters(remove_duplicate=False)}
+    seen = 0
+    for value in join.run.values:
+        seen |= value.depends
+    for name in state:
+        if name in used:
+            continue
+        if same := first.get(join.run.bits[name]):
+            yield {"torch": name, "same_as": same}
+        elif name not in parameters:
+            yield {"torch": name, "drop": "a table that the Keras model computes"}
+            join.doubts.append(
+                f"{name}: dropped, a buffer without a variable in Keras; the models agree with its values"
+            )
+        elif not seen & join.run.bits[name]:
+            yield {"torch": name, "drop": "the forward pass does not read it"}
+            join.doubts.append(f"{name}: the forward pass does not read it, dropped")
+        else:
+            yield {"torch": name, "drop": "no variable of the Keras model holds it"}
+            join.doubts.append(f"{name}: the forward pass reads it, but no variable of the Keras model holds it")
+
+
+def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
+    """The tensors that rows speak of."""
+    table = table_of(rows)
+    return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}
+
+
+def call_paths(outcome: Outcome) -> list[str]:
+    """The Keras layers in the order of their first calls."""
+    return list(dict.fromkeys(layer_of(event.call) for event in outcome.events))

@@ -1,0 +1,55 @@
+"""Runs of the Keras model until every layer has its weights and the outputs agree, or no guess is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from wdport.model import Array
+from wdport.porting.assigning import Assigning, Decision, KerasSide, Outcome, next_guess
+from wdport.porting.torch_run import TorchRun
+from wdport.porting.units import Unit
+
+MOST_PASSES = 20
+"""Runs of the Keras model before the search gives up."""
+
+
+@dataclass
+class Search:
+    """What the runs came to: the last one if it ended well, or else the one that went furthest."""
+
+    outcome: Outcome
+    passes: int
+    exhausted: bool = True
+    fed: tuple[Array, ...] = field(default=(), repr=False)
+
+
+def search(
+    side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
+    say: Callable[[str], None] | None = None, most: int = MOST_PASSES,
+) -> Search:  # fmt: skip
+    """Run the model, and after every dead end again with the last guess that nothing has settled changed."""
+    prefix: list[Decision] = []
+    best: Outcome | None = None
+    budget = most * max(len(side.layers), 1)
+    for count in range(1, most + 1):
+        if say:
+            say(f"run {count}: {len(prefix)} guesses taken over")
+        running = Assigning(side, run, units, prefix, budget)
+        outcome = running.go(inputs)
+        budget = running.budget
+        if outcome.stuck is None:
+            return Search(outcome, count, fed=tuple(inputs))
+        if best is None or _further(outcome) > _further(best):
+            best = outcome
+        found = next_guess(outcome.decisions)
+        if found is None or budget <= 0:
+            return Search(best, count, found is None, tuple(inputs))
+        prefix = found
+    assert best is not None
+    return Search(best, most, exhausted=False, fed=tuple(inputs))
+
+
+def _further(outcome: Outcome) -> tuple[bool, int]:
+    deepest = outcome.deepest or outcome
+    return (deepest.stuck is not None and deepest.stuck.why == "end", len(deepest.matched))

@@ -1,0 +1,497 @@
+"""Why a search stopped: the last layer that agrees, the first that does not, and what sets it apart.
+
+Values tell where: a layer that is given what PyTorch has and makes what it does not is the first that is off. What it
+ought to have made is what PyTorch makes of the same value; settings, known forms and exact relations tell the cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wdport.compare.calls import Call, layer_of
+from wdport.compare.layouts import fed_in_port, in_port
+from wdport.compare.measure import relative_l2
+from wdport.compare.recognize import attention_difference, difference, forms
+from wdport.compare.relations import arrangement, relations, same
+from wdport.compare.settings import differences
+from wdport.compare.taps import layout_of
+from wdport.errors import WdportError
+from wdport.model import Array, KerasLayer
+from wdport.porting.assigning import Event, KerasSide, Outcome
+from wdport.porting.functions import module_of
+from wdport.porting.guide import likeness
+from wdport.porting.mending import mends
+from wdport.porting.options import Option, layer_option, table_of
+from wdport.porting.prints import Print
+from wdport.porting.torch_run import TorchRun, Value
+from wdport.porting.units import Unit, possible
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer of Keras and what it is in PyTorch; either may be ""."""
+
+    keras: str
+    torch: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where the two models part.
+
+    Attributes:
+        last: the last layer that agrees; both names "" if none does.
+        first: the first that does not.
+        what: what is wrong there, in words.
+        wanted: what it should be given or make, in words; "" where that is not known.
+        causes: what sets the two apart, in words, the likeliest first.
+    """
+
+    last: Place
+    first: Place
+    what: str
+    wanted: str = ""
+    causes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Scene:
+    """All that is known where a run stopped."""
+
+    run: TorchRun
+    side: KerasSide
+    units: Sequence[Unit]
+    outcome: Outcome
+    causes: list[str] = field(default_factory=list)
+
+    def values(self, array: Array) -> list[Value]:
+        """PyTorch's values that are these."""
+        return list(self.run.prints.find(Print(array)))
+
+    def is_known(self, arrays: Sequence[Array]) -> bool:
+        """Whether PyTorch has all of these."""
+        told = [each for each in arrays if each.dtype.kind == "f" and not Print(each).empty]
+        return all(self.values(each) for each in told)
+
+    def matched_units(self) -> list[Unit]:
+        return [option.unit for option in self.outcome.matched.values()]
+
+
+def stop_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: Outcome) -> Stop:
+    """What to tell of an outcome that is stuck."""
+    outcome = outcome.deepest or outcome
+    scene = _Scene(run, side, units, outcome)
+    stuck = outcome.stuck
+    assert stuck is not None
+    last = _last(scene)
+    if stuck.event is not None and stuck.why == "output" and stuck.option is not None:
+        return _output(scene, last, stuck.event, stuck.option)
+    around = _refused(scene, stuck.event) if stuck.event is not None else None
+    if around is not None:
+        return around
+    culprit = _culprit(scene)
+    if culprit is not None:
+        return _made(scene, last, culprit)
+    if stuck.event is None:
+        return _ends(scene, last)
+    return _given(scene, last, stuck.event)
+
+
+def _refused(scene: _Scene, event: Event) -> Stop | None:
+    """A layer of a kind around the dead end that was fed right and did not make what its module does."""
+    for other, option in reversed(scene.outcome.refused):
+        if event.path == other.path or event.path.startswith(f"{other.path}/"):
+            return _output(scene, _last(scene), other, option, event)
+    return None
+
+
+def _last(scene: _Scene) -> Place:
+    """The last layer with weights that agrees."""
+    for event in reversed(scene.outcome.events):
+        option = scene.outcome.matched.get(event.path)
+        if option is not None and event is not getattr(scene.outcome.stuck, "event", None):
+            return Place(event.path, option.unit.path)
+    return Place("", "")
+
+
+def _culprit(scene: _Scene) -> Event | None:
+    """A layer without weights that is given what PyTorch has and makes what it does not: the first behind the last
+    that agrees, or else the last before."""
+    events = scene.outcome.events
+    matched = [at for at, event in enumerate(events) if event.path in scene.outcome.matched]
+    start = matched[-1] + 1 if matched else 0
+    off = [at for at, event in enumerate(events)
+           if event.path not in scene.outcome.matched and event.given and event.made
+           and scene.is_known(event.given) and not scene.is_known(event.made)]  # fmt: skip
+    inner = [at for at in off if not any(events[b].path.startswith(f"{events[at].path}/") for b in off)]
+    behind = [at for at in inner if at >= start]
+    chosen = behind[:1] or inner[-1:]
+    return events[chosen[0]] if chosen else None
+
+
+# --- A layer with weights makes something else -----------------------------------------------------------------------
+
+
+def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Event | None = None) -> Stop:
+    """A layer that is given what the unit is and makes something else; ``inner`` is where it was found out."""
+    unit, layer = option.unit, scene.side.layers[event.path]
+    call = unit.calls[unit.call_with([Print(each) for each in event.given]) or 0]
+    here = Place(event.path, unit.path)
+    placed = _placed(option, call, layer, event)
+    if placed is not None and placed[0] is not None and event.given and not same(placed[0], event.given[0]):
+        return _misfed(scene, last, event, here, placed[0])
+    causes = _told(option.kind, unit.module, layer, event, placed[1] if placed else None)
+    if not causes and inner is not None and inner.given:
+        causes += _attended(scene, unit, inner)
+    if placed is not None and event.made and placed[1] is not None:
+        before = placed[1]
+        for right in _after(scene, call, before):
+            causes += difference(before, right, event.made[0])
+        if not causes:
+            found = [form.setting for form in forms(before, event.made[0]) if form.kind == "activation"]
+            causes += [f"activation {each}, which PyTorch has not there" for each in found[:1]]
+    if not causes and event.made:
+        causes += mends(scene.run, event.made[0], _suspects(scene, event.given, unit.bits))
+    if not causes and placed is not None and event.made and placed[1] is not None:
+        causes += relations(event.made[0], placed[1], {})
+    if not causes and unit.module is not None:
+        causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
+    what = f"it is given what {unit.path} is, and makes something else"
+    return Stop(last, here, what, f"it should make what {unit.path} makes", tuple(dict.fromkeys(causes)))
+
+
+def _placed(option: Option, call: Call, layer: KerasLayer, event: Event) -> tuple[Array | None, Array | None] | None:
+    """The unit's first input and output in the port's layout, as far as they can be laid out so."""
+    if not option.kind:
+        return None
+    tap = table_of(option.rows).taps[0]
+    layout = layout_of(tap, layer)
+    shapes = [np.shape(each) for each in event.given], [np.shape(each) for each in event.made]
+    given = made = None
+    with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
+        given = fed_in_port(call, layout, shapes[0]).get(0)
+    with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
+        made = in_port(call, layout, shapes, strict=False).outputs[0]
+    return given, made
+
+
+def _after(scene: _Scene, call: Call, before: Array) -> Iterator[Array]:
+    """What PyTorch makes of a unit's output by one function, in the layout of ``before``; the output itself last."""
+    for value in scene.values(np.asarray(call.outputs[0])):
+        for other in scene.run.values:
+            if other.given != (value.number,) or other.made.array.size != before.size:
+                continue
+            if (laid := _laid(other.made.array, value.made.array, before)) is not None:
+                yield laid
+    yield before
+
+
+def _laid(array: Array, like: Array, placed: Array) -> Array | None:
+    """``array`` with its axes moved as those of ``like`` are in ``placed``."""
+    if array.shape != like.shape or array.ndim != placed.ndim:
+        return None
+    for order in permutations(range(array.ndim)):
+        if like.transpose(order).shape == placed.shape and relative_l2(like.transpose(order), placed) < 1e-9:
+            return array.transpose(order)
+    return None
+
+
+def _told(kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, made: Array | None) -> list[str]:
+    """Settings that differ."""
+    if module is None or not kind:
+        return []
+    given = np.shape(event.given[0]) if event.given else ()
+    try:
+        return differences(kind, module, layer, given, () if made is None else made.shape)
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+        return []
+
+
+def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
+    """The right values in another order."""
+    given = Print(event.given[0])
+    others = (other for other in reversed(scene.outcome.events) if other is not event)
+    before = next((other for other in others if any(Print(each).same(given) for each in other.made)), None)
+    how = arrangement(event.given[0], right) or "another order"
+    causes = relations(event.given[0], right, {}) or [how]
+    path = before.path if before is not None and len(before.given) > 1 else event.path
+    what = f"{event.path} is given the values that {here.torch} is, in another order"
+    return Stop(last, Place(path, here.torch), what, "", tuple(f"its input {each}" for each in causes))
+
+
+# --- A layer without weights makes something else --------------------------------------------------------------------
+
+
+def _made(scene: _Scene, last: Place, event: Event) -> Stop:
+    """A layer without weights that is given what PyTorch has and makes what it does not."""
+    layer, causes, torch = scene.side.layers[event.path], list[str](), ""
+    wrong, wanted = event.made[0], ""
+    for value, given in _theirs(scene, event):
+        torch, wanted = value.text, f"PyTorch makes {_described(scene, value)} of it"
+        causes += _function(scene, value, layer, event)
+        right = _like(value.made.array, scene, value, event, given)
+        if right is not None and not causes:
+            causes += difference(event.given[given], right, wrong)
+        if causes:
+            break
+    causes = causes or mends(scene.run, wrong, _suspects(scene, event.given, 0))
+    named = [value for value, _ in _theirs(scene, event)][:1]
+    if not causes and named:
+        settings = _settings(layer)
+        causes.append(f"{type(layer).__name__}{f' ({settings})' if settings else ''} where PyTorch has "
+                      f"{_described(scene, named[0])}")  # fmt: skip
+    if not causes and event.given and event.given[0].shape == wrong.shape:
+        found = list(forms(event.given[0], wrong))
+        causes += [f"{form.kind} {form.setting}, which PyTorch has not there" for form in found[:1]]
+    what = f"it is given what PyTorch has ({_names(scene, event.given)}), and makes what PyTorch does not"
+    return Stop(last, Place(event.path, torch), what, wanted, tuple(dict.fromkeys(causes)))
+
+
+_SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
+
+
+def _settings(layer: KerasLayer) -> str:
+    """What a layer without weights was told."""
+    told = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
+    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in told if value is not None)
+
+
+def _suspects(scene: _Scene, given: Sequence[Array], bits: int) -> list[Value]:
+    """What PyTorch makes of what was found, and of ``bits``, and no layer of Keras has made: the last first."""
+    found, seen = bits, set[int]()
+    for unit in scene.matched_units():
+        found |= unit.bits
+    for event in scene.outcome.events:
+        if event.path in scene.outcome.matched:
+            seen |= {value.number for array in event.made for value in scene.values(array)}
+    known = [value for value in scene.run.values if not value.depends & ~found and value.number not in seen]
+    plain = [value for value in known if value.by not in _PLAIN]
+    return sorted(plain, key=lambda value: -value.number)[:40]
+
+
+_PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
+"""Functions whose change is another fault than those that are looked for."""
+
+
+def _theirs(scene: _Scene, event: Event) -> Iterator[tuple[Value, int]]:
+    """What PyTorch makes of the same values, and from which of them: what no layer has made yet first."""
+    seen = {value.number for other in scene.outcome.events for array in other.made for value in scene.values(array)}
+    found = []
+    for at, array in enumerate(event.given):
+        numbers = {value.number for value in scene.values(array)}
+        found += [(value, at) for value in scene.run.values if numbers & set(value.given)]
+    yield from sorted(found, key=lambda each: (each[0].number in seen, each[0].number))
+
+
+def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> list[str]:
+    """Settings of a function or module of PyTorch beside those of a layer."""
+    modules = dict(scene.run.module.named_modules())
+    module = modules.get(layer_of(value.names[0])) if value.names else None
+    module = module if module is not None and not list(module.children()) else module_of(value.by, value.arguments)
+    if module is None:
+        return []
+    unit = Unit("", _kinds(module), {}, "", "", (), 0, 0, module)
+    for kind in possible(unit, layer):
+        made = value.made.array
+        shape = (made.shape[0], *made.shape[2:], made.shape[1]) if made.ndim > 2 else made.shape
+        try:
+            if found := differences(kind, module, layer, np.shape(event.given[0]), shape):
+                return found
+        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+            continue
+    return []
+
+
+def _kinds(module: torch.nn.Module) -> tuple[str, ...]:
+    from wdport.porting.units import torch_kinds
+
+    return torch_kinds(module)
+
+
+def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> Array | None:
+    """What PyTorch made, in the layout of what the layer made, if it has that shape."""
+    wrong = event.made[0]
+    for source in scene.values(event.given[at]):
+        if source.number in value.given and source.made.array.ndim == array.ndim:
+            for order in permutations(range(array.ndim)):
+                moved = source.made.array.transpose(order)
+                fits = moved.shape == event.given[at].shape and relative_l2(moved, event.given[at]) < 1e-9
+                if fits and array.transpose(order).shape == wrong.shape:
+                    return array.transpose(order)
+    return array if array.shape == wrong.shape else None
+
+
+def _described(scene: _Scene, value: Value) -> str:
+    """What made a value, with its settings."""
+    told = ", ".join(f"{name} {each}" if not name.isdigit() else str(each) for name, each in value.arguments.items())
+    name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
+    return f"{name}{f' ({told})' if told else ''}"
+
+
+def _names(scene: _Scene, arrays: Sequence[Array]) -> str:
+    found = [values[0].text.strip("_") for each in arrays if (values := scene.values(each))]
+    return ", ".join(dict.fromkeys(found)) or "nothing"
+
+
+# --- What a layer is given is wrong ----------------------------------------------------------------------------------
+
+
+def _given(scene: _Scene, last: Place, event: Event) -> Stop:
+    """A layer whose input is nothing that a module of its kind takes."""
+    unit = _expected(scene, event)
+    here = Place(event.path, unit.path if unit else "")
+    known = scene.values(event.given[0]) if event.given else []
+    causes: list[str] = []
+    wanted = f"it should be given what {unit.path} is: {_source(scene, unit)}" if unit else ""
+    if known and unit is not None:
+        steps = _between(scene, known[0], unit)
+        causes += (
+            [f"lacks {' and '.join(steps)}, which PyTorch has between {known[0].text} and {unit.path}"] if steps else []
+        )
+        what = f"it is given {known[0].text.strip('_')}, which no module of its kind and shape is"
+    elif known:
+        what = f"it is given {known[0].text.strip('_')}, which no module of its kind and shape is"
+    else:
+        what = "it is given what PyTorch never has"
+        causes += _attended(scene, unit, event) if unit is not None else []
+        causes = causes or mends(scene.run, event.given[0], _suspects(scene, event.given, 0))
+        if not causes and unit is not None:
+            causes += _related(scene, unit, event)
+    causes += _unlike(scene, event) if not causes else []
+    return Stop(last, here, what, wanted, tuple(dict.fromkeys(causes)))
+
+
+def _unlike(scene: _Scene, event: Event) -> list[str]:
+    """Settings that keep a layer from the variables of the module that is given the same."""
+    layer, prints = scene.side.layers.get(event.path), [Print(each) for each in event.given]
+    for unit in scene.units if layer is not None else ():
+        if unit.module is not None and unit.call_with(prints) is not None:
+            for kind in possible(unit, layer):
+                if told := _told(kind, unit.module, layer, event, None):
+                    return told
+    return []
+
+
+def _expected(scene: _Scene, event: Event) -> Unit | None:
+    """The module that comes next: one that depends on nothing that was not found, of the layer's kind and shape."""
+    layer, taken = scene.side.layers[event.path], {unit.path for unit in scene.matched_units()}
+    bits = 0
+    for unit in scene.matched_units():
+        bits |= unit.bits
+    below = {name: tuple(each.shape) for name, each in scene.side.below(event.path).items()}
+    found = []
+    for unit in scene.units:
+        if unit.path in taken or not unit.tensors or unit.part.startswith("chunk"):
+            continue
+        depends = 0
+        for each in unit.prints[0] if unit.prints else ():
+            depends |= scene.run.depends(each)
+        fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
+        found.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
+    found.sort(key=lambda each: each[:4])
+    return found[0][4] if found and not found[0][1] else None
+
+
+def _source(scene: _Scene, unit: Unit) -> str:
+    values = (
+        [value for each in unit.prints[0] for value in list(scene.run.prints.find(each))[:1]] if unit.prints else []
+    )
+    return ", ".join(dict.fromkeys(_described(scene, value) for value in values)) or "what it takes"
+
+
+def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
+    """The functions from a value to a unit's input, in order."""
+    ends = {value.number for each in unit.prints[0] for value in scene.run.prints.find(each)} if unit.prints else set()
+    paths: dict[int, list[str]] = {start.number: []}
+    for value in scene.run.values[start.number + 1 :]:
+        source = next((number for number in value.given if number in paths), None)
+        if source is None or value.number in paths:
+            continue
+        paths[value.number] = [*paths[source], value.names[0] if value.names else value.by.strip("_")]
+        if value.number in ends:
+            return paths[value.number][:6]
+    return []
+
+
+def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
+    """Attention that is told otherwise: from the projections that were found last."""
+    right = unit.first_input()
+    wrong = event.given[0]
+    if wrong.ndim != 3 or right.size != wrong.size:
+        return []
+    right = right if right.shape == wrong.shape else right.transpose(1, 0, 2) if right.ndim == 3 else right
+    parts = [each.made[0] for each in scene.outcome.events if each.path in scene.outcome.matched and each.made
+             and each.made[0].ndim >= 3 and each.made[0].size == wrong.size][-4:]  # fmt: skip
+    try:
+        return attention_difference(parts, right, wrong) if right.shape == wrong.shape and len(parts) >= 3 else []
+    except (ValueError, IndexError):
+        return []
+
+
+def _related(scene: _Scene, unit: Unit, event: Event) -> list[str]:
+    """Exact relations of what the layer is given to what it should be given."""
+    right, wrong = unit.first_input(), event.given[0]
+    known = {f"the output of {each.path}": array for each in scene.outcome.events for array in each.made[:1]
+             if each.path in scene.outcome.matched}  # fmt: skip
+    for laid in _arranged(right, wrong.shape):
+        if found := relations(wrong, laid, known):
+            return [f"its input {found[0]}"]
+    return []
+
+
+def _arranged(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+    """The array with its channels where PyTorch and where Keras has them, if that is the shape."""
+    last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
+    yield from (each for each in (last, array) if each.shape == shape)
+
+
+def _ends(scene: _Scene, last: Place) -> Stop:
+    """All layers agree, and the outputs do not."""
+    own, theirs = [Print(each) for each in scene.outcome.outputs], [Print(each) for each in scene.run.outputs]
+    what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
+    if len(own) != len(theirs):
+        causes.append(f"it has {len(own)} outputs where PyTorch has {len(theirs)}")
+    elif all(any(a.same(b) for b in theirs) for a in own):
+        order = [next(at for at, b in enumerate(theirs) if a.same(b)) + 1 for a in own]
+        causes.append(f"its outputs are PyTorch's in another order: {', '.join(map(str, order))}")
+    else:
+        for at, (a, b) in enumerate(zip(own, theirs, strict=True)):
+            if a.same(b):
+                continue
+            known = scene.values(a.array)
+            value = next((each for each in scene.run.prints.find(b)), None)
+            if known and value is not None:
+                causes.append(f"output {at + 1} is {known[0].text.strip('_')}, where PyTorch's is "
+                              f"{_described(scene, value)}")  # fmt: skip
+            elif a.array.shape == b.array.shape:
+                causes += [f"output {at + 1} {text}" for text in relations(a.array, b.array, {})]
+    first = Place("", "")
+    for at, (a, b) in enumerate(zip(own, theirs, strict=False)):
+        if a.same(b):
+            continue
+        found = mends(scene.run, a.array, _suspects(scene, [], 0)) if not scene.values(a.array) else []
+        causes += [f"output {at + 1}: {text}" for text in found]
+        maker = next((each for each in reversed(scene.outcome.events)
+                      if any(Print(array).same(a) for array in each.made)), None)  # fmt: skip
+        value = next(iter(scene.run.prints.find(b)), None)
+        last_made = maker or next(iter(reversed(scene.outcome.events)), None)
+        first = Place(last_made.path if last_made else "", value.text if value else "")
+        break
+    return Stop(last, first, what, "", tuple(dict.fromkeys(causes)))
+
+
+def to_json(stop: Stop) -> Mapping[str, object]:
+    """As JSON values."""
+    return {
+        "last_alike": vars(stop.last), "first_unlike": vars(stop.first), "what": stop.what, "wanted": stop.wanted,
+        "causes": list(stop.causes),
+    }  # fmt: skip

@@ -1,0 +1,196 @@
+"""Two running models to a mapping table that is found and proved, or to where they part.
+
+The table is a guess until :func:`prove` has run verify on it, with other random weights and other inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from wdport.errors import UsageError, WdportError
+from wdport.families.custom import CustomFamily
+from wdport.model import Document
+from wdport.porting.folding import Section, fold, fold_doubts, sections
+from wdport.porting.options import Fields, table_of
+from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
+from wdport.porting.units import units_of
+from wdport.porting.writing import table_text
+from wdport.recorder import module_names
+
+if TYPE_CHECKING:
+    from wdport.parity.verdict import Verdict
+    from wdport.porting.stopping import Stop
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The two functions, what they take and what they are called with."""
+
+    reference: str
+    model: str
+    inputs: tuple[str, ...] = ()
+    arguments: Document = field(default_factory=dict)
+    checkpoint: str | None = None
+
+
+@dataclass
+class Suggestion:
+    """What was found.
+
+    Attributes:
+        models: of what.
+        rows: of the table, before folding.
+        parts: the table's rows, folded, in sections.
+        doubts: what nothing has proved, in words.
+        stop: where the two models part, if no table was found.
+        passes: runs of the Keras model.
+        seconds: for the search, without building the models; ``forward`` are those of one run of both models.
+        verdict: of verify, if the table was proved or not.
+        notes: what could not be looked into.
+    """
+
+    models: Models
+    rows: tuple[Fields, ...] = ()
+    parts: tuple[Section, ...] = ()
+    doubts: tuple[str, ...] = ()
+    stop: Stop | None = None
+    passes: int = 0
+    exhausted: bool = True
+    seconds: float = 0.0
+    forward: float = 0.0
+    verdict: Verdict | None = None
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+    layers: int = 0
+
+    @property
+    def proved(self) -> bool:
+        """Whether verify found the two models equal under the table."""
+        return bool(self.verdict)
+
+    def text(self) -> str:
+        """The table as YAML."""
+        models = self.models
+        head = ["Suggested by wdport map suggest: found by running both models with the same random weights."]
+        if self.verdict is not None:
+            gates = ", ".join(gate.title for gate in self.verdict.gates)
+            state = "Proved" if self.proved else "NOT proved"
+            head.append(f"{state} by wdport verify with other weights and inputs: {gates}.")
+        elif self.failure:
+            head.append(f"NOT proved: {self.failure}")
+        return table_text(
+            self.parts, models.reference, models.model, models.inputs, tuple(models.arguments), head, self.doubts
+        )
+
+
+def suggest(models: Models, say: Say | None = None) -> Suggestion:
+    """Find the table of two models; raises :class:`WdportError` where one of them cannot be built or run."""
+    import jax
+    import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+    from wdport.families.custom import CustomConfig
+    from wdport.porting.assigning import KerasSide
+    from wdport.porting.rows import found_rows
+    from wdport.porting.search import search
+    from wdport.porting.stopping import stop_of
+
+    tell = say or (lambda _: None)
+    tell("building the models")
+    module = build_module(models.reference, models.arguments, models.checkpoint)
+    family = _family(models)
+    told = family.told()
+    if not told:
+        raise UsageError("--input", "nothing tells what the models take", "state it, such as --input 'x: b 3 48 48'")
+    with jax.enable_x64(True):
+        config = CustomConfig(models.model, models.inputs, models.arguments)
+        model = family.build(config, "float64")
+        signature = family.signature(config)
+        fill(module, SEED)
+        drawn = draw_inputs(told)
+        tell("running PyTorch")
+        begin = time.perf_counter()
+        run = run_torch(models.reference, module, drawn)
+        ran = time.perf_counter() - begin
+        units = units_of(run)
+        side = KerasSide(model)
+        begin = time.perf_counter()
+        found = search(side, run, units, signature.in_port(drawn), tell)
+        seconds = time.perf_counter() - begin
+        made = Suggestion(models, passes=found.passes, exhausted=found.exhausted, seconds=seconds,
+                          forward=ran + seconds / found.passes, notes=tuple(run.notes),
+                          layers=len(found.outcome.matched))  # fmt: skip
+        if found.outcome.stuck is not None:
+            made.stop = stop_of(run, side, units, found.outcome)
+            return made
+        rows = found_rows(run, side, found.outcome, units)
+    names = module_names(module)
+    made.rows, made.doubts = rows.rows, tuple(fold_doubts(rows.doubts))
+    made.parts = tuple(sections(fold(rows.rows, names, list(module.state_dict()))))
+    return made
+
+
+def prove(found: Suggestion, checkpoint: str | None = None, say: Say | None = None) -> None:
+    """Run verify on the table: with random float32 weights of another seed, or with a checkpoint's; sets ``verdict``,
+    or ``failure`` where it could not run."""
+    from wdport.port import Port
+
+    if found.stop is not None or not found.parts:
+        return
+    with TemporaryDirectory(prefix="wdport-") as folder:
+        table = Path(folder, "suggested.yaml")
+        table.write_text(found.text(), encoding="utf-8")
+        weights = Path(checkpoint) if checkpoint else _random_checkpoint(found.models, Path(folder, "random.pt"))
+        config = None
+        if found.models.arguments:
+            import yaml
+
+            config = Path(folder, "config.yaml")
+            config.write_text(yaml.safe_dump(dict(found.models.arguments)), encoding="utf-8")
+        try:
+            found.verdict = Port(table).verify(weights, config=config, say=say)
+        except WdportError as error:
+            found.failure = " ".join(str(error).replace(str(folder), "").split())
+
+
+def _random_checkpoint(models: Models, path: Path) -> Path:
+    import torch
+
+    module = build_module(models.reference, models.arguments, models.checkpoint)
+    fill(module, SEED + 1)
+    torch.save({name: tensor.float() if tensor.is_floating_point() else tensor
+                for name, tensor in module.state_dict().items()}, path)  # fmt: skip
+    return path
+
+
+def _family(models: Models) -> CustomFamily:
+    """The user's models as a family without a table yet."""
+    rows: Sequence[Fields] = [{"torch": "x", "keras": "x", "rule": "identity"}]
+    return CustomFamily(table_of(rows), models.model, models.reference, models.inputs)
+
+
+def to_json(found: Suggestion) -> Mapping[str, object]:
+    """As JSON values."""
+    from wdport.porting import stopping
+
+    told: dict[str, object] = {
+        "found": found.stop is None,
+        "proved": found.proved,
+        "layers": found.layers,
+        "passes": found.passes,
+        "seconds": round(found.seconds, 3),
+        "forward_seconds": round(found.forward, 3),
+        "doubts": list(found.doubts),
+        "notes": list(found.notes),
+        "rows": [dict(row) for row in found.rows],
+        "failure": found.failure,
+        "verdict": found.verdict.to_json() if found.verdict is not None else None,
+    }
+    stopped = stopping.to_json(found.stop) if found.stop is not None else {}
+    return {**told, "last_alike": None, "first_unlike": None, "causes": [], **stopped}

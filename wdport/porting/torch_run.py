@@ -1,0 +1,260 @@
+"""One run of a PyTorch model with random weights: what every module takes and makes, and every value on the way.
+
+Values are those of modules and of all functions of torch between them, each with the parameters that it depends on, so
+that a guess about a parameter is known to be settled when a value behind it agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wdport import recorder
+from wdport.errors import MisfitError, error_of
+from wdport.model import Array, Document
+from wdport.porting.prints import Print, Prints
+from wdport.recorder import Call, Input
+
+if TYPE_CHECKING:
+    import torch
+
+SEED = 5
+"""Of the random weights."""
+
+BATCH = 3
+"""Samples of a run: more than one, so that features can be told from samples."""
+
+
+@dataclass
+class Value:
+    """A tensor of the run: what made it, from which other values, and the parameters that it depends on, as bits.
+
+    ``by`` is a function of torch, such as ``relu``, the ``at``-th that is called; ``names`` are the modules that give
+    it out.
+    """
+
+    number: int
+    by: str
+    made: Print
+    given: tuple[int, ...] = ()
+    depends: int = 0
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    at: int = -1
+
+    @property
+    def text(self) -> str:
+        """What to call it: the module that made it, or the function."""
+        return self.names[0] if self.names else self.by
+
+
+@dataclass
+class TorchRun:
+    """A finished run.
+
+    Attributes:
+        module: the model, float64, in evaluation mode, with the random weights.
+        inputs: what it was given, PyTorch's layout.
+        outputs: what it made.
+        calls: every call of every module, as the recorder names them.
+        values: in the order in which they were made.
+        bits: the bit of every parameter and buffer, by name; tied ones share one.
+        notes: what could not be looked into.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    output_names: tuple[str, ...]
+    calls: dict[str, Call]
+    values: list[Value]
+    bits: dict[str, int]
+    notes: list[str]
+    prints: Prints[Value] = field(default_factory=Prints)
+
+    def depends(self, made: Print) -> int:
+        """The parameters that a value of these numbers depends on."""
+        found = 0
+        for value in self.prints.find(made):
+            found |= value.depends
+        return found
+
+
+def build_module(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
+    """The PyTorch model of ``module:function``, built in true float64, in evaluation mode; raises
+    :class:`WdportError`."""
+    from torch import nn
+
+    try:
+        function = recorder.find_function(target)
+        with recorder.lifted():
+            made = function(**arguments) if arguments or not checkpoint else _called(function, target, checkpoint)
+    except recorder.Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+    except (Exception, SystemExit) as error:
+        raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
+    module = made[0] if isinstance(made, tuple) and made else made
+    module = getattr(module, "_orig_mod", module)
+    if not isinstance(module, nn.Module):
+        raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
+    return module.double().eval()
+
+
+def _called(function: Callable[..., object], target: str, checkpoint: str) -> object:
+    """Of a function that must be given the checkpoint's path, or nothing."""
+    return function(checkpoint) if recorder.takes_path(function, target) else function()
+
+
+def fill(module: torch.nn.Module, seed: int = SEED) -> None:
+    """Give every parameter, and the running statistics of norms, random float64 values that keep activations near one.
+
+    Other buffers are tables that the code computes, and stay.
+    """
+    import torch
+    from torch import nn
+
+    random = np.random.default_rng(seed)
+
+    def draw(shape: Sequence[int], middle: float, spread: float) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(middle + spread * random.standard_normal(tuple(shape))))
+
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if not parameter.is_floating_point():
+                continue
+            fan = parameter[0].numel() if parameter.ndim > 1 else 0
+            scale = parameter.ndim < 2 and bool((parameter > 0).all())  # shifts start at zero, scales at one
+            middle = float(parameter.mean()) if scale else 0.0
+            parameter.copy_(draw(parameter.shape, middle, 1 / sqrt(fan) if fan else 0.3))
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._NormBase) and part.running_mean is not None:
+                part.running_mean.copy_(draw(part.running_mean.shape, 0.0, 0.3))
+                if part.running_var is not None:
+                    part.running_var.copy_(torch.from_numpy(random.uniform(0.5, 2.0, tuple(part.running_var.shape))))
+
+
+def draw_inputs(inputs: Sequence[Input], batch: int = BATCH, seed: int = 0) -> tuple[Array, ...]:
+    """Inputs as verify draws them, floating ones in float64."""
+    return tuple(np.asarray(recorder.cast(each.make(seed, batch, 1.0), np.float64)) for each in inputs)
+
+
+def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
+    """Run the model once; raises :class:`MisfitError` where it does not run on such inputs."""
+    bits = _bits(module)
+    trace, notes, names = _Trace(module, bits), list[str](), list[str]()
+    try:
+        with recorder.highest_precision(), trace.watching(), recorder.lifted():
+            outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
+    except recorder.Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        fix = "state inputs that it takes with --input"
+        raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
+    run = TorchRun(module, inputs, outputs, tuple(names), calls, trace.values, bits, notes)
+    for value in run.values:
+        run.prints.add(value.made, value)
+    _name(run)
+    return run
+
+
+def _name(run: TorchRun) -> None:
+    """Say of every value which modules make it, the innermost first, and which inputs they are."""
+    for at, array in enumerate(run.inputs):
+        for value in run.prints.find(Print(array)):
+            value.names.append(f"input {at + 1}")
+    for name, call in run.calls.items():
+        for array in call.outputs[:1]:
+            nameless = next((each for each in run.prints.find(Print(array)) if not each.names), None)
+            if nameless is not None:
+                nameless.names.append(name)
+
+
+def _bits(module: torch.nn.Module) -> dict[str, int]:
+    """A bit for every tensor of the state_dict; the same one for those that are one tensor."""
+    seen: dict[int, int] = {}
+    return {
+        name: seen.setdefault(id(tensor), 1 << len(seen)) for name, tensor in module.state_dict(keep_vars=True).items()
+    }
+
+
+class _Trace:
+    """Follows every function of torch."""
+
+    def __init__(self, module: torch.nn.Module, bits: Mapping[str, int]) -> None:
+        state = module.state_dict(keep_vars=True)
+        self.values: list[Value] = []
+        self._known: dict[int, tuple[int, int]] = {id(state[name]): (-1, bit) for name, bit in bits.items()}
+        self._count = -1
+        self._kept: list[object] = []  # so that no tensor's id is another's
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, what functions make is kept."""
+        from torch.overrides import TorchFunctionMode
+
+        trace = self
+
+        class Watch(TorchFunctionMode):
+            def __torch_function__(
+                self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
+                kwargs: Mapping[str, object] | None = None,
+            ) -> object:  # fmt: skip
+                made = function(*args, **(kwargs or {}))
+                trace.keep(function, args, kwargs or {}, made)
+                return made
+
+        with Watch():
+            yield
+
+    def keep(
+        self, function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], made: object
+    ) -> None:
+        """The tensors among ``made`` as values."""
+        self._count += 1
+        tensors = list(_tensors(made))
+        if not tensors:
+            return
+        name = getattr(function, "__name__", "")
+        numbers, depends = [], 0
+        for tensor in _tensors((args, dict(kwargs))):
+            number, bit = self._known.get(id(tensor), (-1, 0))
+            depends |= bit
+            if number >= 0:
+                numbers.append(number)
+        told = {str(at): value for at, value in enumerate(args) if not any(True for _ in _tensors(value))}
+        told |= {key: value for key, value in kwargs.items() if not any(True for _ in _tensors(value))}
+        for tensor in tensors:
+            if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
+                self._known[id(tensor)] = (-1, depends)
+                self._kept.append(tensor)
+                continue
+            array = recorder.to_array(tensor)
+            self._kept.append(tensor)
+            if len(numbers) == 1 and _alike(self.values[numbers[0]].made.array, array):
+                self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
+                continue
+            value = Value(len(self.values), name, Print(array), tuple(numbers), depends, told, at=self._count)
+            self.values.append(value)
+            self._known[id(tensor)] = (value.number, depends)
+
+
+def _alike(first: Array, second: Array) -> bool:
+    return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors(each)

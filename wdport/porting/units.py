@@ -1,0 +1,261 @@
+"""What of a PyTorch model may become one Keras layer: a module, a part of one, or a chunk of its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wdport import recorder
+from wdport.model import Array
+from wdport.porting.prints import Print
+from wdport.porting.torch_run import TorchRun
+from wdport.recorder import Call, layer_of
+
+if TYPE_CHECKING:
+    import torch
+
+_TORCH_KINDS: Mapping[str, tuple[str, ...]] = {
+    "MultiheadAttention": ("attention_packed",),
+    "Linear": ("linear",),
+    "Embedding": ("embedding",),
+    "LayerNorm": ("layer_norm",),
+    "GroupNorm": ("group_norm",),
+    "RMSNorm": ("rms_norm",),
+    "_InstanceNorm": ("group_norm",),
+    "_BatchNorm": ("batch_norm",),
+    "PReLU": ("prelu",),
+    "LSTM": ("lstm", "bidirectional_lstm"),
+    "GRU": ("gru", "bidirectional_gru"),
+    "RNN": ("rnn", "bidirectional_rnn"),
+    "LSTMCell": ("lstm_cell",),
+    "GRUCell": ("gru_cell",),
+    "RNNCell": ("rnn_cell",),
+    **{f"Conv{rank}d": (f"conv{rank}d", f"depthwise_conv{rank}d")[: 2 if rank < 3 else 1] for rank in (1, 2, 3)},
+    **{f"ConvTranspose{rank}d": (f"conv_transpose{rank}d",) for rank in (1, 2, 3)},
+    **{f"MaxPool{rank}d": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
+    **{f"AvgPool{rank}d": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
+}
+"""Kinds by class of ``torch.nn``, looked up along the classes that a module's own is made of."""
+
+_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+
+_KERAS_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Dense": ("linear", *_CONVOLUTIONS),
+    "EinsumDense": ("linear",),
+    "Conv1D": ("conv1d", "conv2d", "linear"),
+    "Conv2D": ("conv2d", "conv1d", "conv3d", "linear"),
+    "Conv3D": ("conv3d", "linear"),
+    "DepthwiseConv1D": ("depthwise_conv1d", "depthwise_conv2d"),
+    "DepthwiseConv2D": ("depthwise_conv2d", "depthwise_conv1d"),
+    **{f"Conv{rank}DTranspose": (f"conv_transpose{rank}d",) for rank in (1, 2, 3)},
+    "Embedding": ("embedding",),
+    "BatchNormalization": ("batch_norm",),
+    "LayerNormalization": ("layer_norm", "rms_norm"),
+    "GroupNormalization": ("group_norm",),
+    "RMSNormalization": ("rms_norm",),
+    "PReLU": ("prelu",),
+    "LSTM": ("lstm",),
+    "GRU": ("gru",),
+    "SimpleRNN": ("rnn",),
+    "RNN": ("lstm", "gru", "rnn"),
+    "Bidirectional": ("bidirectional_lstm", "bidirectional_gru", "bidirectional_rnn"),
+    "LSTMCell": ("lstm_cell",),
+    "GRUCell": ("gru_cell",),
+    "SimpleRNNCell": ("rnn_cell",),
+    "MultiHeadAttention": ("attention_packed",),
+    **{f"MaxPooling{rank}D": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
+    **{f"AveragePooling{rank}D": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
+}
+"""Kinds by class of ``keras.layers``; what is not in it, and not made of these classes, may be any."""
+
+MOST_CHUNKS = 4
+"""Equal parts that one linear layer of PyTorch may be several of in Keras: query, key and value, or two gates."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A module or a part of one.
+
+    Attributes:
+        path: the module's, or that of a part, such as ``attn.query``, ``rnn.layer_1`` or ``qkv.chunk_0_of_3``.
+        kinds: what it may be; empty for a class of the user's own.
+        tensors: float64 values by name below ``path``.
+        whole: the module that this is a part of; the module itself.
+        part: the part's name; "" for a whole module.
+        calls: its calls, in order.
+        order: when it was first called, among all units.
+        members: the units that this one joins side by side, if it does.
+        bits: of its parameters, as :class:`wdport.porting.torch_run.TorchRun` has them.
+    """
+
+    path: str
+    kinds: tuple[str, ...]
+    tensors: Mapping[str, Array] = field(repr=False)
+    whole: str
+    part: str
+    calls: tuple[Call, ...] = field(repr=False)
+    order: int
+    bits: int
+    module: torch.nn.Module | None = field(default=None, repr=False, compare=False)
+    prints: tuple[tuple[Print, ...], ...] = field(default=(), repr=False, compare=False)
+    members: tuple[str, ...] = ()
+
+    def first_input(self, at: int = 0) -> Array:
+        """The first array that a call was given."""
+        return np.asarray(recorder.leaves(list(self.calls[at].inputs))[0])
+
+    @property
+    def names(self) -> dict[str, Array]:
+        """The tensors by their whole names, as if the part were a module."""
+        return {f"{self.path}.{name}": array for name, array in self.tensors.items()}
+
+    def call_with(self, given: list[Print]) -> int | None:
+        """The first of its calls that was given what a Keras layer is; all but the first input may be others."""
+        told = [each for each in given if not each.empty]
+        for at, prints in enumerate(self.prints):
+            if not told:
+                return at if all(each.empty for each in prints) else None
+            if any(told[0].same(each) for each in prints):
+                return at
+        return None
+
+
+def units_of(run: TorchRun) -> list[Unit]:
+    """Every module with tensors of its own, or of a kind without, that was called; and their parts."""
+    order = {layer_of(name): at for at, name in reversed(list(enumerate(run.calls)))}
+    by_layer: dict[str, list[Call]] = {}
+    for name, call in run.calls.items():
+        by_layer.setdefault(layer_of(name), []).append(call)
+    state = {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}
+    found = []
+    for path, module in run.module.named_modules():
+        calls = by_layer.get(path)
+        kinds = torch_kinds(module)
+        below = {name.removeprefix(f"{path}."): value for name, value in state.items() if name.startswith(f"{path}.")}
+        own = [*module._parameters, *module._buffers, *getattr(module, "parametrizations", {})]
+        if not path or calls is None or not (kinds or own):
+            continue
+        if not kinds:
+            below = {name: value for name, value in below.items() if "." not in name or "parametrizations" in name}
+        bits = _bits(run, path, below)
+        unit = _unit(path, kinds, below, path, "", calls, order[path], bits, module)
+        found.append(unit)
+        found += _parts(unit, by_layer, order)
+    return found
+
+
+def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
+    """The kinds that a module of ``torch.nn`` may be; nothing for a class of the user's own."""
+    if getattr(module, "return_indices", False):
+        return ()
+    for each in type(module).__mro__:
+        if each.__module__.startswith("torch.nn") and each.__name__ in _TORCH_KINDS:
+            kinds = _TORCH_KINDS[each.__name__]
+            grouped = getattr(module, "groups", 1) > 1
+            kinds = tuple(kind for kind in kinds if grouped or not kind.startswith("depthwise"))
+            if len(kinds) == 2 and kinds[1].startswith("bidirectional"):
+                return kinds[1:] if module.bidirectional else kinds[:1]
+            return kinds
+    return ()
+
+
+def possible(unit: Unit, layer: object) -> tuple[str, ...]:
+    """The kinds that a unit and a Keras layer may both be."""
+    known = keras_kinds(layer)
+    if not unit.kinds or known is None:
+        return unit.kinds or known or ()
+    kinds = [kind for kind in unit.kinds if kind in known]
+    # A linear layer may be a convolution with a window of one, and a convolution with one a linear layer.
+    return tuple(kinds)
+
+
+def keras_kinds(layer: object) -> tuple[str, ...] | None:
+    """The kinds that a layer of Keras's may be; ``None`` for a class of the user's own."""
+    for each in type(layer).__mro__:
+        if each.__module__.startswith("keras.") and each.__name__ in _KERAS_KINDS:
+            return _KERAS_KINDS[each.__name__]
+    return () if type(layer).__module__.startswith("keras.src.layers") else None
+
+
+def joined(units: Sequence[Unit], at: int) -> Unit:
+    """Linear layers that are fed the same, side by side, as one; ``at`` is the call."""
+    made = np.concatenate([np.asarray(unit.calls[at].outputs[0]) for unit in units], axis=-1)
+    call = Call(units[0].calls[at].inputs, (made,), units[0].calls[at].caller)
+    bits = 0
+    for unit in units:
+        bits |= unit.bits
+    path = " + ".join(unit.path for unit in units)
+    order = min(unit.order for unit in units)
+    return replace(_unit(path, ("linear",), {}, path, "", [call], order, bits), members=tuple(u.path for u in units))
+
+
+def _bits(run: TorchRun, path: str, names: Mapping[str, object]) -> int:
+    found = 0
+    for name in names:
+        found |= run.bits.get(f"{path}.{name}", 0)
+    return found
+
+
+def _unit(
+    path: str, kinds: tuple[str, ...], tensors: Mapping[str, Array], whole: str, part: str, calls: list[Call],
+    order: int, bits: int, module: torch.nn.Module | None = None,
+) -> Unit:  # fmt: skip
+    prints = tuple(tuple(Print(np.asarray(leaf)) for leaf in recorder.leaves(list(call.inputs))
+                         if np.asarray(leaf).dtype.kind != "b") for call in calls)  # fmt: skip
+    return Unit(path, kinds, dict(tensors), whole, part, tuple(calls), order, bits, module, prints)
+
+
+def _parts(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
+    """What a module is several Keras layers of."""
+    if unit.kinds == ("attention_packed",):
+        yield from _attention(unit, calls, order)
+    elif "layer_1" in {name.rpartition(".")[2] for name in calls if name.startswith(f"{unit.path}.layer_")}:
+        yield from _recurrent(unit, calls, order)
+    elif unit.kinds == ("linear",) and "weight" in unit.tensors:
+        yield from _chunks(unit)
+
+
+def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
+    """The projections of ``torch.nn.MultiheadAttention``, as linear layers."""
+    tensors = unit.tensors
+    width = tensors["out_proj.weight"].shape[0]
+    for at, step in enumerate(recorder.ATTENTION):
+        path, rows = f"{unit.path}.{step}", slice(at * width, (at + 1) * width)
+        if path not in calls:
+            continue
+        if step == "out":
+            own = {name.removeprefix("out_proj."): value for name, value in tensors.items() if name[:9] == "out_proj."}
+        else:
+            packed = tensors.get("in_proj_weight")
+            own = {"weight": tensors[f"{step[0]}_proj_weight"] if packed is None else packed[rows]}
+            if "in_proj_bias" in tensors:
+                own["bias"] = tensors["in_proj_bias"][rows]
+        yield _unit(path, ("linear",), own, unit.path, step, calls[path], order[path], unit.bits)
+
+
+def _recurrent(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
+    """The layers of ``torch.nn.LSTM`` and its like, each as a module of one layer."""
+    layer = 0
+    while (path := f"{unit.path}.layer_{layer}") in calls:
+        own = {name.replace(f"_l{layer}", "_l0"): value for name, value in unit.tensors.items()
+               if f"_l{layer}" in name.removesuffix("_reverse")[-len(f"_l{layer}"):]}  # fmt: skip
+        yield _unit(path, unit.kinds, own, unit.path, f"layer_{layer}", calls[path], order[path], unit.bits)
+        layer += 1
+
+
+def _chunks(unit: Unit) -> Iterator[Unit]:
+    """Equal parts of a linear layer's features."""
+    width = unit.tensors["weight"].shape[0]
+    for count in range(2, MOST_CHUNKS + 1):
+        if width % count or width == count:
+            continue
+        size = width // count
+        for at in range(count):
+            own = {name: value[at * size : (at + 1) * size] for name, value in unit.tensors.items()}
+            made = [Call(call.inputs, (call.outputs[0][..., at * size : (at + 1) * size],), call.caller, call.names)
+                    for call in unit.calls]  # fmt: skip
+            part = f"chunk_{at}_of_{count}"
+            yield _unit(f"{unit.path}.{part}", ("linear",), own, unit.path, part, made, unit.order, unit.bits)
