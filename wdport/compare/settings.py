@@ -7,6 +7,7 @@ one side does not state, or what only its code tells, is not compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ def differences(
 
 def compare_pair(pair: Pair) -> tuple[int, list[Setting]]:
     """How many hyper-parameters of two layers were compared, and those that differ."""
+    pair = replace(pair, kind=pair.kind or kind_of(pair.module))
     settled, found = _windows(pair)
     counted = 0
     for each, theirs, ours in _stated(pair):
@@ -60,6 +62,11 @@ def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> d
         if near and isinstance(theirs, float) and theirs != ours and equal(theirs, ours):
             found[each.keras] = (theirs, told(each, repr(theirs), repr(ours)))
     return found
+
+
+def kind_of(module: torch.nn.Module) -> str:
+    """The kind that a module is of by its class, where a row states none; "" of all but PyTorch's own."""
+    return KIND_OF.get(type(module).__name__, "") if computes_as_torch(module) else ""
 
 
 def has_windows(kind: str) -> bool:
@@ -115,8 +122,6 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
     if pair.kind in KINDS:
         known = pair.kind == "activation" and applied(pair)
         return () if known else KINDS[pair.kind].compared
-    if (kind := KIND_OF.get(type(pair.module).__name__)) and computes_as_torch(pair.module):
-        return KINDS[kind].compared
     for each in UNKINDED:
         if is_torch(pair.module, *each.torch) and is_keras(pair.layer, *each.keras):
             return each.compared

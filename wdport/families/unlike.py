@@ -61,7 +61,7 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     """
     from wdport.compare.aligned import compare_settings
     from wdport.compare.calls import Call
-    from wdport.compare.settings import has_windows
+    from wdport.compare.settings import has_windows, kind_of
     from wdport.compare.taps import align
     from wdport.families.code import find_function
     from wdport.keras_runtime import layers_by_path
@@ -76,7 +76,8 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
         raise MisfitError(reference, f"raises {recorder.one_line(error)}", "correct the function") from error
     taps = align(table, recorder.module_names(cast("torch.nn.Module", module)), layers, ())
     given = {path: shape for path, layer in layers.items() if (shape := _given(layer))}
-    doubtful = {tap.candidate for tap in taps if has_windows(tap.kind)}
+    kinds = {tap.candidate: tap.kind or kind_of(modules[tap.reference]) for tap in taps if tap.reference in modules}
+    doubtful = {path for path, kind in kinds.items() if has_windows(kind)}
     doubtful -= {path for path in given if path in doubtful and not _may_be_padded(layers[path], model)}
     calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in given.items()}
     report = compare_settings(taps, modules, layers, None, calls)
@@ -87,6 +88,8 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
 def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
     """Whether what a layer of a functional model is given was enlarged, by no layer that has windows of its own; true
     where that cannot be told."""
+    if not getattr(model, "inputs", None):
+        return True  # not a functional model as a whole
     tensor = layer.input
     while not any(tensor is each for each in model.inputs):
         history = tensor._keras_history

@@ -26,16 +26,19 @@ def _ranks(name: str, suffix: str = "D") -> tuple[str, ...]:
     return tuple(f"{name}{rank}{suffix}" for rank in (1, 2, 3))
 
 
+_WINDOWED = {"Conv": "conv", "ConvTranspose": "conv_transpose", "MaxPool": "max_pool", "AvgPool": "avg_pool"}
+
 KIND_OF = {
     "LayerNorm": "layer_norm",
     "RMSNorm": "rms_norm",
     "GroupNorm": "group_norm",
     **dict.fromkeys(_ranks("BatchNorm", "d"), "batch_norm"),
     "Linear": "linear",
-    **{f"{name}{rank}d": f"{kind}{rank}d" for rank in (1, 2, 3)
-       for name, kind in (("Conv", "conv"), ("MaxPool", "max_pool"), ("AvgPool", "avg_pool"))},
+    **{f"{name}{rank}d": f"{kind}{rank}d" for rank in (1, 2, 3) for name, kind in _WINDOWED.items()},
     "Embedding": "embedding",
-}  # fmt: skip
+    "MultiheadAttention": "attention_packed",
+    "PReLU": "prelu",
+}
 """The kind that a class of ``torch.nn`` is of where the table's row states none, as that of a norm without weights."""
 
 UNKINDED = (
