@@ -1,4 +1,4 @@
-"""Settings of the pairs: none differs where the twin is right, and none is told of a twin that a harmless edit changed."""
+"""Settings of the pairs: none differs where the twin is right, nor where a harmless edit changed it."""
 
 from __future__ import annotations
 
