@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,27 @@ import keras
 import numpy as np
 import torch
 
-from wdport.compare.settings import differences
-from wdport.keras_runtime import exact_float64, fresh_names, layer_dtype, set_variable, unfilled, variables_by_path
+from wdport.compare.layouts import Layout
+from wdport.compare.layouts import axes as layout
+from wdport.compare.pairs import Pair as Layers
+from wdport.compare.probe import Arguments, Compute, intercepted
+from wdport.compare.setting import Setting
+from wdport.compare.settings import compare_pair
+from wdport.keras_runtime import (
+    exact_float64,
+    fresh_names,
+    layer_dtype,
+    layers_by_path,
+    set_variable,
+    unfilled,
+    variables_by_path,
+)
 from wdport.mapping.arrays import Array, apply_rule
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 
-from .layers import Twin
+from .layers import Cut, Twin
 from .pair import OF_THE_PAIR, Pair, State
 
 BOUND = 1e-12
@@ -42,7 +56,7 @@ class Outcome:
         error: relative L2 error of the Keras layer's output; infinite where its shape is another.
         mutants: the same of every mutant.
         alarms: hyper-parameters that ``wdport verify`` would say differ, though they do not.
-        named: mutants whose wrong hyper-parameter ``wdport verify`` would name.
+        named: mutants whose wrong hyper-parameter ``wdport verify`` would name before it computes anything.
     """
 
     pair: Pair
@@ -63,12 +77,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Reference:
-    """The PyTorch side of a pair: its module, the tensors of a checkpoint, inputs and output in float64."""
+    """The PyTorch side of a pair: its module, the tensors of a checkpoint, inputs and output in float64, and the shapes
+    of what the module of the table's row is given and makes."""
 
     module: torch.nn.Module
     state: Mapping[str, Array]
     inputs: Sequence[Array]
     output: Array
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 @contextmanager
@@ -83,14 +99,15 @@ def float64() -> Iterator[None]:
 def run(pair: Pair) -> Outcome:
     """Compare the pair and every mutant of it."""
     reference = torch_side(pair)
-    error, alarms = compared(pair, reference, {})
+    error, told = compared(pair, reference, {})
+    alarms = tuple(each.text for each in told if each.level == "differs")
     mutants, named = {}, []
     for name, changes in pair.mutants.items():
         own = {key: value for key, value in changes.items() if key in OF_THE_PAIR}
         mutant = replace(pair, **own)
         given = replace(reference, state=stored(mutant, reference.module)) if "state" in own else reference
-        mutants[name], told = compared(mutant, given, {k: v for k, v in changes.items() if k not in own})
-        named += [name] * bool(told)
+        mutants[name], now = compared(mutant, given, {k: v for k, v in changes.items() if k not in own})
+        named += [name] if {each.text for each in now} - {each.text for each in told} else []
     return Outcome(pair, error, mutants, alarms, tuple(named))
 
 
@@ -108,12 +125,15 @@ def torch_side(pair: Pair) -> Reference:
     module.eval()
     state = stored(pair, module)
     inputs = draw(pair, seed)
+    seen: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
+    row = module.get_submodule(f"m{pair.at[0]}")
+    row.register_forward_hook(lambda _, given, made: seen.append((shape(given[0]), shape(first(made)))))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using padding='same' with even kernel", UserWarning)
         output = first(module["m"](*map(torch.tensor, inputs)))
     if output.dtype != torch.float64:
         raise AssertionError(f"{pair.name}: PyTorch computes in {output.dtype}")
-    return Reference(module, state, inputs, output.numpy())
+    return Reference(module, state, inputs, output.numpy(), seen[-1])
 
 
 def stored(pair: Pair, module: torch.nn.Module) -> Mapping[str, Array]:
@@ -132,7 +152,7 @@ def draw(pair: Pair, seed: int) -> list[Array]:
     return [made[shape] for shape in pair.input]
 
 
-def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
+def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tuple[float, list[Setting]]:
     """The relative error of the Keras layer with these arguments changed, and what ``verify`` says of its settings."""
     wanted = laid_out(reference.output, pair.out or pair.axes, pair.sizes)
     inputs = [laid_out(array, pair.axes) for array in reference.inputs]
@@ -143,14 +163,43 @@ def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tu
             port = Port(layer)
             port(*inputs)  # Keras makes variables when a layer is first called
         fill(pair, reference.state, port)
-        output = first(port(*inputs))
+        rows = {path: each for path, each in layers_by_path(port).items() if at_row(pair, path)}
+        with intercepted(rows, shaped := Shaped()):
+            output = first(port(*inputs))
         if output.dtype != "float64":
             raise AssertionError(f"{pair.name}: Keras computes in {output.dtype}")
         got = np.asarray(output)
-    told: Sequence[str] = ()
-    if pair.kind and pair.at == ("", "") and layer.__class__.__module__.startswith("keras."):
-        told = differences(pair.kind, reference.module["m"], layer, inputs[0].shape, wanted.shape)
-    return relative(got, wanted), tuple(told)
+        rows = {} if isinstance(layer, Cut) else rows
+        told = [each for path in rows for each in settings(pair, reference, rows[path], shaped.given.get(path, ()))]
+    return relative(got, wanted), told
+
+
+class Shaped:
+    """What answers calls by the layers themselves and keeps the shapes of what they are given first."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, tuple[int, ...]] = {}
+
+    def __call__(self, call: str, compute: Compute, arguments: Arguments) -> object:
+        self.given.setdefault(call, tuple(arguments.tensors[0].shape))
+        return compute(arguments.tensors)
+
+
+def at_row(pair: Pair, path: str) -> bool:
+    """Whether this is the layer of the table's row, or one of its layers."""
+    place = re.escape(f"k{pair.at[1]}").replace("<layer>", r"\d+")
+    return re.fullmatch(place, path) is not None
+
+
+def settings(pair: Pair, reference: Reference, layer: Any, given: tuple[int, ...]) -> list[Setting]:
+    """What the row's module and layer were told differently. A row cannot name a layer of which something is cut off
+    behind it: its outputs have another size."""
+    module = reference.module.get_submodule(f"m{pair.at[0]}")
+    (fed, made), rule = reference.shapes, layout("... -> ..." if pair.axes in ("", "...") else pair.axes)
+    if len(made) > 2 and getattr(layer, "data_format", "") == "channels_last":
+        made = (made[0], *made[2:], made[1])
+    layers = Layers(pair.kind, module, layer, Layout((rule,)), fed, given, made if len(made) == len(given) else ())
+    return compare_pair(layers)[1]
 
 
 class Port(Twin):
@@ -200,6 +249,11 @@ def relative(got: Array, wanted: Array) -> float:
         return inf
     error = float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
     return error if np.isfinite(error) else inf
+
+
+def shape(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor; nothing of packed sequences."""
+    return tuple(getattr(value, "shape", ()))
 
 
 def first(output: Any) -> Any:

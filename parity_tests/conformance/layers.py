@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -54,11 +55,10 @@ class Function(Twin):
 
     def __init__(self, name: str, **options: Any):
         super().__init__()
-        self.function = getattr(keras.activations, name, None) or getattr(ops, name)
-        self.options = options
+        self.activation = partial(getattr(keras.activations, name, None) or getattr(ops, name), **options)
 
     def call(self, x: Any) -> Any:
-        return self.function(x, **self.options)
+        return self.activation(x)
 
 
 class Offset(Twin):

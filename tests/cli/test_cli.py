@@ -59,7 +59,9 @@ def test_convert_says_what_it_did(checkpoint: Path, capsys: pytest.CaptureFixtur
 def test_convert_json_is_the_manifest(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(checkpoint), "--json", *SET]) == 0
     manifest = json.loads(Path(f"{checkpoint.with_suffix('.keras')}.wdport.json").read_text())
-    assert json.loads(capsys.readouterr().out) == manifest
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("values") == []
+    assert told == manifest
 
 
 @pytest.mark.parametrize("words", [[], ["convert"], ["transform"], ["convert", "a.ckpt", "--fast"]])

@@ -62,6 +62,21 @@ def test_check_of_a_shipped_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert code == 4
 
 
+def test_check_of_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "image", "image_epsilon")
+    code, text = said(capsys, "check", table, "--settings")
+    assert code == 0
+    assert "settings: 39 compared at 6 layers\nbn: epsilon (eps) 0.001 where the reference has 1e-05\n" in text
+    assert "read by training alone\nbn: momentum 0.99 where" in text
+    right = ("--model", "tests.families.toys.twins:image", "--reference", "tests.families.toys.nets:image")
+    assert "settings: 39 compared at 6 layers; none differ" in said(capsys, "check", table, "--settings", *right)[1]
+    told = json.loads(said(capsys, "check", table, checkpoint, *right, "--settings", "--json")[1])["settings"]
+    assert [each["level"] for each in told["found"]] == ["training"]
+    assert main(["map", "check", str(table), "--reference", "a:b"]) == 2
+    assert main(["map", "check", str(table), "--settings", "--reference", "tests.families.toys.bad_nets:raises"]) == 4
+    assert "ValueError: out of order" in capsys.readouterr().err
+
+
 def test_a_table_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.yaml").write_text("format: 2\nlayers: [{torch: a, keras: b, kind: linaer}]\n")
     assert main(["map", "check", str(tmp_path / "t.yaml")]) == 4

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import jax
 import keras
 import pytest
 from torch import nn
 
-from wdport.compare.settings import differences
+from wdport.compare.layouts import Layout, axes
+from wdport.compare.pairs import Pair
+from wdport.compare.settings import compare_pair, differences
 
 layers: Any = keras.layers
+LAST = Layout((axes("b c h w -> b h w c"),))
+SAME = Layout((axes("... -> ..."),))
 
 ALIKE: dict[str, tuple[Any, ...]] = {
     "batch norm": ("batch_norm", nn.BatchNorm2d(4, eps=0.0010000000474974513), layers.BatchNormalization(epsilon=1e-3)),
@@ -36,7 +42,7 @@ ALIKE: dict[str, tuple[Any, ...]] = {
     "nonlinearity": ("rnn", nn.RNN(3, 4, nonlinearity="relu"), layers.SimpleRNN(4, activation="relu")),
     "slope": ("activation", nn.LeakyReLU(0.3), layers.LeakyReLU()),
     "dropout": ("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),
-    "a kind that nobody knows": ("", nn.Linear(3, 4), layers.Dense(5)),
+    "a kind that nobody knows": ("", nn.Identity(), layers.Dense(5)),
 }
 
 OTHER: dict[str, tuple[str, Any, Any, str]] = {
@@ -116,6 +122,199 @@ OTHER: dict[str, tuple[str, Any, Any, str]] = {
 }
 
 
+TRANSPOSED = nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1)
+IMAGE, FIRST, CUBE = (2, 5, 4, 3), (2, 3, 5, 4), (2, 3, 3, 3)
+MORE_ALIKE: dict[str, Pair] = {
+    "same takes off what PyTorch's padding does": Pair(
+        "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2, padding="same")
+    ),
+    "a norm over the last axes": Pair(
+        "layer_norm", nn.LayerNorm((4, 8)), layers.LayerNormalization(axis=(-2, -1), epsilon=1e-5), SAME, (2, 4, 8),
+        (2, 4, 8),
+    ),
+    "a norm over channels that lie last in the port": Pair(
+        "batch_norm", nn.BatchNorm2d(3, momentum=None), layers.BatchNormalization(epsilon=1e-5), LAST, FIRST, IMAGE
+    ),
+    "channels that stay first": Pair(
+        "batch_norm", nn.BatchNorm2d(3), layers.BatchNormalization(axis=1, epsilon=1e-5, momentum=0.9), Layout(), FIRST,
+        FIRST,
+    ),
+    "a slope for all": Pair("prelu", nn.PReLU(), layers.PReLU(shared_axes=[1, 2, 3]), LAST, FIRST, IMAGE),
+    "a slope per channel": Pair("prelu", nn.PReLU(3), layers.PReLU(shared_axes=[1, 2]), LAST, FIRST, IMAGE),
+    "a softmax over the channels": Pair("activation", nn.Softmax(1), layers.Softmax(), LAST, FIRST, IMAGE),
+    "a function that nobody knows": Pair("activation", nn.ReLU(), layers.Activation(lambda x: x)),
+    "gelu, as JAX approximates it": Pair("activation", nn.GELU("tanh"), layers.Activation(jax.nn.gelu)),
+    "two names of one function": Pair("activation", nn.CELU(), layers.ELU()),
+    "hardtanh as relu": Pair("", nn.Hardtanh(0, 6), layers.ReLU(max_value=6)),
+    "what follows, fused": Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="gelu"), Layout(after="gelu")),
+    "a function of the user's own, fused": Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation=lambda x: x)),
+    "both directions": Pair(
+        "bidirectional_gru", nn.GRU(3, 4, bidirectional=True, batch_first=True),
+        layers.Bidirectional(layers.GRU(4, return_sequences=True)),
+    ),
+    "steps first, exchanged": Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4), SAME, (5, 2, 3), (2, 5, 3)),
+    "instances": Pair("group_norm", nn.InstanceNorm1d(4, affine=True), layers.GroupNormalization(-1, epsilon=1e-5)),
+    "a padding that counts, apart": Pair(
+        "avg_pool2d", nn.AvgPool2d(3, 1, padding=1), layers.AveragePooling2D(3, 1), LAST, FIRST, (2, 7, 6, 3), IMAGE
+    ),
+    "upsampling": Pair("", nn.Upsample(scale_factor=2), layers.UpSampling2D(2), LAST, FIRST, IMAGE),
+    "zeros around": Pair("", nn.ZeroPad2d((1, 2, 3, 0)), layers.ZeroPadding2D(((3, 0), (1, 2))), LAST, FIRST, IMAGE),
+    "a mask where the reference pads": Pair(
+        "embedding", nn.Embedding(5, 4, padding_idx=0), layers.Embedding(5, 4, mask_zero=True)
+    ),
+    "a norm of a class of one's own": Pair("rms_norm", nn.Identity(), layers.RMSNormalization(epsilon=1e-6)),
+}  # fmt: skip
+
+MORE_OTHER: dict[str, tuple[Pair, str]] = {
+    "valid cuts nothing": (
+        Pair("conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2)),
+        "padding valid cuts 0 and 0 off the ends where the reference (padding (1,), output_padding (0,)) cuts 1 and 1",
+    ),
+    "strides of a window along one axis": (
+        Pair("conv2d", nn.Conv2d(3, 4, (5, 1), stride=(2, 1)), layers.Conv1D(4, 5)),
+        "strides (stride) (1,) where the reference has (2, 1)",
+    ),
+    "strides along both axes": (
+        Pair("max_pool2d", nn.MaxPool2d(2, 2), layers.MaxPooling2D(2, (2, 1))),
+        "strides (stride) (2, 1) where the reference has 2",
+    ),
+    "a norm over another axis": (
+        Pair("layer_norm", nn.LayerNorm(8), layers.LayerNormalization(1, epsilon=1e-5), SAME, (2, 4, 8), (2, 4, 8)),
+        "axis (normalized_shape) 1 where the reference has [2]",
+    ),
+    "a norm over rows": (
+        Pair("batch_norm", nn.BatchNorm2d(3), layers.BatchNormalization(1, epsilon=1e-5), LAST, CUBE, CUBE),
+        "axis 1 where the reference has 3",
+    ),
+    "channels first in a port that has them last": (
+        Pair("batch_norm", nn.BatchNorm2d(3), layers.BatchNormalization(1, epsilon=1e-5), Layout(), (2, 3, 3, 3),
+             (2, 3, 3, 3), last=True),
+        "axis 1 where the reference has 3",
+    ),
+    "a slope per row": (
+        Pair("prelu", nn.PReLU(3), layers.PReLU(shared_axes=[2, 3]), LAST, (2, 3, 3, 3), (2, 3, 3, 3)),
+        "shared_axes (num_parameters) [2, 3] where the reference has [1, 2]",
+    ),
+    "a softmax over rows": (
+        Pair("activation", nn.Softmax(1), layers.Softmax(axis=1), LAST, FIRST, IMAGE),
+        "axis 1 where the reference has 3",
+    ),
+    "gelu, exact": (
+        Pair("activation", nn.GELU("tanh"), layers.Activation("gelu")),
+        "activation: GELU where the reference has GELU by tanh",
+    ),
+    "softplus is linear above 20": (
+        Pair("activation", nn.Softplus(), layers.Activation("softplus")),
+        "threshold none where the reference has 20",
+    ),
+    "the epsilon of a row without a kind": (
+        Pair("", nn.LayerNorm(8, elementwise_affine=False), layers.LayerNormalization(scale=False, center=False), SAME),
+        "epsilon (eps) 0.001 where the reference has 1e-05",
+    ),
+    "another function": (
+        Pair("", nn.SiLU(), layers.Activation("gelu")), "activation: GELU where the reference has SiLU",
+    ),
+    "what nobody says, fused": (
+        Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu")),
+        "has a relu that the reference's module has not; if it follows there, state `then: relu`",
+    ),
+    "something else, fused": (
+        Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu"), Layout(after="tanh")),
+        "activation: ReLU where the table has tanh",
+    ),
+    "backwards": (
+        Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4, go_backwards=True)),
+        "go_backwards True where the reference has False",
+    ),
+    "a gate's function": (
+        Pair("gru_cell", nn.GRUCell(3, 4), layers.GRUCell(4, recurrent_activation="hard_sigmoid")),
+        "recurrent_activation hard_sigmoid where the reference has sigmoid",
+    ),
+    "the reset before the product": (
+        Pair("gru", nn.GRU(3, 4), layers.GRU(4, reset_after=False)), "reset_after False where the reference has True",
+    ),
+    "the sum of both directions": (
+        Pair("bidirectional_lstm", nn.LSTM(3, 4, bidirectional=True), layers.Bidirectional(layers.LSTM(4),
+             merge_mode="sum")),
+        "merge_mode sum where the reference has concat",
+    ),
+    "one direction's function": (
+        Pair("bidirectional_lstm", nn.LSTM(3, 4, bidirectional=True), layers.Bidirectional(layers.LSTM(4),
+             backward_layer=layers.LSTM(4, go_backwards=True, activation="relu"))),
+        "backward_layer.activation relu where the reference has tanh",
+    ),
+    "steps taken for the batch": (
+        Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4), SAME, (5, 2, 3), (5, 2, 3)),
+        "takes the steps for the batch: the reference has batch_first False",
+    ),
+    "heads": (
+        Pair("attention_packed", nn.MultiheadAttention(8, 2), layers.MultiHeadAttention(4, 4)),
+        "num_heads 4 where the reference has 2",
+    ),
+    "groups of instances": (
+        Pair("group_norm", nn.InstanceNorm1d(4, affine=True), layers.GroupNormalization(2, epsilon=1e-5)),
+        "groups (num_features) 2 where the reference has 4",
+    ),
+    "a mask that nothing asks for": (
+        Pair("embedding", nn.Embedding(5, 4), layers.Embedding(5, 4, mask_zero=True)),
+        "mask_zero (padding_idx) True where the reference has False",
+    ),
+    "a mean that leaves out what is padded apart": (
+        Pair("avg_pool2d", nn.AvgPool2d(3, 1, padding=1, count_include_pad=False), layers.AveragePooling2D(3, 1), LAST,
+             FIRST, (2, 7, 6, 3), IMAGE),
+        "padding (count_include_pad) valid where the reference has False",
+    ),
+    "a dense layer that strides": (
+        Pair("linear", nn.Linear(3, 4), layers.Conv1D(4, 1, strides=2)),
+        "strides (2,), which is not how the reference computes",
+    ),
+    "running statistics that nobody keeps": (
+        Pair("batch_norm", nn.BatchNorm1d(3, track_running_stats=False), layers.BatchNormalization(epsilon=1e-5)),
+        "the reference has track_running_stats False, which the port's layer has no counterpart of",
+    ),
+    "zeros on the other sides": (
+        Pair("", nn.ZeroPad2d((1, 2, 3, 0)), layers.ZeroPadding2D(((1, 2), (3, 0))), LAST, FIRST, IMAGE),
+        "padding ((1, 2), (3, 0)) where the reference has ((3, 0), (1, 2))",
+    ),
+    "another interpolation": (
+        Pair("", nn.Upsample(scale_factor=2, mode="bilinear"), layers.UpSampling2D(2), LAST, FIRST, IMAGE),
+        "interpolation (mode) nearest where the reference has bilinear",
+    ),
+    "a cubic kernel of Keras's own": (
+        Pair("", nn.Upsample(scale_factor=2, mode="bicubic"), layers.UpSampling2D(2, interpolation="bicubic")),
+        "the reference has mode bicubic, which the port's layer has no counterpart of",
+    ),
+    "windows of channels": (
+        Pair("", nn.Upsample(scale_factor=2), layers.UpSampling2D(2, data_format="channels_first"), LAST, FIRST, IMAGE),
+        "data_format channels_first where the reference has channels_last",
+    ),
+}  # fmt: skip
+
+TRAINING: dict[str, tuple[Pair, str]] = {
+    "momentum": (
+        Pair("batch_norm", nn.BatchNorm1d(3), layers.BatchNormalization(epsilon=1e-5)),
+        "momentum 0.99 where the reference has 0.1, which is 0.9 in Keras",
+    ),
+    "dropout": (Pair("dropout", nn.Dropout(0.1), layers.Dropout(0.5)), "rate (p) 0.5 where the reference has 0.1"),
+    "dropout of attention": (
+        Pair("attention_packed", nn.MultiheadAttention(8, 2, 0.1), layers.MultiHeadAttention(2, 4)),
+        "dropout 0 where the reference has 0.1",
+    ),
+    "dropout of states": (
+        Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4, recurrent_dropout=0.2)),
+        "recurrent_dropout 0.2 where the reference has 0",
+    ),
+    "a row that is not trained": (
+        Pair("embedding", nn.Embedding(5, 4, padding_idx=1), layers.Embedding(5, 4)),
+        "the reference has padding_idx 1, which the port's layer has no counterpart of",
+    ),
+    "frozen": (
+        Pair("linear", nn.Linear(3, 4), layers.Dense(4, trainable=False)),
+        "trainable False where the reference's parameters are trained",
+    ),
+}
+
+
 @pytest.mark.parametrize("case", ALIKE)
 def test_alike(case: str) -> None:
     assert differences(*ALIKE[case]) == []
@@ -126,3 +325,25 @@ def test_told_differently(case: str) -> None:
     kind, module, layer, words = OTHER[case]
     (found,) = differences(kind, module, layer)
     assert words in found
+
+
+@pytest.mark.parametrize("case", MORE_ALIKE)
+def test_no_false_alarm(case: str) -> None:
+    count, found = compare_pair(MORE_ALIKE[case])
+    assert [each.text for each in found if each.level == "differs"] == []
+    assert count or "nobody knows" in case or "own" in case
+
+
+@pytest.mark.parametrize("case", MORE_OTHER)
+def test_what_computes_differently(case: str) -> None:
+    pair, words = MORE_OTHER[case]
+    found = [each for each in compare_pair(pair)[1] if each.level == "differs"]
+    assert [each.text for each in found] == [words]
+    json.dumps([each.torch for each in found] + [each.keras for each in found], allow_nan=False)
+
+
+@pytest.mark.parametrize("case", TRAINING)
+def test_what_training_alone_reads(case: str) -> None:
+    pair, words = TRAINING[case]
+    assert [(each.level, each.text) for each in compare_pair(pair)[1]] == [("training", words)]
+    assert differences(pair.kind, pair.module, pair.layer) == []

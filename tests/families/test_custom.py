@@ -92,6 +92,8 @@ def test_it_is_converted_and_verified(tmp_path: Path, name: str, suffix: str) ->
     assert verdict.exit_code == 0
     worst = max(max(tap.isolated, tap.cumulative, tap.inputs) for tap in verdict.taps)
     assert worst < 1e-12
+    assert verdict.settings.of("differs") == []
+    assert verdict.settings.compared > 5
     assert json.loads(Path(f"{output}.wdport.json").read_text())["mapping"]["family"] == "custom"
 
 

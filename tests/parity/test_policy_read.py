@@ -57,7 +57,15 @@ def test_what_has_expired_is_read_and_is_not_in_force(tmp_path: Path) -> None:
     assert policy.bounds_on(date(2026, 11, 20)) == {"logic": 1e-9}
 
 
+@pytest.mark.parametrize(("text", "fails"), [('"fail"', True), ('"warn"', False)])
+def test_settings_may_fail(tmp_path: Path, text: str, fails: bool) -> None:
+    assert read(tmp_path, f"[settings]\ndiffers = {text}\n").settings is fails
+    assert not read(tmp_path, "[settings]\n").settings
+
+
 REFUSALS = {
+    "settings that do something else": ('[settings]\ndiffers = "ignore"', "settings.differs"),
+    "an unknown key of settings": ("[settings]\nepsilon = 1", "settings.epsilon"),
     "loosened without a reason": ("[bounds]\nlogic = { value = 1e-9, expires = 2027-01-31 }", "bounds.logic.reason"),
     "loosened without an end": ('[bounds]\nlogic = { value = 1e-9, reason = "r" }', "bounds.logic.expires"),
     "loosened to infinity": ('[bounds]\nlogic = { value = inf, reason = "r", expires = 2027-01-31 }', "bounds.logic"),

@@ -12,6 +12,7 @@ import pytest
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import OUTPUT, Gate, fact, measure
+from wdport.compare.setting import Setting, SettingsReport
 from wdport.parity import bfloat16_gate as bfloat16
 from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.policy import Policy, apply_policy, read_policy
@@ -310,3 +311,20 @@ class TestOutcome:
                       facts=(fact("a.b: shape (2,) where the reference has (3,)", "a.b"),)),))  # fmt: skip
         verdict = under(tmp_path, broken, waiver("a.b", "A"))
         assert "a.b: shape (2,) where the reference has (3,)" in tap_outcome(verdict, "A", "a.b").faults
+
+
+def test_a_setting_that_differs_fails_where_the_policy_says_so() -> None:
+    differs = Setting("epsilon", 1e-5, 1e-3, "differs", "epsilon 0.001 where the reference has 1e-05", "a.b", "a/b")
+    training = replace(differs, level="training")
+    policy = Policy(settings=True)
+    for report, code in (
+        (SettingsReport(1, 3, (differs,)), 1),
+        (SettingsReport(1, 3, (training,)), 0),
+        (SettingsReport(note="a recording"), 1),
+    ):
+        verdict = replace(make(), settings=report)
+        assert verdict.exit_code == 0
+        assert apply_policy(verdict, policy, TODAY).exit_code == code
+        assert apply_policy(verdict, Policy(), TODAY) is verdict
+    (gate,) = [each for each in apply_policy(verdict, policy, TODAY).gates if each.name == "P"]
+    assert [str(each) for each in gate.findings] == ["settings were not compared: a recording"]

@@ -15,6 +15,7 @@ import pytest
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, fact, measure, notice
+from wdport.compare.setting import Setting, SettingsReport
 from wdport.errors import MachineError, UsageError
 from wdport.families.waveletdiff.family import RESTS_ON
 from wdport.model import PartWords
@@ -134,6 +135,53 @@ def rendered(verdict: Verdict) -> dict[str, str]:
     whole = replace(verdict, environment=environment)
     return {"text": render_text(whole), "markdown": render_markdown(whole), "html": render_html(whole),
             "junit": render_junit(whole), "json": render_json(whole)}  # fmt: skip
+
+
+SLOW = "momentum 0.99 where the reference has 0.1, which is 0.9 in Keras"
+TOLD = SettingsReport(
+    layers=10,
+    compared=41,
+    found=(
+        Setting(
+            "epsilon", 1e-5, 1e-3, "differs", "epsilon 0.001 where the reference has 1e-05", HOSTILE, "block_2/norm"
+        ),
+        Setting("momentum", 0.9, 0.99, "training", SLOW, "block.1.norm", "block_1/norm"),
+        Setting("momentum", 0.9, 0.99, "training", SLOW, "block.2.norm", "block_2/norm"),
+    ),
+)
+
+
+@pytest.mark.parametrize("make", [passing, failing, incomplete])
+def test_every_format_shows_settings_that_differ_and_fails_nothing(make: Callable[[], Verdict]) -> None:
+    verdict = replace(make(), settings=TOLD)
+    assert verdict.exit_code == make().exit_code
+    found = rendered(verdict)
+    for kind in ("text", "markdown", "html", "json"):
+        assert "0.001 where the reference has 1e-05" in re.sub(r"&#\d+;", "", found[kind]), kind
+        assert "\x1b" not in found[kind]
+    lines = found["text"].splitlines()
+    at = lines.index(f"WARN {'settings':<30} 41 compared at 10 layers; 1 differs, 2 that training alone reads")
+    assert lines[at + 2] == f"       block.1.norm and 1 more: {SLOW}"
+    assert "gate 0" in lines[at + 3]
+    assert found["markdown"].index("### Settings") < found["markdown"].index("### Gates")
+    assert found["html"].index("<h2>Settings</h2>") < found["html"].index("<h2>Gates</h2>")
+    assert "<script>alert" not in found["html"]
+    told = json.loads(found["json"])["settings"]
+    assert (told["layers"], told["compared"], told["found"][0]["level"]) == (10, 41, "differs")
+    assert (told["found"][0]["torch"], told["found"][0]["keras"]) == (1e-5, 1e-3)
+
+
+def test_settings_that_agree_or_are_unknown_take_one_line() -> None:
+    for report, line in (
+        (SettingsReport(1, 4), f"ok   {'settings':<30} 4 compared at 1 layer; none differ"),
+        (
+            SettingsReport(1, 4, unread=("a", "b")),
+            f"ok   {'settings':<30} 4 compared at 1 layer; none differ; not read: a and 1 more",
+        ),
+        (SettingsReport(note="no module"), f"note {'settings':<30} not compared: no module"),
+    ):
+        assert line in rendered(replace(passing(), settings=report))["text"].splitlines()
+    assert "settings" not in rendered(passing())["text"]
 
 
 def test_every_format_says_what_was_assumed_and_by_whom() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +15,10 @@ from wdport.errors import printable
 
 if TYPE_CHECKING:
     from wdport.conversion.entries import ConfigEntry, Manifest
+    from wdport.conversion.value_finding import ValueFinding
+
+MOST_VALUES = 10
+"""Odd values of one level that are printed; all are in the JSON."""
 
 
 @click.command(name="convert")
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
 @click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
 @click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest and odd values as JSON.")
 def command(
     checkpoint: str,
     output: str | None,
@@ -62,6 +66,7 @@ def command(
     values = parse_values(pairs)
     require_sha256(checkpoint, sha256)
     from wdport.conversion.river import convert
+    from wdport.conversion.value_finding import to_json
 
     with progress_bar("converting") as progress:
         conversion = convert(
@@ -81,8 +86,20 @@ def command(
             progress=progress,
         )
     manifest = conversion.manifest
-    click.echo(json.dumps(manifest, indent=1) if as_json else _text(manifest, str(conversion.output), conversion.shown))
+    if as_json:
+        click.echo(json.dumps({**manifest, "values": to_json(conversion.values)}, indent=1))
+    else:
+        click.echo(_text(manifest, str(conversion.output), conversion.shown))
+        echo_values(conversion.values)
     return 0
+
+
+def echo_values(found: Sequence[ValueFinding]) -> None:
+    """What is odd about a checkpoint's values, a line each; nothing where nothing is."""
+    from wdport.conversion.value_finding import by_level
+
+    for level, text in by_level(found, MOST_VALUES):
+        click.echo(f"  {level:<8} {printable(text, LONGEST_FACT)}")
 
 
 def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from wdport.cli.map_suggest import command as suggest
 from wdport.cli.options import key_option, mapping_option, parse_values
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, UsageError
 
 if TYPE_CHECKING:
     from wdport.conversion.prepare import Settings
@@ -39,6 +40,16 @@ command.add_command(suggest)
 @key_option
 @click.option("--strict", is_flag=True, help="Warnings are faults as well.")
 @click.option("--rows", "every", is_flag=True, help="List every row and the number of tensors that it claims.")
+@click.option("--values", is_flag=True, help="Read the weights, too, and tell what is odd about their values.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="For --values: what the port keeps them in.",
+)
+@click.option("--settings", is_flag=True, help="Build your two models and compare their hyper-parameters.")
+@click.option("--reference", metavar="MODULE:FUNCTION", help="For --settings: your own PyTorch model.")
 @_json
 def check(
     table: str,
@@ -49,18 +60,31 @@ def check(
     key: str | None,
     strict: bool,
     every: bool,
+    values: bool,
+    dtype: str,
+    settings: bool,
+    reference: str | None,
     as_json: bool,
 ) -> int:
     """Look for faults in TABLE by itself; with CHECKPOINT also for tensors that it leaves over.
 
-    With --model, or where the table is of a model that wdport comes with, the whole plan is made, as convert does.
+    With --model, or where the table is of a model that wdport comes with, the whole plan is made, as convert does. What
+    --values and --settings tell makes no table unsound.
     """
     from wdport.cli.map_text import check_json, check_text
     from wdport.conversion.check import check_table
+    from wdport.conversion.unlike import told_differently
 
-    found = check_table(table, checkpoint, _settings(None, model, config, pairs, key))
+    if reference and not settings:
+        raise UsageError("--reference", "goes with --settings", "add it")
+    given = _settings(None, model if checkpoint or not settings else None, config, pairs, key)
+    found = check_table(table, checkpoint, given, dtype if values else "")
+    report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
     sound = not found.faults and not (strict and found.warnings)
-    click.echo(json.dumps(check_json(found, sound), indent=1) if as_json else check_text(found, sound, every))
+    if as_json:
+        click.echo(json.dumps(check_json(found, sound, report), indent=1))
+    else:
+        click.echo(check_text(found, sound, every, report))
     return 0 if sound else MisfitError.exit_code
 
 

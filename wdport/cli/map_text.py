@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from wdport.cli.options import LONGEST_FACT, facts
+from wdport.conversion.value_finding import to_json
 from wdport.errors import printable
 
 if TYPE_CHECKING:
+    from wdport.compare.setting import SettingsReport
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route, Routes
     from wdport.mapping.diff import Difference
@@ -17,7 +20,7 @@ MOST = 20
 """Lines of one kind that are printed; all are in the JSON."""
 
 
-def check_json(found: Check, sound: bool) -> dict[str, object]:
+def check_json(found: Check, sound: bool, report: SettingsReport | None = None) -> dict[str, object]:
     coverage = found.coverage
     return {
         "table": found.table.path,
@@ -44,10 +47,12 @@ def check_json(found: Check, sound: bool) -> dict[str, object]:
         "plan": dict(found.planned) if found.planned is not None else None,
         "misfits": list(found.misfits),
         "notes": list(found.notes),
+        "values": None if found.values is None else to_json(found.values),
+        "settings": report and asdict(report),
     }  # fmt: skip
 
 
-def check_text(found: Check, sound: bool, every: bool) -> str:
+def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> str:
     table, coverage, plan = found.table, found.coverage, found.planned
     variant = f", {table.variant} layout" if table.variant else ""
     layers = len({row.layer.number for row in table.rows if row.layer})
@@ -72,7 +77,27 @@ def check_text(found: Check, sound: bool, every: bool) -> str:
     lines += _listed("faults", found.faults)
     lines += _listed("warnings", [each.sentence for each in found.warnings])
     lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
+    lines += _odd(found)
+    lines += _told(report) if report is not None else []
     return "\n".join([*lines, _verdict(found, sound)])
+
+
+def _odd(found: Check) -> list[str]:
+    """What is odd about values, if anybody looked."""
+    if found.values is None:
+        return []
+    lines = _listed("values", [f"{each.level}: {each.text}" for each in found.values])
+    return lines or ["values", "  nothing is odd"]
+
+
+def _told(report: SettingsReport) -> list[str]:
+    """What the two models were told differently."""
+    count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
+    lines = _listed(count, [f"{each.candidate}: {each.text}" for each in report.of("differs")])
+    lines = lines or [f"{count}; none differ"]
+    return lines + _listed(
+        "read by training alone", [f"{each.candidate}: {each.text}" for each in report.of("training")]
+    )
 
 
 def _claimed(found: Check) -> str:

@@ -17,8 +17,19 @@ def other_activation(tap: Tap, own: Call, expected: Expected) -> list[str]:
     ours, theirs = np.asarray(own.outputs[0]), np.asarray(expected.outputs[0])
     stated = tap.layout.after
     if stated and same(AFTER[stated](ours), theirs):
-        return [f"lacks the {stated} that the table says follows"]
+        return [lacking(stated)]
     for name in () if stated else AFTER:
         if same(AFTER[name](theirs), ours):
-            return [f"has a {name} that the reference's module has not; if it follows there, state `then: {name}`"]
+            return [beside(name)]
     return []
+
+
+def lacking(name: str) -> str:
+    """The port's layer has not what the table says."""
+    return f"lacks the {name} that the table says follows"
+
+
+def beside(name: str) -> str:
+    """The port's layer has what nobody says of the reference's."""
+    rest = f"; if it follows there, state `then: {name}`" if name in AFTER else ""
+    return f"has a {name} that the reference's module has not{rest}"

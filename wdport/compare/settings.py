@@ -1,78 +1,72 @@
-"""Hyper-parameters of two layers that ought to be the same: what differs, in words.
+"""Hyper-parameters of aligned layers, which weights do not carry: what the two sides were told differently.
 
-They explain an error and never judge: a layer is right or wrong by what it computes. What one side does not state is
-not compared.
+They are compared before a number is computed, and they never judge: a layer is right or wrong by what it computes. What
+one side does not state, or what only its code tells, is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isclose
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from wdport.compare.windows import differing
-from wdport.mapping.kinds import KINDS, Compared
+from wdport.compare.applied import applied, unlike
+from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
+from wdport.compare.setting import Setting, named, plain, setting, text, told
+from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
+from wdport.compare.windows import Cut, cuts, differing
+from wdport.mapping.kinds import KIND_OF, KINDS, UNKINDED, Compared
 from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
     import torch
 
-NEAR = 1e-5
-"""Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000475 in float32."""
-
 _MISSING = object()
-
-_EPSILONS = (2.0**-23, 2.0**-52)
-"""``torch.finfo(dtype).eps`` of float32 and float64."""
-
-_UNREAD = ("dropout", "p")
-"""Rates of dropout: inference does not read them, so they explain nothing."""
 
 
 def differences(
     kind: str, module: torch.nn.Module, layer: KerasLayer, given: Sequence[int] = (), made: Sequence[int] = ()
 ) -> list[str]:
-    """What a PyTorch module and a Keras layer of this kind were told differently, such as "epsilon 0.001 where the
-    reference has 1e-05".
+    """What a PyTorch module and a Keras layer of this kind were told differently and compute by, such as "epsilon 0.001
+    where the reference has 1e-05".
 
     ``given`` is the shape of what the port's layer is given: paddings that are told differently may be the same on it.
     ``made`` is the shape that the reference makes of that.
     """
-    windows = differing(module, layer, given, made) if given and has_windows(kind) else None
-    found = [windows] if windows else []
-    for each, theirs, ours in _pairs(kind, module, layer):
-        check = None if windows is not None and each.how in ("padding", "ceil") else _CHECKS.get(each.how)
-        if each.how == "zeros" and getattr(layer, "padding", "") == "valid":
-            continue  # the port pads apart, or not at all, which the padding itself tells
-        if check is not None and not check(theirs, ours, module):
-            found.append(_told(each, theirs, ours))
-    return found
+    pair = Pair(kind, module, layer, given=tuple(given), made=tuple(made))
+    return [each.text for each in compare_pair(pair)[1] if each.level == "differs"]
+
+
+def compare_pair(pair: Pair) -> tuple[int, list[Setting]]:
+    """How many hyper-parameters of two layers were compared, and those that differ."""
+    pair = replace(pair, kind=pair.kind or kind_of(pair.module))
+    settled, found = _windows(pair)
+    counted = 0
+    for each, theirs, ours in _stated(pair):
+        if (each.keras, each.how) in settled:
+            continue
+        counted += 1
+        found += _differing(each, theirs, ours, pair)
+    functions = applied(pair)
+    found += unlike(*functions, pair) if functions else []
+    return counted + bool(functions) + len(settled), [*found, *_untrained(pair)]
 
 
 def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> dict[str, tuple[float, str]]:
     """Numbers that :func:`differences` takes for the same though they are not: by the layer's attribute, the
     reference's value and a sentence."""
     found = {}
-    for each, theirs, ours in _pairs(kind, module, layer):
-        if (
-            each.how in ("equal", "epsilon")
-            and isinstance(theirs, float)
-            and theirs != ours
-            and _equal(theirs, ours, module)
-        ):
-            found[each.keras] = (theirs, _told(each, repr(theirs), repr(ours)))
+    for each, theirs, ours in _stated(Pair(kind, module, layer)):
+        near = each.how in ("equal", "epsilon") and each.level == "differs"
+        if near and isinstance(theirs, float) and theirs != ours and equal(theirs, ours):
+            found[each.keras] = (theirs, told(each, repr(theirs), repr(ours)))
     return found
 
 
-def _pairs(kind: str, module: torch.nn.Module, layer: KerasLayer) -> Iterator[tuple[Compared, object, object]]:
-    """Hyper-parameters that both sides have."""
-    for each in KINDS[kind].compared if kind in KINDS else ():
-        if each.torch in _UNREAD:
-            continue
-        theirs = getattr(module, each.torch, _MISSING) if each.torch else None
-        ours = getattr(layer, each.keras, _MISSING) if each.keras else None
-        if theirs is not _MISSING and ours is not _MISSING:
-            yield each, theirs, ours
+def kind_of(module: torch.nn.Module) -> str:
+    """The kind that a module is of by its class, where a row states none; "" of all but PyTorch's own."""
+    return KIND_OF.get(type(module).__name__, "") if computes_as_torch(module) else ""
 
 
 def has_windows(kind: str) -> bool:
@@ -80,99 +74,109 @@ def has_windows(kind: str) -> bool:
     return kind in KINDS and any(each.keras == "padding" for each in KINDS[kind].compared)
 
 
-def _told(each: Compared, theirs: object, ours: object) -> str:
-    if not each.keras:
-        return f"the reference has {each.torch} {_text(theirs)}, which the port's layer has no counterpart of"
-    if not each.torch:
-        return f"{each.keras} {_text(ours)}, which is not how the reference computes"
-    name = each.keras if each.keras == each.torch else f"{each.keras} ({each.torch})"
-    told = _text(theirs)
-    if each.how == "present":
-        told = f"no {each.torch}" if theirs is None or theirs is False else f"a {each.torch}"
-    return f"{name} {_text(ours)} where the reference has {told}"
+def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
+    """What need not be compared any more, as the windows' places tell all of it, and where those differ."""
+    module, layer = pair.module, pair.layer
+    if not has_windows(pair.kind):
+        return (), []
+    if (ends := cuts(module, layer)) is not None:
+        off = [each for each in zip(*ends, strict=True) if each[0] != each[1]]
+        return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *off[0]) if off else []
+    words = differing(module, layer, pair.given, pair.made) if pair.given else None
+    if words is None:
+        return (), []
+    found = [Setting("padding", plain(module.padding), layer.padding, "differs", words)] if words else []
+    return (("padding", "padding"), ("padding", "ceil")), found
 
 
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, (int, str, tuple, list)) or value is None:
-        return str(value)
-    return str(getattr(value, "__name__", type(value).__name__))
+def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
+    """What two transposed convolutions cut off differently."""
+    module, layer = pair.module, pair.layer
+    if theirs.before == ours.before:
+        each = Compared("output_padding", "output_padding", "tuple")
+        return [setting(each, module.output_padding, layer.output_padding)]
+    own = f"padding {text(module.padding)}, output_padding {text(module.output_padding)}"
+    words = f"padding {layer.padding} cuts {ours} off the ends where the reference ({own}) cuts {theirs}"
+    return [Setting("padding", plain(module.padding), layer.padding, "differs", words)]
 
 
-def _equal(theirs: object, ours: object, _: object) -> bool:
-    if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
-        return isclose(theirs, ours, rel_tol=NEAR)
-    return bool(theirs == ours)
+def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
+    """Hyper-parameters that both sides have."""
+    seen = set()
+    for each in _compared(pair):
+        theirs = _value(pair.module, each.torch) if each.torch else None
+        ours = _value(pair.layer, each.keras) if each.keras else None
+        kept = hasattr(ours, "shape") or (hasattr(theirs, "shape") and each.how not in ("present", "none"))
+        if theirs is _MISSING or ours is _MISSING or kept:  # a tensor is no setting
+            continue
+        if each.torch and each.how not in ("present", "none") and not _is_plain(theirs):
+            continue
+        if each.keras and not (_is_plain(ours) or each.how == "margins" or _is_function(each, ours)):
+            continue
+        if (each.keras, each.how, each.torch) not in seen:
+            seen.add((each.keras, each.how, each.torch))
+            yield each, theirs, ours
 
 
-def _epsilon(theirs: object, ours: object, module: object) -> bool:
-    """None is the dtype's own, in the dtype of the reference or in that of the port."""
-    return _equal(theirs, ours, module) if theirs is not None else any(_equal(own, ours, module) for own in _EPSILONS)
+def _compared(pair: Pair) -> tuple[Compared, ...]:
+    if pair.kind in KINDS:
+        known = pair.kind == "activation" and applied(pair)
+        return () if known else KINDS[pair.kind].compared
+    for each in UNKINDED:
+        if is_torch(pair.module, *each.torch) and is_keras(pair.layer, *each.keras):
+            return each.compared
+    return ()
 
 
-def _tuple(theirs: object, ours: object, _: object) -> bool:
-    if ours is None:  # an output padding that Keras works out
-        return not any(_all(theirs))
-    first, second = _several(theirs), _several(ours)
-    if len(first) != len(second):  # a (k, 1) window as one of one axis
-        first, second = ([size for size in side if size != 1] for side in (first, second))
-    return len(first) != len(second) or list(first) == list(second)
+def _value(side: object, path: str) -> object:
+    try:
+        found = attrgetter(path)(side)
+    except Exception:  # a property of the user's own may raise anything
+        return _MISSING
+    if is_torch(found, "Dropout"):
+        return getattr(found, "p", _MISSING)
+    return getattr(found, "rate", _MISSING) if is_keras(found, "Dropout") else found
 
 
-def _several(value: object) -> Sequence[object]:
+def _is_plain(value: object) -> bool:
+    """Whether this is a number, a text, or a list of such."""
     if isinstance(value, (tuple, list)):
-        return value if len(set(value)) > 1 else value[:1]
-    return [value]
+        return not any(isinstance(each, (tuple, list)) for each in value)
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _padding(theirs: object, ours: object, module: torch.nn.Module) -> bool:
-    """``valid`` pads nothing, ``same`` with a stride of one so much on both sides that the size stays."""
-    if isinstance(theirs, str) or not isinstance(ours, str):
-        return bool(theirs == ours)
-    widths = _all(theirs)
-    if ours == "valid":
-        return not any(widths)
-    if any(stride != 1 for stride in _all(getattr(module, "stride", 1))):
-        return True  # depends on the size
-    windows, dilations = _all(module.kernel_size), _all(getattr(module, "dilation", 1))
-    count = max(map(len, (widths, windows, dilations)))
-    rows = zip(*(_filled(each, count) for each in (widths, windows, dilations)), strict=True)
-    return all(2 * width == dilation * (window - 1) for width, window, dilation in rows)
+def _is_function(each: Compared, value: object) -> bool:
+    return each.how in ("is", "names") and callable(value)
 
 
-def _all(value: Any) -> list[int]:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
+def _differing(each: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:
+    if each.how in EXPECTED:
+        wanted = EXPECTED[each.how](theirs, ours, pair)
+        if wanted is UNKNOWN or equal(wanted, ours) or (each.how == "shared" and _same_axes(wanted, ours, pair)):
+            return []
+        words = told(each, wanted, ours)
+        if each.how == "complement":
+            words = f"{told(each, theirs, ours)}, which is {text(wanted)} in Keras"
+        return [Setting(each.keras, plain(wanted), plain(ours), each.level, words)]
+    if each.how in ("is", "not"):
+        stated = named(ours if each.keras else theirs)
+        if (stated == each.value) == (each.how == "is") or stated == "<lambda>":
+            return []
+        return [setting(each, *((each.value, stated) if each.keras else (stated, None)))]
+    if ALIKE[each.how](theirs, ours, pair):
+        return []
+    return [setting(each, theirs, ours)]
 
 
-def _filled(values: list[int], count: int) -> list[int]:
-    return values * count if len(values) == 1 else values
+def _same_axes(wanted: object, ours: object, pair: Pair) -> bool:
+    """Whether a PReLU shares its slope along the right axes; those of size one are shared either way."""
+    free = {axis for axis in range(1, pair.rank) if pair.given[axis] == 1}
+    return set(every(wanted)) - free == set(every(ours or [])) - free
 
 
-def _counted(theirs: object, _: object, module: torch.nn.Module) -> bool:
-    return not theirs or not any(_all(module.padding))
-
-
-def _ceil(theirs: object, ours: object, _: object) -> bool:
-    return not theirs or ours != "valid"
-
-
-def _names(theirs: object, ours: object, _: object) -> bool:
-    return not isinstance(theirs, str) or theirs == getattr(ours, "__name__", ours)
-
-
-_CHECKS: Mapping[str, Callable[[object, object, torch.nn.Module], bool]] = {
-    "equal": _equal,
-    "epsilon": _epsilon,
-    "tuple": _tuple,
-    "padding": _padding,
-    "zeros": lambda theirs, _, __: theirs == "zeros",
-    "counted": _counted,
-    "present": lambda theirs, ours, _: (theirs is not None and theirs is not False) == bool(ours),
-    "none": lambda theirs, _, __: not theirs if not hasattr(theirs, "shape") else False,
-    "true": lambda theirs, ours, __: bool(theirs if ours is None else ours),
-    "ones": lambda theirs, _, __: set(_all(theirs)) == {1},
-    "ceil": _ceil,
-    "names": _names,
-}
-"""Momentum and the like, which inference does not read, are left out."""
+def _untrained(pair: Pair) -> list[Setting]:
+    """A layer that the port does not train where the reference does."""
+    if getattr(pair.layer, "trainable", True) or not any(each.requires_grad for each in pair.module.parameters()):
+        return []
+    words = "trainable False where the reference's parameters are trained"
+    return [Setting("trainable", True, False, "training", words)]

@@ -83,6 +83,49 @@ def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], 
     return ""
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How much less a transposed convolution keeps, at both ends, than its windows reach; less than 0 is zeros more."""
+
+    before: int
+    behind: int
+
+    def __str__(self) -> str:
+        return f"{self.before} and {self.behind}"
+
+
+def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cut]] | None:
+    """What the reference's transposed convolution and the port's cut off along every axis; ``None`` of other layers,
+    and where windows, strides or the number of axes differ.
+
+    PyTorch cuts ``padding`` off both ends and adds ``output_padding`` behind; Keras works both out of ``same`` or
+    ``valid`` and its own ``output_padding``.
+    """
+    words = ("kernel_size", "strides", "dilation_rate", "output_padding")
+    if not getattr(module, "transposed", False) or not all(hasattr(layer, word) for word in words):
+        return None
+    count = len(layer.kernel_size)
+    ours = _axes(count, layer.kernel_size, layer.strides, layer.dilation_rate)
+    theirs = _axes(count, *(getattr(module, word) for word in ("kernel_size", "stride", "dilation")))
+    widths = [_several(getattr(module, word), count) for word in ("padding", "output_padding")]
+    if ours is None or ours != theirs or any(len(each) != count for each in widths):
+        return None
+    more = [None] * count if layer.output_padding is None else _several(layer.output_padding, count)
+    return (
+        [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)],
+        [_keras_cut(axis, layer.padding, each) for axis, each in zip(ours, more, strict=True)],
+    )
+
+
+def _keras_cut(axis: Axis, padding: str, more: int | None) -> Cut:
+    """As Keras works it out for JAX, in ``compute_conv_transpose_padding_args_for_jax``."""
+    if padding == "valid":
+        return Cut(0, -(max(axis.stride - axis.reach, 0) if more is None else more))
+    room = axis.stride + axis.reach - 2 if more is None else axis.reach + axis.reach % 2 - 2 + more
+    before = min(room // 2 + room % 2, axis.reach - 1)
+    return Cut(axis.reach - 1 - before, axis.reach - 1 - (room - before))
+
+
 def _axes(count: int, window: Numbers, stride: Numbers, dilation: Numbers) -> list[Axis] | None:
     columns = [_several(each, count) for each in (window, stride, dilation)]
     if any(len(each) != count for each in columns):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from wdport.conversion.prepare import Prepared
+from wdport.conversion.values import See
 from wdport.errors import InputError, MisfitError
 from wdport.mapping.moves import Move
 from wdport.model import Array
@@ -15,9 +16,13 @@ Progress = Callable[[int, int], None]
 
 
 def converted_arrays(
-    prepared: Prepared, allow_nonfinite: bool = False, cast: bool = False, progress: Progress | None = None
+    prepared: Prepared,
+    allow_nonfinite: bool = False,
+    cast: bool = False,
+    progress: Progress | None = None,
+    see: See | None = None,
 ) -> Iterator[tuple[str, Array]]:
-    """(variable path, float32 array) in the order of the plan.
+    """(variable path, float32 array) in the order of the plan; ``see`` is shown every tensor as it is stored.
 
     Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at a float64 value that float32 cannot hold, unless
     these are allowed; and ``InputError`` if the file was changed meanwhile.
@@ -28,25 +33,29 @@ def converted_arrays(
         raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
     total, done = sum(tensors[name].nbytes for move in plan.moves for name in move.sources), 0
     for move in plan.moves:
-        yield from zip(move.targets, moved_arrays(prepared, move, allow_nonfinite, cast), strict=True)
+        yield from zip(move.targets, moved_arrays(prepared, move, allow_nonfinite, cast, see), strict=True)
         done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
     prepared.checkpoint.require_unchanged()
 
 
-def moved_arrays(prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False) -> list[Array]:
+def moved_arrays(
+    prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
+) -> list[Array]:
     """The float32 variables that one move makes of the checkpoint's tensors.
 
     Arithmetic starts from the values as they are stored, so that it is rounded once.
     """
-    sources = [source_array(prepared, name, allow_nonfinite, cast) for name in move.sources]
+    sources = [source_array(prepared, name, allow_nonfinite, cast, see) for name in move.sources]
     if not move.exact:
         sources = [prepared.checkpoint.read(name) for name in move.sources]
     return move.apply(sources)
 
 
-def source_array(prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False) -> Array:
+def source_array(
+    prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
+) -> Array:
     """One tensor of the checkpoint as float32; a table that 16 bits have ruined is recomputed."""
     if name in prepared.recomputed:
         return prepared.constants[prepared.plan.checks[name]].values.astype(np.float32)
@@ -56,6 +65,8 @@ def source_array(prepared: Prepared, name: str, allow_nonfinite: bool = False, c
         raise MisfitError(where, f"is {stored.dtype.name}, not floating point", "check the table's row for it")
     if not allow_nonfinite and not np.isfinite(stored).all():
         raise InputError(where, "has NaN or infinite values", "use a sound checkpoint, or --allow-nonfinite")
+    if see is not None:
+        see(name, stored)
     with np.errstate(over="ignore"):
         array = stored.astype(np.float32, copy=False)
     if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):

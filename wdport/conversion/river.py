@@ -15,6 +15,8 @@ from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
+from wdport.conversion.value_finding import ValueFinding
+from wdport.conversion.values import ValueLint
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import UsageError
@@ -32,7 +34,7 @@ class Conversion:
     """What a conversion did; the same facts as the manifest, for reading in Python.
 
     ``manifest`` is its JSON content; ``assumed`` the configuration values that nothing told; ``shown`` the fields of
-    the configuration that say most, and what each is called in a few words.
+    the configuration that say most, and what each is called in a few words; ``values`` what is odd about the values.
     """
 
     source: Path
@@ -42,6 +44,7 @@ class Conversion:
     assumed: dict[str, object]
     manifest: Manifest
     shown: Mapping[str, str] = field(default_factory=dict)
+    values: tuple[ValueFinding, ...] = ()
 
 
 def convert(
@@ -89,7 +92,8 @@ def convert(
     with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
-        arrays = converted_arrays(prepared, allow_nonfinite, cast, progress)
+        lint = ValueLint(prepared.plan)
+        arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
 
         def manifest(hashes: Hashes | None) -> Manifest:
             return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
@@ -98,8 +102,9 @@ def convert(
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
             whole = manifest_beside(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(whole), encoding="utf-8")
+            odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
-    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown)
+    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd)
 
 
 def _write(

@@ -22,6 +22,7 @@ from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signat
 from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
+    from wdport.compare.setting import SettingsReport
     from wdport.families.mutants import Mutant
     from wdport.families.roles import OwnFamily
 
@@ -91,6 +92,15 @@ class CustomFamily:
         from wdport.families.unlike import first_unlike
 
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
+
+    def settings(self, arguments: Document) -> SettingsReport:
+        """What the two models were told differently; both are built with these arguments, and nothing is run."""
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.families.unlike import settings_of
+
+        model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
+        return settings_of(model, str(self.reference), arguments, self.table)
 
     def features(self, config: CustomConfig) -> frozenset[str]:
         return frozenset()

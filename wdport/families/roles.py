@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
+    from wdport.compare.setting import SettingsReport
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
 
@@ -161,7 +162,12 @@ class OwnFamily(Family, KeptByKeras, Protocol):
     """The user's own model, as its mapping table and the user describe it."""
 
     table: Table
+    model: str
     reference: str
+
+    def settings(self, arguments: Document) -> SettingsReport:
+        """What the two models were told differently; both are built with these arguments, and nothing is run."""
+        ...
 
     def told(self) -> tuple[Input, ...]:
         """The inputs as the table or the user states them; raises ``MisfitError``."""

@@ -1,4 +1,5 @@
-"""A table that does not fit the user's two models: the first layer that the two were told differently.
+"""What the user's two models were told differently, without running them: all of it, or the first layer that explains
+why a table does not fit.
 
 A pooling that leaves another size is seen by a plan only where it meets a weight, some layers later. Both models are at
 hand, so the settings of the layers that have windows are compared, as far as what each is given can be told; nothing
@@ -8,11 +9,21 @@ is run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from wdport import recorder
+from wdport.errors import MisfitError, WdportError
 from wdport.mapping.rows import Table
 from wdport.model import Document, KerasLayer, KerasModel
+
+if TYPE_CHECKING:
+    import torch
+
+    from wdport.compare.setting import SettingsReport
 
 
 def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:
@@ -43,9 +54,42 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
     return ""
 
 
+def settings_of(model: KerasModel, reference: str, arguments: Document, table: Table) -> SettingsReport:
+    """What every pair of layers that the table aligns was told differently, as far as that is known before they run.
+
+    Raises :class:`WdportError` where the PyTorch model cannot be built, or the table does not fit the two.
+    """
+    from wdport.compare.aligned import compare_settings
+    from wdport.compare.calls import Call
+    from wdport.compare.settings import has_windows, kind_of
+    from wdport.compare.taps import align
+    from wdport.families.code import find_function
+    from wdport.keras_runtime import layers_by_path
+
+    layers = layers_by_path(model)
+    try:
+        module = find_function(reference)(**arguments)
+        modules = dict(getattr(module, "named_modules")(remove_duplicate=False))
+    except WdportError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise MisfitError(reference, f"raises {recorder.one_line(error)}", "correct the function") from error
+    taps = align(table, recorder.module_names(cast("torch.nn.Module", module)), layers, ())
+    given = {path: shape for path, layer in layers.items() if (shape := _given(layer))}
+    kinds = {tap.candidate: tap.kind or kind_of(modules[tap.reference]) for tap in taps if tap.reference in modules}
+    doubtful = {path for path, kind in kinds.items() if has_windows(kind)}
+    doubtful -= {path for path in given if path in doubtful and not _may_be_padded(layers[path], model)}
+    calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in given.items()}
+    report = compare_settings(taps, modules, layers, None, calls)
+    kept = (each for each in report.found if each.name != "padding" or each.candidate not in doubtful)
+    return replace(report, found=tuple(kept))
+
+
 def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
     """Whether what a layer of a functional model is given was enlarged, by no layer that has windows of its own; true
     where that cannot be told."""
+    if not getattr(model, "inputs", None):
+        return True  # not a functional model as a whole
     tensor = layer.input
     while not any(tensor is each for each in model.inputs):
         history = tensor._keras_history

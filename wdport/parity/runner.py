@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.compare.aligned import compare_settings
 from wdport.compare.bounds import FLOAT32_SHARE, LOGIC
 from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast, leaves
 from wdport.compare.errors import InPort, rearranged, tap_errors
@@ -25,6 +26,7 @@ from wdport.compare.findings import OUTPUT, Finding, fact
 from wdport.compare.layouts import axes
 from wdport.compare.measure import float32_share, is_constant, relative_l2
 from wdport.compare.memory import trim_memory
+from wdport.compare.setting import SettingsReport
 from wdport.compare.taps import (
     Tap,
     align,
@@ -92,11 +94,15 @@ class Runner:
         aligned = align(
             prepared.table, sides.reference.names, layers, features, self.signature.axes, self.signature.words.one
         )
-        modules = dict(sides.references["float64"].named_modules(remove_duplicate=False)) if sides.references else {}
-        self.aligned = padded_by(aligned, modules)
+        self.modules = (
+            dict(sides.references["float64"].named_modules(remove_duplicate=False)) if sides.references else {}
+        )
+        """The reference's modules by path; none if it is a recording."""
+        self.aligned = padded_by(aligned, self.modules)
         self.unconverted = unconverted(prepared.table, sides.reference.names, layers, features)
         self.without_module = without_module(prepared.table, sides.reference.names, features)
         self.port = PortSide(sides.candidates, watched(self.aligned))
+        self.settings = SettingsReport(note="" if self.modules else "the reference is a recording, which states none")
         self.left_out: dict[Tap, str] = {}
         self.timed: dict[str, int] = {}
         self.arranged: dict[str, str] = {}
@@ -195,6 +201,7 @@ class Runner:
     def _settle(self, seen: Observation) -> None:
         """Which calls are compared, their order and who makes them, from the calls that both sides make."""
         theirs = {name: call.caller for name, call in seen.calls.items()}
+        self._compare_settings(seen, {})  # a port that cannot run on these inputs is told what it has unlike
         outputs, shapes = self.port.run("float64", "shapes", self.signature.in_port(seen.inputs))
         ours = {name: call.caller for name, call in shapes.items()}
         stated = [port.name for port in self.signature.outputs]
@@ -205,10 +212,17 @@ class Runner:
         self.aligned, faults = every_call([tap for tap in self.aligned if tap not in self.left_out], theirs, ours)
         self.findings |= dict.fromkeys(faults)
         self.aligned.sort(key=lambda tap: order.get(tap.reference, len(order)))
+        self._compare_settings(seen, shapes)
         known = {tap.candidate: tap.reference for tap in self.aligned}
         callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.aligned]
         self.taps = {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
                      for tap, caller in zip(self.aligned, callers, strict=True)}  # fmt: skip
+
+    def _compare_settings(self, seen: Observation, shapes: Calls) -> None:
+        """What the layers of every tap were told differently, before anything is computed in the port."""
+        if self.modules:
+            layers = layers_by_path(self.sides.candidates["float64"])
+            self.settings = compare_settings(self.aligned, self.modules, layers, seen.calls, shapes)
 
     def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
         """Set everything of Keras's for one case on its way."""

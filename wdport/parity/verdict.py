@@ -9,6 +9,7 @@ from typing import overload
 
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import Gate
+from wdport.compare.setting import SettingsReport
 from wdport.model import PartWords
 
 SCHEMA = 4
@@ -136,7 +137,8 @@ class Verdict:
     both are called. ``assumed`` are the values of the configuration that nothing told, and ``rests_on`` the gates whose
     outcome rests on one of them, where the network's does not. ``reference`` is the user's own model, as
     ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference. ``digests`` are
-    the SHA-256 of the files that were compared, by what they are.
+    the SHA-256 of the files that were compared, by what they are. ``settings`` are hyper-parameters that the two models
+    were told differently: they fail nothing, since numbers judge.
     """
 
     checkpoint: str
@@ -152,6 +154,7 @@ class Verdict:
     overlays: tuple[Overlay, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
     variables: tuple[VariableResult, ...] = ()
+    settings: SettingsReport = field(default_factory=SettingsReport)
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: str = ""
     words: PartWords = field(default_factory=PartWords)

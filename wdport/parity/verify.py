@@ -10,33 +10,31 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES, layer_of, leaves
+from wdport.compare.calls import CASES, layer_of
 from wdport.compare.findings import Finding, Gate
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
-from wdport.compare.settings import differences
 from wdport.compare.taps import watched
 from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.statistics import read_statistics
-from wdport.errors import MisfitError, UsageError
+from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras
 from wdport.files.manifests import file_sha256
-from wdport.keras_runtime import layers_by_path
-from wdport.parity.diagnose import Evidence, causes
+from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
@@ -190,15 +188,16 @@ def _verify(
     sides = build_sides(prepared, weights, reference)
     runner = Runner(prepared, sides, full)
     seen: Weights | None = None
-    for random_biases in (False, True):
-        now = with_random_biases(prepared, weights, sides.reference.shifts) if random_biases else weights
-        if random_biases:
-            change_weights(prepared, sides, now, weights)
-        say(f"comparing with {now.name}")
-        runner.compare([case for case in CASES if case.random_biases is random_biases])
-        if not random_biases:
-            runner.compare_times()
-        seen = seen or (now if runner.evidence else None)
+    with _settings_told(runner):
+        for random_biases in (False, True):
+            now = with_random_biases(prepared, weights, sides.reference.shifts) if random_biases else weights
+            if random_biases:
+                change_weights(prepared, sides, now, weights)
+            say(f"comparing with {now.name}")
+            runner.compare([case for case in CASES if case.random_biases is random_biases])
+            if not random_biases:
+                runner.compare_times()
+            seen = seen or (now if runner.evidence else None)
     gates = [preflight_gate(prepared, runner, unequal)]
     if prepared.constants:
         gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
@@ -224,6 +223,7 @@ def _verify(
         converted=str(converted.path),
         gates=tuple(sorted(gates, key=_place)),
         taps=taps,
+        settings=runner.settings,
         causes=found,
         parts=more.parts(runner.parts.results()) if runner.parts is not None else (),
         decoded=runner.parts.decoded_error if runner.parts is not None else None,
@@ -240,6 +240,17 @@ def _verify(
         digests=digests,
         seconds=time.monotonic() - started,
     )
+
+
+@contextmanager
+def _settings_told(runner: Runner) -> Iterator[None]:
+    """What is refused inside is refused with the settings that differ, the likeliest reason for it."""
+    try:
+        yield
+    except WdportError as error:
+        told = [f"{each.reference} -> {each.candidate}: {each.text}" for each in runner.settings.of("differs")]
+        error.details = (*(error.details or (f"{error.where}: {error.what}",)), *told) if told else error.details
+        raise
 
 
 def _place(gate: Gate) -> int:
@@ -265,19 +276,7 @@ def _causes(
 def told_differently(runner: Runner, fault: Fault) -> list[str]:
     """Hyper-parameters that differ at a faulty layer, if the reference runs here."""
     tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
-    module = _module(runner, fault.reference)
-    if tap is None or module is None:
-        return []
-    layer = layers_by_path(runner.sides.candidates["float64"])[layer_of(tap.candidate)]
-    return differences(tap.kind, module, layer, *_sizes(runner.evidence, tap.candidate))
-
-
-def _sizes(seen: Evidence | None, path: str) -> list[tuple[int, ...]]:
-    """The shapes of what a layer of the port is given and of what it ought to make of that, where both are known."""
-    if seen is None or path not in seen.answers or path not in seen.port:
-        return []
-    given, made = leaves(list(seen.port[path].inputs)), seen.answers[path].outputs
-    return [tuple(np.shape(side[0])) for side in (given, made)] if given and made else []
+    return [each.text for each in runner.settings.at(layer_of(tap.reference))] if tap is not None and tap.kind else []
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
@@ -290,13 +289,9 @@ def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) ->
     if fault.feeds or expected is None:
         return flatten_order(tap, own, seen.answers, runner.aligned)
     trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(_module(runner, tap.reference))
-
-
-def _module(runner: Runner, name: str) -> Any:
-    """The reference's module, if the reference runs here."""
-    modules = dict(runner.sides.references["float64"].named_modules()) if runner.sides.references else {}
-    return modules.get(layer_of(name)) if name else None
+    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(
+        runner.modules.get(layer_of(tap.reference))
+    )
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:

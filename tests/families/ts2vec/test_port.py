@@ -129,7 +129,13 @@ def test_the_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.Captu
     assert main(["verify", str(checkpoint), str(output), "--full", "--json", str(tmp_path / "v.json")]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("PASS")
-    assert [line.split()[2] for line in shown.splitlines() if line.startswith("ok ")] == ["0", "A", "B", "B'", "C"]
+    assert [line.split()[2] for line in shown.splitlines() if line.startswith("ok   gate")] == [
+        "0",
+        "A",
+        "B",
+        "B'",
+        "C",
+    ]
     assert re.search(r"^outputs    representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
     text = (tmp_path / "v.json").read_text()
     assert '"output.representation"' in text

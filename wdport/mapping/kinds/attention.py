@@ -31,7 +31,17 @@ def _packed(torch: str, variable: str, found: tuple[Rule, ...]) -> Part:
 
 
 _OUT = (_part("{out}.weight", "out", "kernel", _OUTPUT), _part("{out}.bias", "out", "bias", _IDENTITY))
-_COMPARED = (Compared("num_heads", "num_heads", "equal"), Compared("dropout", "dropout", "equal"))
+_COMPARED = (
+    *(Compared(name, "num_heads", "equal") for name in ("num_heads", "heads", "n_heads", "n_head")),
+    Compared("num_heads", "num_query_heads", "equal"),
+    *(Compared(name, "num_key_value_heads", "equal") for name in ("num_key_value_heads", "num_kv_heads")),
+    *(Compared(name, "heads", "equal") for name in ("num_heads", "heads")),
+    Compared("head_dim", "key_dim", "equal"),
+    Compared("head_dim", "value_dim", "equal"),
+    Compared("head_dim", "head_dim", "equal"),
+    Compared("scale", "scale", "equal"),
+    Compared("dropout", "dropout", "equal", "training"),
+)
 _AXES = layouts("b t c", "t b c -> b t c")
 
 ALL = (
@@ -47,9 +57,10 @@ ALL = (
         _AXES,
         (
             *_COMPARED,
-            Compared("head_dim", "key_dim", "equal"),
+            Compared("in_proj_bias", "use_bias", "present"),
             Compared("bias_k", "", "none"),
             Compared("add_zero_attn", "", "none"),
+            Compared("batch_first", "", "time"),
         ),
         {
             "packed_weight": "in_proj_weight",

@@ -14,6 +14,7 @@ _WINDOW = (
     Compared("dilation", "dilation_rate", "tuple"),
     Compared("padding", "padding", "padding"),
     Compared("bias", "use_bias", "present"),
+    Compared("", "data_format", "channels"),
 )
 _PLAIN = (Compared("out_channels", "filters", "equal"), Compared("groups", "groups", "equal"))
 

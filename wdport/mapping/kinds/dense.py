@@ -23,7 +23,12 @@ LINEAR = Kind(
         Part(("{bias}",), ("bias",), rules("identity")),
     ),
     layouts("..."),
-    (Compared("out_features", "units", "equal"), Compared("bias", "use_bias", "present")),
+    (
+        Compared("out_features", "units", "equal"),
+        Compared("out_features", "filters", "equal"),
+        Compared("bias", "use_bias", "present"),
+        *(Compared("", name, "unit") for name in ("kernel_size", "strides", "groups")),
+    ),
     {"weight": "weight", "bias": "bias"},
 )
 
@@ -35,6 +40,9 @@ EMBEDDING = Kind(
         Compared("num_embeddings", "input_dim", "equal"),
         Compared("embedding_dim", "output_dim", "equal"),
         Compared("max_norm", "", "none"),
+        Compared("padding_idx", "mask_zero", "masked"),
+        Compared("padding_idx", "", "is", "training"),
+        Compared("scale_grad_by_freq", "", "none", "training"),
     ),
     {"weight": "weight"},
 )
@@ -49,6 +57,7 @@ def _pool(name: str, spatial: str, *more: Compared) -> Kind:
             Compared("stride", "strides", "tuple"),
             Compared("padding", "padding", "padding"),
             Compared("ceil_mode", "padding", "ceil"),
+            Compared("", "data_format", "channels"),
             *more,
         ),
         padded="any" if name.startswith("max") else "zeros",
@@ -58,11 +67,7 @@ def _pool(name: str, spatial: str, *more: Compared) -> Kind:
 _MAX = (Compared("dilation", "", "ones"), Compared("return_indices", "", "none"))
 _MEAN = (Compared("count_include_pad", "padding", "counted"), Compared("divisor_override", "", "none"))
 
-_ACTIVATION = (
-    Compared("", "activation", "names"),
-    Compared("negative_slope", "negative_slope", "equal"),
-    Compared("alpha", "alpha", "equal"),
-)
+_ACTIVATION = (Compared("negative_slope", "negative_slope", "equal"), Compared("alpha", "alpha", "equal"))
 
 ALL = (
     LINEAR,
@@ -73,7 +78,7 @@ ALL = (
         for rank, spatial in enumerate(_SPATIAL, 1)
     ),
     Kind("activation", axes=_ANY, compared=_ACTIVATION),
-    Kind("dropout", axes=_ANY, compared=(Compared("p", "rate", "equal"),)),
-    Kind("flatten", flatten="b ({torch}) -> b ({keras})"),
+    Kind("dropout", axes=_ANY, compared=(Compared("p", "rate", "equal", "training"),)),
+    Kind("flatten", compared=(Compared("", "data_format", "flat"),), flatten="b ({torch}) -> b ({keras})"),
     Kind("sequential"),
 )

@@ -27,7 +27,21 @@ How = Literal[
     "ones",
     "shape",
     "names",
+    "needed",
+    "is",
+    "not",
+    "unit",
+    "channels",
+    "shared",
+    "instance",
+    "masked",
+    "flat",
+    "margins",
+    "time",
 ]
+
+Level = Literal["differs", "training"]
+"""``differs``: the layer computes something else. ``training``: inference does not read the setting."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +55,21 @@ class Compared:
     tensor is there where Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no
     counterpart. ``true``: Keras's flag is true. ``ones``: PyTorch's is one. ``ceil``: rounding up, which Keras does
     by padding. ``shape``: PyTorch's shape against the axes that Keras normalises. ``names``: the same function by
-    its name.
+    its name. ``needed``: PyTorch's is true, since Keras has no other way. ``is``: Keras's is ``value``, which is what
+    PyTorch always does; ``not``: PyTorch's is anything else. ``unit``: Keras's is one. ``channels``: Keras's axis or
+    format is where PyTorch's channels lie; ``shared``: it shares a slope along all others. ``instance``: PyTorch has a
+    group per channel. ``masked``: Keras's mask leaves out the index that PyTorch's padding has. ``flat``: Keras moves
+    no axis before it flattens. ``margins``: PyTorch's widths, last axis first, against Keras's. ``time``: PyTorch's
+    steps come first only where the port exchanges these axes.
+
+    Several attributes on Keras's side that lead to one are joined by points. ``level`` tells what reads it.
     """
 
     torch: str
     keras: str
     how: How
+    level: Level = "differs"
+    value: object = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from wdport.mapping.catalog import layouts, rules
 from wdport.mapping.kinds.kind import Compared, Kind, Part
 
 _NAMES = {"weight": "weight", "bias": "bias"}
-_EPSILON = Compared("eps", "epsilon", "epsilon")
+_EPSILON = tuple(Compared(name, "epsilon", "epsilon") for name in ("eps", "epsilon", "variance_epsilon"))
+_AFFINE = (Compared("affine", "scale", "equal"), Compared("affine", "center", "equal"))
+_AXIS = Compared("", "axis", "channels")
 _CHANNELS = layouts(
     "b c", "b c l -> b l c", "b c h w -> b h w c", "b c d h w -> b d h w c", "b c l", "b c h w", "b c d h w"
 )
@@ -30,10 +32,11 @@ BATCH = Kind(
     ),
     _CHANNELS,
     (
-        _EPSILON,
-        Compared("momentum", "momentum", "complement"),
-        Compared("affine", "scale", "equal"),
-        Compared("affine", "center", "equal"),
+        *_EPSILON,
+        _AXIS,
+        *_AFFINE,
+        Compared("track_running_stats", "", "needed"),
+        Compared("momentum", "momentum", "complement", "training"),
     ),
     _NAMES,
 )
@@ -45,7 +48,12 @@ ALL = (
         "layer_norm",
         _parts("gamma", "beta"),
         layouts("..."),
-        (_EPSILON, Compared("normalized_shape", "axis", "shape")),
+        (
+            *_EPSILON,
+            Compared("normalized_shape", "axis", "shape"),
+            Compared("weight", "scale", "present"),
+            Compared("bias", "center", "present"),
+        ),
         _NAMES,
         bare=True,
     ),
@@ -53,7 +61,13 @@ ALL = (
         "group_norm",
         _parts("gamma", "beta"),
         _CHANNELS,
-        (_EPSILON, Compared("num_groups", "groups", "equal")),
+        (
+            *_EPSILON,
+            Compared("num_groups", "groups", "equal"),
+            Compared("num_features", "groups", "instance"),
+            _AXIS,
+            *_AFFINE,
+        ),
         _NAMES,
         bare=True,
     ),
@@ -62,7 +76,7 @@ ALL = (
         "rms_norm",
         _parts("scale"),
         layouts("..."),
-        (_EPSILON, Compared("normalized_shape", "axis", "shape")),
+        (*_EPSILON, Compared("normalized_shape", "axis", "shape")),
         {"weight": "weight"},
         bare=True,
     ),
@@ -70,6 +84,7 @@ ALL = (
         "prelu",
         (Part(("{weight}",), ("alpha",), rules(*_PRELU), flatten=_FEATURES),),
         _CHANNELS,
-        names={"weight": "weight"},
+        (Compared("num_parameters", "shared_axes", "shared"),),
+        {"weight": "weight"},
     ),
 )

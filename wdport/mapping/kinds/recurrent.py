@@ -37,10 +37,22 @@ def _parts(name: str, suffix: str, before: tuple[str, ...]) -> tuple[Part, ...]:
     )
 
 
-def _compared(name: str) -> tuple[Compared, ...]:
-    found = (Compared("hidden_size", "units", "equal"), Compared("bias", "use_bias", "equal"))
-    own = {"lstm": (Compared("proj_size", "", "none"),), "gru": (Compared("", "reset_after", "true"),)}
-    return (*found, *own.get(name, (Compared("nonlinearity", "activation", "names"),)))
+def _compared(name: str, within: str = "", back: bool = False) -> tuple[Compared, ...]:
+    """The settings of one direction of a layer, or of a cell, which the port has ``within`` a layer of its own."""
+    gated = name in ("lstm", "gru")
+    return (
+        Compared("hidden_size", f"{within}units", "equal"),
+        Compared("bias", f"{within}use_bias", "equal"),
+        *([] if gated else [Compared("nonlinearity", f"{within}activation", "names")]),
+        *([Compared("", f"{within}activation", "is", value="tanh")] if gated else []),
+        *([Compared("", f"{within}recurrent_activation", "is", value="sigmoid")] if gated else []),
+        *([Compared("", f"{within}reset_after", "is", value=True)] if name == "gru" else []),
+        Compared("", f"{within}go_backwards", "is", value=back),
+        Compared("", f"{within}recurrent_dropout", "is", "training", 0.0),
+    )
+
+
+_WHOLE = (Compared("proj_size", "", "none"), Compared("batch_first", "", "time"))
 
 
 _LAYER = "_l{layer}"
@@ -49,7 +61,7 @@ ALL = tuple(
     kind
     for name in _GATES
     for kind in (
-        Kind(name, _parts(name, _LAYER, ("cell/",)), _AXES, _compared(name), index="layer"),
+        Kind(name, _parts(name, _LAYER, ("cell/",)), _AXES, (*_compared(name), *_WHOLE), index="layer"),
         Kind(
             f"bidirectional_{name}",
             (
@@ -57,9 +69,15 @@ ALL = tuple(
                 *_parts(name, f"{_LAYER}_reverse", ("backward_layer/cell/",)),
             ),
             _AXES,
-            (Compared("bidirectional", "", "true"),),
+            (
+                Compared("bidirectional", "", "true"),
+                Compared("", "merge_mode", "is", value="concat"),
+                *_compared(name, "forward_layer."),
+                *_compared(name, "backward_layer.", True),
+                *_WHOLE,
+            ),
             index="layer",
         ),
-        Kind(f"{name}_cell", _parts(name, "", ("", "cell/")), layouts("b c"), _compared(name)[:2]),
+        Kind(f"{name}_cell", _parts(name, "", ("", "cell/")), layouts("b c"), _compared(name)),
     )
 )

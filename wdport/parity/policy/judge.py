@@ -20,9 +20,10 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
 
     Every number is held against the policy's bound in place of the default. What was not compared stays not
     compared, and facts stay. A gate ``P`` lists every bound that is not the default; it fails by an expired entry
-    and by a waiver that is not needed. A policy without entries changes nothing.
+    and by a waiver that is not needed, and, where the policy says so, by a hyper-parameter that differs.
+    A policy without entries changes nothing.
     """
-    if not policy.bounds and not policy.waivers:
+    if not policy.bounds and not policy.waivers and not policy.settings:
         return verdict
     held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
@@ -31,7 +32,8 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     needed = [each for each in valid if each.gate in judged and each.tap in by_subject(_faults(judged[each.gate]))]
     gates = [_waived(gate, [each for each in needed if each.gate == gate.name]) for gate in judged.values()]
     unneeded = [each for each in policy.waivers if not each.expired(today) and each not in needed]
-    return replace(verdict, gates=(*gates, _policy_gate(policy, today, unneeded, taps)), bounds=held)
+    unmet = _settings(verdict) if policy.settings else []
+    return replace(verdict, gates=(*gates, _policy_gate(policy, today, unneeded, taps, unmet)), bounds=held)
 
 
 def _under(gate: Gate, held: Mapping[str, float]) -> Gate:
@@ -52,8 +54,19 @@ def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
     return replace(gate, measures=measures, facts=(*(f for f in gate.facts if f.subject not in names), *told))
 
 
-def _policy_gate(policy: Policy, today: date, unneeded: Sequence[Waiver], taps: set[str]) -> Gate:
-    """The policy's own gate: faults of its entries first, then every bound that is not the default."""
+def _settings(verdict: Verdict) -> list[Finding]:
+    """Hyper-parameters that differ, or why none was compared."""
+    if verdict.settings.note:
+        return [fact(f"settings were not compared: {verdict.settings.note}")]
+    told = verdict.settings.of("differs")
+    return [fact(f"{each.reference}: {each.text}", each.reference, "setting") for each in told]
+
+
+def _policy_gate(
+    policy: Policy, today: date, unneeded: Sequence[Waiver], taps: set[str], unmet: Sequence[Finding] = ()
+) -> Gate:
+    """The policy's own gate: faults of its entries first, then what does not meet it, then every bound that is not the
+    default."""
     faults = [
         fact(f"{each.name} expired on {each.expires}: renew it with its reason, or remove it from {policy.source}")
         for each in policy.bounds
@@ -72,8 +85,8 @@ def _policy_gate(policy: Policy, today: date, unneeded: Sequence[Waiver], taps: 
         faults.append(fact(f"waiver not needed: {each.tap} {why}; remove it from {policy.source}", each.tap))
     ordered = sorted(policy.bounds, key=lambda setting: not setting.looser)
     notices = [_bound_notice(each) for each in ordered if each.in_force(today) != each.default]
-    count = len(policy.bounds) + len(policy.waivers)
-    return Gate(NAME, "policy", count, count, facts=(*faults, *notices))
+    count = len(policy.bounds) + len(policy.waivers) + policy.settings
+    return Gate(NAME, "policy", count, count, facts=(*faults, *unmet, *notices))
 
 
 def _bound_notice(setting: BoundSetting) -> Finding:

@@ -49,12 +49,14 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy file's content; ``source`` is the file and ``read`` the day that it was read on."""
+    """A policy file's content; ``source`` is the file and ``read`` the day that it was read on. With ``settings`` a
+    hyper-parameter that differs fails, too."""
 
     bounds: tuple[BoundSetting, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     source: str = ""
     read: date = date.min
+    settings: bool = False
 
     def bounds_on(self, today: date) -> dict[str, float]:
         """The policy's bounds in force on a day, by name."""

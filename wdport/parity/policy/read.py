@@ -24,7 +24,7 @@ def read_policy(path: PathText, today: date) -> Policy:
     """Read a policy file.
 
     Args:
-        path: a TOML file with a table ``bounds`` and an array of tables ``waivers``, both optional.
+        path: a TOML file with tables ``bounds`` and ``settings`` and an array of tables ``waivers``, all optional.
         today: the day that decides what has expired, which is no error here: the verdict fails by it.
 
     Raises:
@@ -33,10 +33,11 @@ def read_policy(path: PathText, today: date) -> Policy:
     """
     file = Path(path)
     document = _Table(_load(file), file, "")
-    settings, waivers = document.table("bounds"), document.tables("waivers")
+    held, waivers, settings = document.table("bounds"), document.tables("waivers"), document.table("settings")
     document.end()
     policy = Policy(
-        bounds=tuple(_bound(settings.table(name), name) for name in list(settings.rest)),
+        bounds=tuple(_bound(held.table(name), name) for name in list(held.rest)),
+        settings=_settings(settings),
         waivers=tuple(_waiver(each) for each in waivers),
         source=str(path),
         read=today,
@@ -47,6 +48,15 @@ def read_policy(path: PathText, today: date) -> Policy:
             raise UsageError((file, f"waivers[{at}]"), f"waives {waiver.tap} for gate {waiver.gate} again", "keep one")
         seen.add((waiver.tap, waiver.gate))
     return policy
+
+
+def _settings(table: _Table) -> bool:
+    """Whether a hyper-parameter that differs fails."""
+    differs = (table.optional_text("differs") or "warn").lower()
+    table.end()
+    if differs not in ("warn", "fail"):
+        raise UsageError((table.file, table.at("differs")), f"is {differs!r}", 'write differs = "fail", or "warn"')
+    return differs == "fail"
 
 
 def _load(file: Path) -> dict[str, object]:

@@ -17,6 +17,7 @@ from wdport.parity.reports.tables import (
     faults_table,
     gates_table,
     parts_table,
+    settings_table,
     taps_table,
 )
 from wdport.parity.reports.words import claim, file_name, on_assumptions, outcome
@@ -60,7 +61,11 @@ def _name(name: str) -> str:
 
 def _results(verdict: Verdict) -> str:
     one, kind, decoded = map(text, (verdict.words.one, verdict.words.kind, verdict.words.decoded))
-    parts = [_section("Gates", "", gates_table(verdict) if verdict.gates else "<p>No gate was run.</p>")]
+    parts = []
+    if verdict.settings.told:
+        said = "What the two models were told, before a number is computed. It fails nothing: numbers judge."
+        parts.append(_section("Settings", said, settings_table(verdict)))
+    parts.append(_section("Gates", "", gates_table(verdict) if verdict.gates else "<p>No gate was run.</p>"))
     if verdict.faults:
         said = "Off by themselves, with every other layer answered for by the reference: each is one probable bug."
         parts.append(_section("Faulty layers", said, faults_table(verdict)))

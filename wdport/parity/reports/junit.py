@@ -18,6 +18,7 @@ from wdport.parity.reports.words import (
     outcome,
     part_name,
     said_of,
+    settings_line,
     shortfall,
     worst,
 )
@@ -62,6 +63,8 @@ def _suite(
     suite = ET.SubElement(root, "testsuite", _counts(name, cases, 0.0))
     facts = {"verdict": outcome(verdict), "claim": claim(verdict)}
     facts |= {f"sha256 of the {name}": digest for name, digest in verdict.digests.items()}
+    if verdict.settings.told:
+        facts |= {"settings": settings_line(verdict)}
     if gate is not None:
         facts |= {"compared": f"{gate.compared} of {gate.expected}", "worst": worst(gate)}
     properties = ET.SubElement(suite, "properties")

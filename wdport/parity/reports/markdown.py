@@ -18,7 +18,10 @@ from typing import Final
 
 from wdport.errors import MachineError, printable
 from wdport.parity.reports.words import (
+    LEVELS,
     NAME_CHARS,
+    TEXT_CHARS,
+    at_layers,
     claim,
     nearness,
     number,
@@ -29,6 +32,8 @@ from wdport.parity.reports.words import (
     percent,
     place,
     probable,
+    settings_line,
+    settings_told,
     shortfall,
 )
 from wdport.parity.verdict import TapResult, Verdict
@@ -72,7 +77,14 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
     Where it would be longer, whole rows are cut from the longest tables and their number is said.
     """
-    blocks = [_headline(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict), *_findings(verdict)]
+    blocks = [
+        _headline(verdict),
+        *_settings(verdict),
+        _gates(verdict),
+        *_parts(verdict),
+        *_faults(verdict),
+        *_findings(verdict),
+    ]
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
 
@@ -104,6 +116,21 @@ def _entity(match: re.Match[str]) -> str:
 
 def _headline(verdict: Verdict) -> _Block:
     return _Block(f"## {outcome(verdict)}\n\n{MARK}\n\n{claim(verdict, escape)}.\n")
+
+
+def _settings(verdict: Verdict) -> list[_Block]:
+    if not verdict.settings.told:
+        return []
+    head = f"\n### Settings\n\n{escape(settings_line(verdict), TEXT_CHARS)}\n"
+    rows = [
+        _row(escape(at_layers(names), 2 * NAME_CHARS), escape(text, TEXT_CHARS), level)
+        for level in LEVELS
+        for text, names in settings_told(verdict, level).items()
+    ]
+    if not rows:
+        return [_Block(head)]
+    table = _table("", "layer|what differs|what reads it", rows, "settings")
+    return [_Block(f"{head}{table.head}", table.rows, table.what)]
 
 
 def _gates(verdict: Verdict) -> _Block:

@@ -10,6 +10,7 @@ from wdport.compare.findings import Gate
 from wdport.families.registry import known_bounds
 from wdport.parity.reports.svg import text
 from wdport.parity.reports.words import (
+    LEVELS,
     NAME_CHARS,
     nearness,
     number,
@@ -19,6 +20,7 @@ from wdport.parity.reports.words import (
     place,
     probable,
     said_of,
+    settings_line,
     shortfall,
 )
 from wdport.parity.verdict import TapResult, Verdict
@@ -59,6 +61,18 @@ def _cell(cell: Cell) -> str:
     style = " ".join(filter(None, ("" if cell.value is None else "n", cell.style)))
     sort = "" if cell.value is None else f' data-v="{cell.value!r}"'
     return f'<td class="{style}"{sort}>{cell.html}</td>'
+
+
+def settings_table(verdict: Verdict) -> str:
+    """How many hyper-parameters were compared, and every one that differs."""
+    read = {"differs": Cell("inference", None, "bad"), "training": Cell("training alone")}
+    rows = [
+        (words(each.reference, "path"), words(each.candidate, "path"), words(each.text), read[level])
+        for level in LEVELS
+        for each in verdict.settings.of(level)
+    ]
+    said = f"<p>{text(settings_line(verdict))}</p>"
+    return said + (table(("layer", "layer of the port", "what differs", "read by"), rows) if rows else "")
 
 
 def gates_table(verdict: Verdict) -> str:

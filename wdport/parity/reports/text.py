@@ -7,19 +7,32 @@ from collections.abc import Mapping
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import OUTPUT, Gate
 from wdport.errors import printable
-from wdport.parity.reports.words import claim, number, on_assumptions, outcome, percent, place, probable
+from wdport.parity.reports.words import (
+    LEVELS,
+    at_layers,
+    claim,
+    number,
+    on_assumptions,
+    outcome,
+    percent,
+    place,
+    probable,
+    settings_line,
+    settings_told,
+)
 from wdport.parity.verdict import Fault, Verdict
 
 _MAX_FINDINGS: Mapping[str, int] = {"P": 20, "R": 20, "S": 20}
 """By gate: those that speak of each entry of a file are shown with all of them."""
 
 _FEW = 4
+_FEW_SETTINGS: Mapping[str, int] = {"differs": 20, "training": 4}
 _MAX_FAULTS = 6
 
 
 def render_text(verdict: Verdict) -> str:
     """The report that `wdport verify` prints."""
-    lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *(_gate(gate) for gate in verdict.gates)]
+    lines = [f"{outcome(verdict)}  {claim(verdict)}", "", *_settings(verdict), *map(_gate, verdict.gates)]
     if verdict.parts:
         lines += ["", *_parts(verdict)]
     if verdict.trajectories:
@@ -38,6 +51,21 @@ def render_text(verdict: Verdict) -> str:
     precision = f"matmul {environment['torch_matmul']}/{environment['jax_matmul']}"
     lines.append(f"run        {packages}; {environment['device']}; {precision}; {verdict.seconds:.0f} s")
     return "\n".join(lines)
+
+
+def _settings(verdict: Verdict) -> list[str]:
+    """What the two models were told differently, before every number: it fails nothing."""
+    if not verdict.settings.told:
+        return []
+    found = {level: settings_told(verdict, level) for level in LEVELS}
+    mark = "WARN" if found["differs"] else "note" if found["training"] or verdict.settings.note else "ok  "
+    lines = [f"{mark} {'settings':<30} {settings_line(verdict)}"]
+    for level in LEVELS:
+        told = [f"{at_layers(names)}: {text}" for text, names in found[level].items()]
+        lines += [f"       {printable(each, 160)}" for each in told[: _FEW_SETTINGS[level]]]
+        if len(told) > _FEW_SETTINGS[level]:
+            lines.append(f"       and {len(told) - _FEW_SETTINGS[level]} more")
+    return lines
 
 
 def _gate(gate: Gate) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
+from wdport.mapping.kinds.kind import Level
 from wdport.parity.verdict import Fault, TapResult, Verdict
 
 NAME_CHARS: Final = 240
 """A layer's path in a report; the longest real one has 60 characters, and two that differ should stay apart."""
+
+LEVELS: Final[tuple[Level, Level]] = ("differs", "training")
+"""Of settings that differ, in the order in which reports have them."""
 
 TEXT_CHARS: Final = 1000
 """A finding or a list in a report."""
@@ -118,6 +122,31 @@ def shortfall(gate: Gate) -> str:
     if gate.expected <= 0:
         return "nothing was compared"
     return f"{gate.compared} of {gate.expected} compared"
+
+
+def settings_line(verdict: Verdict) -> str:
+    """How many hyper-parameters were compared, and how many of them differ."""
+    report = verdict.settings
+    if report.note:
+        return f"not compared: {report.note}"
+    differing, training = (len(report.of(level)) for level in LEVELS)
+    layers = f"{report.layers} layer{'' if report.layers == 1 else 's'}"
+    text = f"{report.compared} compared at {layers}; {differing or 'none'} differ{'s' if differing == 1 else ''}"
+    text += f", {training} that training alone reads" if training else ""
+    return f"{text}; not read: {at_layers(report.unread)}" if report.unread else text
+
+
+def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
+    """What differs, by its sentence, and the layers of the reference where it does."""
+    found: dict[str, list[str]] = {}
+    for each in verdict.settings.of(level):
+        found.setdefault(each.text, []).append(each.reference)
+    return found
+
+
+def at_layers(names: Sequence[str]) -> str:
+    """The first of these layers, and how many more there are."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def worst(gate: Gate) -> str:

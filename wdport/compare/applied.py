@@ -1,0 +1,56 @@
+"""The functions that two layers apply, activations or fused into another layer, and what these have unlike."""
+
+from __future__ import annotations
+
+from wdport.compare.activations import beside, lacking
+from wdport.compare.functions import Function, by_name, of_callable, of_layer, of_module
+from wdport.compare.layouts import AFTER
+from wdport.compare.pairs import Pair, computes_as_keras, computes_as_torch, is_torch
+from wdport.compare.setting import Setting, plain, text
+from wdport.compare.setting_checks import equal
+
+_ALONE = ("", "activation", "sequential")
+"""Kinds of rows whose layer may be nothing but a function."""
+
+_LINEAR = ("Linear", "Bilinear", *(f"{name}{rank}d" for name in ("Conv", "ConvTranspose") for rank in (1, 2, 3)))
+"""Modules that apply no function to what they make, where a layer of Keras may."""
+
+
+def applied(pair: Pair) -> tuple[Function, Function] | None:
+    """The reference's function and the port's, where both are known: they are activations, or what the table says to
+    follow the module and what is fused into the port's layer."""
+    if pair.kind in _ALONE:
+        theirs, ours = of_module(pair.module), of_layer(pair.layer)
+        return None if theirs is None or ours is None or pair.layout.after else (theirs, ours)
+    if not (computes_as_torch(pair.module) and is_torch(pair.module, *_LINEAR) and computes_as_keras(pair.layer)):
+        return None
+    theirs, ours = by_name(pair.layout.after or "linear"), of_callable(getattr(pair.layer, "activation", None))
+    return None if theirs is None or ours is None else (theirs, ours)
+
+
+def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
+    """What two functions have unlike: their names, or numbers and axes of theirs."""
+    if not theirs.same_by_name(ours) or (theirs.name == "gelu" and theirs.shown != ours.shown):
+        return [Setting("activation", theirs.own, ours.own, "differs", _told(theirs, ours, pair))]
+    found = []
+    for name in sorted(theirs.parameters.keys() & ours.parameters.keys()):
+        wanted, own = theirs.parameters[name], ours.parameters[name]
+        if name == "axis":
+            places = pair.axes([int(wanted)])
+            if places is None or len(places) != 1 or places == (int(own) % pair.rank,):
+                continue
+            wanted = places[0]
+        elif equal(wanted, own):
+            continue
+        words = f"{name} {text(own)} where the reference has {text(wanted)}"
+        found.append(Setting(name, plain(wanted), plain(own), "differs", words))
+    return found
+
+
+def _told(theirs: Function, ours: Function, pair: Pair) -> str:
+    if pair.kind not in _ALONE and ours.name == "linear":
+        return lacking(theirs.own)
+    if pair.kind not in _ALONE and theirs.name == "linear":
+        known = (name for name in AFTER if (each := by_name(name)) and each.does_as(ours))
+        return beside(next(known, ours.shown))
+    return f"activation: {ours.shown} where {'the table' if pair.layout.after else 'the reference'} has {theirs.shown}"

@@ -1,0 +1,181 @@
+"""Which function an activation is, by name and settings, on either side: the libraries have other names and defaults.
+
+What nobody here knows, such as a function of the user's own, is no function: nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+from wdport.compare.pairs import computes_as_keras, computes_as_torch, is_keras
+from wdport.model import KerasLayer
+
+Value = float | int | bool
+Parameters = Mapping[str, Value]
+
+SAME = ({("elu", 1.0), ("celu", 1.0)},)
+"""Functions of one parameter with its value that are the same by two names."""
+
+_SHOWN = {"silu": "SiLU", "hard_silu": "hard SiLU", "hard_sigmoid": "hard sigmoid", "elu": "ELU", "celu": "CELU",
+          "selu": "SELU", "mish": "Mish"}  # fmt: skip
+
+EXACT_FROM = 37.0
+"""Above this log(1 + exp(x)) is x in float64, so that a larger threshold of a softplus changes nothing."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of one array: ``name`` and ``parameters`` in common terms, ``own`` as its side calls it."""
+
+    name: str
+    parameters: Parameters
+    own: str
+
+    @property
+    def shown(self) -> str:
+        """What people call it, as :mod:`wdport.compare.recognize` does, which tells the same from values."""
+        if self.name == "gelu":
+            return "GELU by tanh" if self.parameters["approximate"] else "GELU"
+        if self.name == "relu":
+            slope, limit = self.parameters["negative_slope"], self.parameters["max_value"]
+            return f"leaky ReLU {slope:g}" if slope else "ReLU6" if limit == 6 else "ReLU"
+        return _SHOWN.get(self.name, self.name)
+
+    def does_as(self, other: Function) -> bool:
+        """Whether the two are the same function, told the same."""
+        return (self.name, dict(self.parameters)) == (other.name, dict(other.parameters))
+
+    def same_by_name(self, other: Function) -> bool:
+        """Whether the two have one name, or are the same by two names."""
+        keys = {(each.name, *each.parameters.values()) for each in (self, other)}
+        return self.name == other.name or keys in SAME
+
+
+def _relu(negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Parameters:
+    limit = inf if max_value is None else float(max_value)
+    return {"negative_slope": float(negative_slope), "max_value": limit, "threshold": float(threshold)}
+
+
+def _clip(low: float, high: float, own: str) -> Function:
+    return Function("relu", _relu(0.0, high), own) if low == 0 else Function("clip", {"min": low, "max": high}, own)
+
+
+def _celu(alpha: float, own: str) -> Function:
+    return Function("celu", {"alpha": float(alpha)}, own)
+
+
+def _softplus(beta: float, threshold: float, own: str) -> Function:
+    bend = inf if threshold >= EXACT_FROM else threshold
+    return Function("softplus", {"beta": float(beta), "threshold": bend}, own)
+
+
+def _plain(name: str, *parameters: str) -> Callable[..., Function]:
+    """A function that has the same name on both sides, and of its module these attributes."""
+    return lambda module, own: Function(name, {each: getattr(module, each) for each in parameters}, own)
+
+
+_TORCH: Mapping[str, Callable[..., Function]] = {
+    "ReLU": lambda _, own: Function("relu", _relu(), own),
+    "ReLU6": lambda _, own: Function("relu", _relu(0.0, 6.0), own),
+    "LeakyReLU": lambda m, own: Function("relu", _relu(m.negative_slope), own),
+    "RReLU": lambda m, own: Function("relu", _relu((m.lower + m.upper) / 2), own),
+    "Hardtanh": lambda m, own: _clip(m.min_val, m.max_val, own),
+    "ELU": _plain("elu", "alpha"),
+    "CELU": lambda m, own: _celu(m.alpha, own),
+    "GELU": lambda m, own: Function("gelu", {"approximate": m.approximate == "tanh"}, own),
+    "Softplus": lambda m, own: _softplus(m.beta, m.threshold, own),
+    "Softshrink": lambda m, own: Function("soft_shrink", {"threshold": m.lambd}, own),
+    "Hardshrink": lambda m, own: Function("hard_shrink", {"threshold": m.lambd}, own),
+    "Threshold": lambda m, own: Function("threshold", {"threshold": m.threshold, "default_value": m.value}, own),
+    "Softmax": lambda m, own: Function("softmax", {} if m.dim is None else {"axis": m.dim}, own),
+    "LogSoftmax": lambda m, own: Function("log_softmax", {} if m.dim is None else {"axis": m.dim}, own),
+    "Softmax2d": lambda _, own: Function("softmax", {"axis": -3}, own),
+    "GLU": lambda m, own: Function("glu", {"axis": m.dim}, own),
+    **{name: _plain(common) for name, common in {
+        "SELU": "selu", "SiLU": "silu", "Hardswish": "hard_silu", "Hardsigmoid": "hard_sigmoid", "Mish": "mish",
+        "Sigmoid": "sigmoid", "Tanh": "tanh", "Softsign": "softsign", "LogSigmoid": "log_sigmoid",
+        "Tanhshrink": "tanh_shrink", "Identity": "linear",
+    }.items()},
+}  # fmt: skip
+"""By class of ``torch.nn``."""
+
+_SLOPES = {"keras": 0.2, "jax": 0.01}
+_KERAS: Mapping[str, Callable[..., Function]] = {
+    "relu": lambda own, **given: Function("relu", _relu(**given), own),
+    "relu6": lambda own: Function("relu", _relu(0.0, 6.0), own),
+    "leaky_relu": lambda own, negative_slope: Function("relu", _relu(negative_slope), own),
+    "hard_tanh": lambda own: _clip(-1.0, 1.0, own),
+    "clip": lambda own, x_min, x_max: _clip(x_min, x_max, own),
+    "elu": lambda own, alpha=1.0: Function("elu", {"alpha": float(alpha)}, own),
+    "celu": lambda own, alpha=1.0: _celu(alpha, own),
+    "gelu": lambda own, approximate: Function("gelu", {"approximate": bool(approximate)}, own),
+    "softplus": lambda own: _softplus(1.0, inf, own),
+    "soft_shrink": lambda own, threshold=0.5: Function("soft_shrink", {"threshold": threshold}, own),
+    "hard_shrink": lambda own, threshold=0.5: Function("hard_shrink", {"threshold": threshold}, own),
+    "threshold": lambda own, **given: Function("threshold", given, own),
+    **{name: partial(lambda common, own, axis=-1: Function(common, {"axis": axis}, own), name)
+       for name in ("softmax", "log_softmax", "glu")},
+    **{name: partial(lambda common, own: Function(common, {}, own), common) for name, common in {
+        **{each: each for each in ("selu", "silu", "hard_silu", "hard_sigmoid", "mish", "sigmoid", "tanh", "softsign",
+                                   "log_sigmoid", "tanh_shrink", "linear", "exponential", "squareplus")},
+        "swish": "silu", "hard_swish": "hard_silu",
+    }.items()},
+}  # fmt: skip
+"""By name of a function of Keras or JAX: its name as its side has it, and what it was told."""
+
+
+def of_module(module: object) -> Function | None:
+    """The function of a module of ``torch.nn``."""
+    if not computes_as_torch(module):
+        return None
+    name = next((each.__name__ for each in type(module).__mro__ if each.__name__ in _TORCH), "")
+    return _TORCH[name](module, name) if name else None
+
+
+def of_layer(layer: KerasLayer) -> Function | None:
+    """The function of a layer of Keras, or of a layer of the user's own that keeps it as ``activation``."""
+    if not computes_as_keras(layer):
+        return of_callable(getattr(layer, "activation", None))
+    if is_keras(layer, "ReLU"):
+        told = {name: getattr(layer, name) for name in ("negative_slope", "max_value", "threshold")}
+        return Function("relu", _relu(**told), "ReLU")
+    if is_keras(layer, "LeakyReLU"):
+        return Function("relu", _relu(layer.negative_slope), "LeakyReLU")
+    if is_keras(layer, "ELU"):
+        return Function("elu", {"alpha": float(layer.alpha)}, "ELU")
+    if is_keras(layer, "Softmax") and isinstance(layer.axis, int):
+        return Function("softmax", {"axis": layer.axis}, "Softmax")
+    return of_callable(layer.activation) if is_keras(layer, "Activation") else None
+
+
+def of_callable(function: object) -> Function | None:
+    """A function of Keras or JAX, or ``functools.partial`` of one with arguments by name."""
+    told: dict[str, Value] = {}
+    if isinstance(function, partial):
+        if function.args:
+            return None
+        told, function = dict(function.keywords), function.func
+    name, home = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", ""))
+    library = home.partition(".")[0]
+    if library not in ("keras", "jax") or name not in _KERAS:
+        return None
+    if name == "gelu":  # keras.ops and jax.nn approximate unless they are told not to, keras.activations does not
+        told = {"approximate": "activations" not in home, **told}
+    if name == "leaky_relu":
+        told = {"negative_slope": _SLOPES[library], **told}
+    try:
+        return _KERAS[name](own=name, **told)
+    except TypeError:  # an argument that it is not known to take
+        return None
+
+
+def by_name(name: str) -> Function | None:
+    """What a table says to follow a module: :data:`wdport.compare.layouts.AFTER`."""
+    if name in ("gelu", "gelu_tanh"):
+        return Function("gelu", {"approximate": name == "gelu_tanh"}, name)
+    if name == "leaky_relu":
+        return Function("relu", _relu(0.01), name)
+    return _KERAS[name](own=name) if name in _KERAS else None

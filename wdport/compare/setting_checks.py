@@ -1,0 +1,184 @@
+"""How one hyper-parameter of two layers is compared: whether two values agree, or what Keras's ought to be.
+
+Checks of :data:`ALIKE` say whether two values mean the same. Those of :data:`EXPECTED` give the value that the port's
+layer ought to have, or :data:`UNKNOWN` where that cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isclose
+from typing import Any
+
+from wdport.compare.pairs import Pair, is_keras
+from wdport.compare.setting import named
+
+NEAR = 1e-5
+"""Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000474975 in float32."""
+
+UNKNOWN = object()
+
+EPSILONS = (2.0**-23, 2.0**-52)
+"""``torch.finfo(dtype).eps`` of float32 and float64."""
+
+NORMS = ("LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization")
+
+
+def equal(theirs: object, ours: object, _: object = None) -> bool:
+    if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
+        return isclose(theirs, ours, rel_tol=NEAR)
+    return bool(theirs == ours)
+
+
+def _epsilon(theirs: object, ours: object, _: Pair) -> bool:
+    """None is the dtype's own, in the dtype of the reference or in that of the port."""
+    return equal(theirs, ours) if theirs is not None else any(equal(own, ours) for own in EPSILONS)
+
+
+def _tuple(theirs: object, ours: object, pair: Pair) -> bool:
+    if ours is None:  # an output padding that Keras works out
+        return not any(every(theirs))
+    if theirs is None:
+        return True
+    first, second = every(theirs), every(ours)
+    if not isinstance(theirs, (tuple, list)) or not isinstance(ours, (tuple, list)):
+        count = max(len(first), len(second))
+        return _filled(first, count) == _filled(second, count)
+    if len(first) > len(second):  # a (k, 1) window as one of one axis
+        window = _filled(every(getattr(pair.module, "kernel_size", 1)), len(first))
+        first = [size for size, own in zip(first, window, strict=True) if own != 1]
+    return len(first) != len(second) or first == second
+
+
+def every(value: Any) -> list[int]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _filled(values: list[int], count: int) -> list[int]:
+    return values * count if len(values) == 1 else values
+
+
+def _padding(theirs: object, ours: object, pair: Pair) -> bool:
+    """``valid`` pads nothing, ``same`` with a stride of one so much on both sides that the size stays."""
+    module = pair.module
+    if isinstance(theirs, str) or not isinstance(ours, str):
+        return bool(theirs == ours)
+    widths = every(theirs)
+    if ours == "valid":
+        return not any(widths) or pair.padded
+    if any(stride != 1 for stride in every(getattr(module, "stride", 1))):
+        return True  # depends on the size
+    windows, dilations = every(module.kernel_size), every(getattr(module, "dilation", 1))
+    count = max(map(len, (widths, windows, dilations)))
+    rows = zip(*(_filled(each, count) for each in (widths, windows, dilations)), strict=True)
+    return all(2 * width == dilation * (window - 1) for width, window, dilation in rows)
+
+
+def _zeros(theirs: object, _: object, pair: Pair) -> bool:
+    """A port that pads apart, or not at all, is told by its padding."""
+    return theirs == "zeros" or getattr(pair.layer, "padding", "") == "valid"
+
+
+def _counted(theirs: object, ours: object, pair: Pair) -> bool:
+    """Keras never counts its own padding, and always what the port pads apart."""
+    if ours == "valid":
+        return bool(theirs) or not pair.padded
+    return not theirs or not any(every(pair.module.padding))
+
+
+def _names(theirs: object, ours: object, _: Pair) -> bool:
+    return not isinstance(theirs, str) or theirs == named(ours)
+
+
+def _time(theirs: object, _: object, pair: Pair) -> bool:
+    """Steps that come first stay there only where the port's layer is given what the reference's is."""
+    kept = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
+    return theirs is not False or not kept
+
+
+ALIKE: Mapping[str, Callable[[object, object, Pair], bool]] = {
+    "equal": equal,
+    "epsilon": _epsilon,
+    "tuple": _tuple,
+    "padding": _padding,
+    "zeros": _zeros,
+    "counted": _counted,
+    "present": lambda theirs, ours, _: (theirs is not None and theirs is not False) == bool(ours),
+    "none": lambda theirs, _, __: not theirs if not hasattr(theirs, "shape") else False,
+    "true": lambda theirs, ours, __: bool(theirs if ours is None else ours),
+    "ones": lambda theirs, _, __: set(every(theirs)) == {1},
+    "unit": lambda _, ours, __: set(every(ours)) <= {1},
+    "ceil": lambda theirs, ours, _: not theirs or ours != "valid",
+    "names": _names,
+    "needed": lambda theirs, _, __: bool(theirs),
+    "time": _time,
+}
+
+
+def _complement(theirs: object, ours: object, _: Pair) -> object:
+    return 1 - theirs if isinstance(theirs, float) and isinstance(ours, float) else UNKNOWN
+
+
+def _channels(_: object, ours: object, pair: Pair) -> object:
+    """By the axis that a norm keeps, or by the word of a layer with windows."""
+    at = pair.channels()
+    if at is None or pair.rank < 2:
+        return UNKNOWN
+    if isinstance(ours, str):
+        words = {"channels_first": 1, "channels_last": pair.rank - 1}
+        return next((word for word, axis in words.items() if axis == at), UNKNOWN) if ours in words else UNKNOWN
+    if not isinstance(ours, int) or not is_keras(pair.layer, *NORMS):
+        return UNKNOWN
+    return ours if ours % pair.rank == at else at
+
+
+def _shape(theirs: object, ours: object, pair: Pair) -> object:
+    """The last axes of PyTorch's layer, wherever they lie in the port."""
+    if not is_keras(pair.layer, *NORMS) or not pair.rank:
+        return UNKNOWN
+    wanted = pair.axes(range(-len(every(theirs)), 0))
+    same = wanted == tuple(sorted(axis % pair.rank for axis in every(ours)))
+    return UNKNOWN if wanted is None or same else list(wanted)
+
+
+def _shared(theirs: object, ours: object, pair: Pair) -> object:
+    """All axes but the batch and the channels; one slope for all has nothing that could be misplaced."""
+    at = pair.channels()
+    if at is None or theirs == 1 or not is_keras(pair.layer, "PReLU"):
+        return UNKNOWN
+    return [axis for axis in range(1, pair.rank) if axis != at] or (UNKNOWN if not ours else [])
+
+
+def _instance(theirs: object, ours: object, pair: Pair) -> object:
+    """A layer that says no number of groups has one per channel."""
+    return UNKNOWN if hasattr(pair.module, "num_groups") or ours == -1 else theirs
+
+
+def _masked(theirs: object, ours: object, _: Pair) -> object:
+    """A mask that nothing in the reference asks for; what the reference's padding is worth there, its code tells."""
+    return False if ours is True and theirs != 0 else UNKNOWN
+
+
+def _flat(_: object, ours: object, pair: Pair) -> object:
+    at = pair.channels()
+    return "channels_last" if ours == "channels_first" and pair.rank > 2 and at == pair.rank - 1 else UNKNOWN
+
+
+def _margins(theirs: object, ours: object, pair: Pair) -> object:
+    """PyTorch has (before, after) of the last axis first; a negative width is cut off."""
+    widths = every(theirs)
+    sign = -1 if is_keras(pair.layer, "Cropping1D", "Cropping2D", "Cropping3D") else 1
+    pairs = [(sign * widths[at], sign * widths[at + 1]) for at in range(len(widths) - 2, -1, -2)]
+    return pairs[0] if len(pairs) == 1 else tuple(pairs)
+
+
+EXPECTED: Mapping[str, Callable[[object, object, Pair], object]] = {
+    "complement": _complement,
+    "channels": _channels,
+    "shape": _shape,
+    "shared": _shared,
+    "instance": _instance,
+    "masked": _masked,
+    "flat": _flat,
+    "margins": _margins,
+}

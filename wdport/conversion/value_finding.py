@@ -1,0 +1,51 @@
+"""One odd thing about a checkpoint's values, as data, and lists of them as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ValueFinding:
+    """Something odd about values.
+
+    Attributes:
+        kind: what it is.
+        level: ``warning`` where a fault is likely, ``note`` where it may well be meant.
+        names: the tensors.
+        count: how many values, channels or tensors it is about.
+        total: of how many.
+        text: the sentence.
+    """
+
+    kind: str
+    level: Literal["warning", "note"]
+    names: tuple[str, ...]
+    count: int
+    total: int
+    text: str
+
+
+def value_finding(
+    kind: str, level: Literal["warning", "note"], name: str, count: int, total: int, what: str
+) -> ValueFinding:
+    """What is so of ``count`` of a tensor's ``total`` values."""
+    return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
+
+
+def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str]]:
+    """Level and sentence of each, up to ``most`` of a level, and how many more there are."""
+    rows: list[tuple[str, str]] = []
+    for level in ("warning", "note"):
+        told = [each.text for each in findings if each.level == level]
+        rows += [(level, text) for text in told[:most]]
+        rows += [(level, f"and {len(told) - most} more, all with --json")] if len(told) > most else []
+    return rows
+
+
+def to_json(findings: Sequence[ValueFinding]) -> list[Mapping[str, object]]:
+    """As JSON values."""
+    return [{"kind": each.kind, "level": each.level, "names": list(each.names), "count": each.count,
+             "total": each.total, "text": each.text} for each in findings]  # fmt: skip

@@ -1,0 +1,252 @@
+"""What is odd about a checkpoint's values: data findings, from one look at every array on its way into the port.
+
+Nothing here refuses a file: odd values may be right, and what cannot be right is refused where it is read. Arrays come
+whole or in pieces, each once; of a large one no more is kept than its least and greatest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, prod
+from typing import Final
+
+import numpy as np
+
+from wdport.checkpoint import Checkpoint
+from wdport.conversion.value_finding import ValueFinding, value_finding
+from wdport.mapping.moves import Move, Plan, Read
+from wdport.model import Array
+
+See = Callable[[str, Array], None]
+"""Takes a tensor of the checkpoint, or the next piece of one, as it is stored."""
+
+LARGEST: Final = {"float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38, "float16": 65504.0}
+"""By dtype of the port."""
+
+LEAST: Final = {"float32": 2.0**-150, "bfloat16": 2.0**-134, "float16": 2.0**-25}
+"""What is no larger becomes zero there, by rounding to even."""
+
+LOST: Final = 0.1
+"""The share of values that become zero from which on that is told."""
+
+DEAD: Final = 1e-12
+"""A running variance up to this is that of a constant: such channels of trained networks have 1e-30 and less."""
+
+CENTRED: Final = 0.25
+"""Scales whose mean is nearer to 0, with a fifth of either sign, are centred on it. Others are seldom negative: of the
+norms in the public packages that `make real` reads at most 4 % of one's channels are."""
+
+_BLOCK: Final = 1 << 16
+_NORMS: Final = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
+_ROLES: Final = {"gamma": "scale", "scale": "scale", "beta": "shift", "moving_variance": "variance",
+                 "moving_mean": "mean"}  # fmt: skip
+
+
+@dataclass
+class _Seen:
+    """One tensor, as far as it was seen."""
+
+    size: int = 0
+    low: float = inf
+    high: float = -inf
+    nonfinite: int = 0
+    lost: int = 0
+    first: bytes = b""
+    kept: list[Array] = field(default_factory=list)
+
+    @property
+    def zero(self) -> bool:
+        return self.size > 0 and self.low == self.high == 0.0
+
+    @property
+    def values(self) -> Array:
+        return np.concatenate([each.ravel() for each in self.kept]) if self.kept else np.zeros(0)
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """A norm's module, its kind, and the names of its tensors by role."""
+
+    module: str
+    kind: str
+    tensors: dict[str, str]
+
+
+class ValueLint:
+    """Looks at the tensors that ``plan`` moves, on their way into variables of ``dtype``."""
+
+    def __init__(self, plan: Plan, dtype: str = "float32") -> None:
+        self._plan, self._dtype = plan, dtype
+        self._norms = _norms(plan)
+        self._small = {name for norm in self._norms for name in norm.tensors.values()}
+        self._seen: dict[str, _Seen] = {}
+
+    def see(self, name: str, array: Array) -> None:
+        """Take in a tensor, or its next piece."""
+        if array.dtype.kind != "f" or not array.size:
+            return
+        seen = self._seen.setdefault(name, _Seen())
+        flat = array.reshape(-1)
+        seen.first = seen.first or flat[:64].tobytes()
+        seen.size += flat.size
+        for at in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
+            block = flat[at : at + _BLOCK]
+            self._look(seen, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
+        if name in self._small:
+            seen.kept.append(array.astype(np.float64))
+
+    def _look(self, seen: _Seen, block: Array) -> None:
+        low, high = float(block.min()), float(block.max())
+        if not (isfinite(low) and isfinite(high)):
+            finite = block[np.isfinite(block)]
+            seen.nonfinite += block.size - finite.size
+            if not finite.size:
+                return
+            block, low, high = finite, float(finite.min()), float(finite.max())
+        seen.low, seen.high = min(seen.low, low), max(seen.high, high)
+        if block.itemsize > 4 or self._dtype == "float16":
+            small = np.abs(block) <= LEAST[self._dtype]
+            seen.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
+
+    def findings(self, checkpoint: Checkpoint) -> tuple[ValueFinding, ...]:
+        """All that is odd, warnings first; tensors that look alike are read once more, to be sure."""
+        moves = [move for move in self._plan.moves if all(name in self._seen for name in move.sources)]
+        found = [*self._numbers(), *self._variances(), *self._centred(), *self._dead(), *self._zeros(moves),
+                 *self._twice(moves, checkpoint)]  # fmt: skip
+        return tuple(sorted(found, key=lambda each: each.level != "warning"))
+
+    def _numbers(self) -> Iterator[ValueFinding]:
+        """What the dtype of the port cannot hold."""
+        for name, seen in self._seen.items():
+            if seen.nonfinite:
+                yield value_finding("nonfinite", "warning", name, seen.nonfinite, seen.size, "are NaN or infinite")
+            most = max(abs(seen.low), abs(seen.high)) if seen.size > seen.nonfinite else 0.0
+            if most > LARGEST[self._dtype]:
+                text = (
+                    f"{name} reaches {most:.3g}, which {self._dtype} cannot hold (at most {LARGEST[self._dtype]:.3g})"
+                )
+                yield ValueFinding("overflow", "warning", (name,), 1, seen.size, text)
+            if seen.lost >= LOST * seen.size:
+                what = f"are not zero and become zero in {self._dtype}"
+                yield value_finding("underflow", "warning", name, seen.lost, seen.size, what)
+
+    def _variances(self) -> Iterator[ValueFinding]:
+        for name in (norm.tensors["variance"] for norm in self._norms if "variance" in norm.tensors):
+            if name in self._seen and (count := int(np.count_nonzero(self._seen[name].values < 0))):
+                size = self._seen[name].size
+                yield value_finding(
+                    "negative variance", "warning", name, count, size, "are negative, as no variance can be"
+                )
+
+    def _centred(self) -> Iterator[ValueFinding]:
+        """Norms that may multiply by one more than their scale; a few of batch and group norms are trained from 0."""
+        for kind in dict.fromkeys(norm.kind for norm in self._norms):
+            names = [norm.tensors["scale"] for norm in self._norms if norm.kind == kind and "scale" in norm.tensors]
+            names = [
+                name for name in names if name in self._seen and self._seen[name].size > self._seen[name].nonfinite
+            ]
+            found = [name for name in names if _is_centred(self._seen[name].values)]
+            if found and (kind in ("layer_norm", "rms_norm") or 2 * len(found) >= len(names)):
+                mean = float(np.mean(self._seen[found[0]].values))
+                more = f" and {len(found) - 1} more of {len(names)}" if len(found) > 1 else ""
+                text = (
+                    f"{found[0]}{more}: a {kind}'s scale centred on 0 (mean {mean:.2g}); does it multiply by 1 + scale?"
+                )
+                yield ValueFinding("centred scale", "warning", tuple(found), len(found), len(names), text)
+
+    def _dead(self) -> Iterator[ValueFinding]:
+        """Channels of a batch norm that are constant, or were while it was trained."""
+        for norm in (norm for norm in self._norms if norm.kind == "batch_norm"):
+            known = {role: self._seen[name].values for role, name in norm.tensors.items() if name in self._seen}
+            if "variance" in known and (count := int(np.count_nonzero(np.abs(known["variance"]) <= DEAD))):
+                total = known["variance"].size
+                text = f"{norm.module}: the running variance of {count} of {total} channels is 0, as of a constant"
+                yield ValueFinding("dead channels", "note", (norm.tensors["variance"],), count, total, text)
+            off = known["scale"] == 0 if "scale" in known else np.zeros(0, bool)
+            if count := int(np.count_nonzero(off)):
+                names = tuple(norm.tensors[role] for role in ("scale", "shift") if role in known)
+                made = "0" if "shift" in known and not known["shift"][off].any() else "constant"
+                text = f"{norm.module}: the scale of {count} of {off.size} channels is 0, so each is {made}"
+                yield ValueFinding("dead channels", "note", names, count, off.size, text)
+
+    def _zeros(self, moves: Sequence[Move]) -> Iterator[ValueFinding]:
+        """Weights, not biases, that are zero throughout."""
+        scales = {
+            norm.tensors["scale"] for norm in self._norms if "scale" in norm.tensors and norm.kind != "batch_norm"
+        }
+        for move in moves:
+            for name, shape in zip(move.sources, move.shapes, strict=True):
+                matrix = _is_matrix(shape) and "bias" not in name.rpartition(".")[2]
+                if self._seen[name].zero and (matrix or name in scales):
+                    size = prod(shape)
+                    yield ValueFinding("all zero", "note", (name,), size, size, f"{name} {shape} is all zero")
+
+    def _twice(self, moves: Sequence[Move], checkpoint: Checkpoint) -> Iterator[ValueFinding]:
+        """Matrices that hold the same bits and fill variables of their own. Vectors may well be equal: the scales of
+        queries and of keys are trained alike from the same start."""
+        alike: dict[object, list[str]] = {}
+        for name in (name for move in moves for name in move.sources):
+            seen, info = self._seen[name], checkpoint.tensors[name]
+            if seen.low < seen.high and _is_matrix(info.shape):
+                key = (info.dtype, info.shape, seen.low, seen.high, seen.first)
+                alike.setdefault(key, []).append(name)
+        for names in alike.values():
+            same = [name for name in names[1:] if _same(checkpoint.read, names[0], name)]
+            if same:
+                refs = {checkpoint.tensors[name].ref for name in (names[0], *same)}
+                one = len(refs) == 1 and not checkpoint.format.endswith("sharded")
+                how = (
+                    "one tensor in the checkpoint, and variables of their own in the port"
+                    if one
+                    else "equal bit for bit"
+                )
+                text = f"{names[0]}, {_several(same)}: {how}; if they are tied, say so under tied:"
+                yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
+
+
+def _several(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _same(read: Read, first: str, second: str) -> bool:
+    a, b = (np.ascontiguousarray(read(name)).reshape(-1).view(np.uint8) for name in (first, second))
+    return bool(np.array_equal(a, b))
+
+
+def _is_matrix(shape: Sequence[int]) -> bool:
+    return sum(size > 1 for size in shape) > 1
+
+
+def _is_centred(values: Array) -> bool:
+    """Whether a norm's scale lies around 0 where others lie around 1; of few channels nothing is said."""
+    if values.size < 8 or not values.any():
+        return False
+    negative = float(np.mean(values < 0))
+    return abs(float(np.mean(values))) < CENTRED and 0.2 <= negative <= 0.8
+
+
+def _norms(plan: Plan) -> list[_Norm]:
+    """Every norm of the plan, in its order, by its row's kind or, of a row without one, as what its variables tell."""
+    found: dict[str, _Norm] = {}
+    taps = [tap for tap in plan.table.taps if tap.kind in _NORMS]
+    for move in plan.moves:
+        role = _ROLES.get(move.targets[0].rpartition("/")[2])
+        if role is None or len(move.sources) != 1 or _is_matrix(move.shapes[0]):
+            continue
+        module = move.source.rpartition(".")[0]
+        if module not in found:
+            kinds = (tap.kind for tap in taps if tap.torch.match(module) is not None)
+            if (kind := next(kinds, "")) or role in ("variance", "mean"):
+                found[module] = _Norm(module, kind or "batch_norm", {})
+        if module in found:
+            found[module].tensors[role] = move.source
+    return list(found.values())
+
+
+def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:
+    """All that is odd about the tensors that a plan moves, read one after another."""
+    lint = ValueLint(plan, dtype)
+    for name in dict.fromkeys(name for move in plan.moves for name in move.sources):
+        lint.see(name, checkpoint.read(name))
+    return lint.findings(checkpoint)
