@@ -1,4 +1,4 @@
-"""`wdport map`: check a mapping table, explain where a variable comes from, compare two tables or models."""
+"""`wdport map`: outline a model, check a mapping table, explain where a variable comes from, compare two of either."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wdport.cli import map_outline
 from wdport.cli.options import key_option, mapping_option, parse_values
 from wdport.errors import MisfitError
 
@@ -23,7 +24,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print everything a
 
 @click.group(name="map", no_args_is_help=False)
 def command() -> None:
-    """Check, explain and compare mapping tables. Nothing is converted, and no weight is read."""
+    """Outline a model; check, explain and compare mapping tables. Nothing is converted, and no weight is read."""
+
+
+command.add_command(map_outline.command)
 
 
 @command.command(name="check")

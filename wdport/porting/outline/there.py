@@ -1,0 +1,177 @@
+"""What corresponds to a function of torch in Keras: the counterpart of its layer, or a function of ``keras.ops``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from wdport.porting.outline.axes import Axes, Move, keras_axis, keras_group, keras_order, text
+from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given, resizing
+from wdport.porting.outline.expressions import index as written
+from wdport.porting.outline.functions import canonical, dims
+from wdport.porting.outline.keras_calls import KerasCall, exists
+from wdport.porting.outline.trace import Seen, Slice
+
+_ACTIVATIONS: Mapping[str, str] = MappingProxyType({
+    "relu": "ReLU", "relu6": "ReLU6", "leaky_relu": "LeakyReLU", "elu": "ELU", "celu": "CELU", "selu": "SELU",
+    "gelu": "GELU", "silu": "SiLU", "hardswish": "Hardswish", "sigmoid": "Sigmoid", "hardsigmoid": "Hardsigmoid",
+    "tanh": "Tanh", "hardtanh": "Hardtanh", "mish": "Mish", "softplus": "Softplus", "softsign": "Softsign",
+    "logsigmoid": "LogSigmoid", "log_sigmoid": "LogSigmoid", "tanhshrink": "Tanhshrink", "softshrink": "Softshrink",
+    "hardshrink": "Hardshrink", "threshold": "Threshold", "softmax": "Softmax", "log_softmax": "LogSoftmax",
+    "softmin": "Softmin", "glu": "GLU", "dropout": "Dropout", "pixel_shuffle": "PixelShuffle",
+    "pixel_unshuffle": "PixelUnshuffle", "interpolate": "Upsample", "dropout1d": "Dropout1d",
+    "dropout2d": "Dropout2d", "dropout3d": "Dropout3d", "alpha_dropout": "AlphaDropout",
+    **{f"{which}_pool{n}d": f"{which.title()}Pool{n}d" for which in ("max", "avg") for n in (1, 2, 3)},
+    **{f"adaptive_{which}_pool{n}d": f"Adaptive{which.title()}Pool{n}d" for which in ("max", "avg") for n in (1, 2, 3)},
+})  # fmt: skip
+
+WEIGHTED: Mapping[str, str] = MappingProxyType({
+    "linear": "Linear", "embedding": "Embedding", "layer_norm": "LayerNorm", "rms_norm": "RMSNorm",
+    "group_norm": "GroupNorm", "batch_norm": "BatchNorm2d", "instance_norm": "InstanceNorm2d", "prelu": "PReLU",
+    **{f"conv{n}d": f"Conv{n}d" for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": f"ConvTranspose{n}d" for n in (1, 2, 3)},
+})  # fmt: skip
+"""Functions that are given weights, and the layer that they are."""
+
+_OPS: Mapping[str, str] = MappingProxyType({
+    "amax": "max", "amin": "min", "repeat": "tile", "repeat_interleave": "repeat", "unbind": "unstack",
+    "chunk": "split", "tensor_split": "split", "gather": "take_along_axis", "index_select": "take",
+    "expand": "broadcast_to", "masked_fill": "where", "clamp": "clip", "topk": "top_k", "cat": "concatenate",
+    "scaled_dot_product_attention": "dot_product_attention", "remainder": "mod", "pow": "power",
+})  # fmt: skip
+
+_NOTES: Mapping[str, str] = MappingProxyType({
+    "var": "PyTorch divides by n - 1, Keras by n",
+    "std": "PyTorch divides by n - 1, Keras by n",
+    "median": "PyTorch takes the lower of two middle values, Keras their mean",
+    "masked_fill": "ops.where(mask, value, x)",
+    "scaled_dot_product_attention": "PyTorch's axes are b n t d, those of keras.ops b t n d; masks mean the same",
+})  # fmt: skip
+
+_SILENT = frozenset((
+    "add", "sub", "mul", "div", "rsub", "rdiv", "neg", "pow", "rpow", "gt", "lt", "ge", "le", "eq", "ne",
+    "logical_and", "logical_or", "logical_not", "getitem", "setitem", "matmul", "rmatmul", "floor_divide",
+))  # fmt: skip
+"""Operators, which are the same."""
+
+
+def counterpart(name: str, told: Mapping[str, Any], given: Given) -> tuple[Counterpart, str]:
+    """What a function is in Keras, and the text of it; "" where there is nothing to say."""
+    function = canonical(name)
+    if function == "pad":
+        found = _pad(told, given)
+    elif function in WEIGHTED or function in _ACTIVATIONS:
+        owner = WEIGHTED.get(function) or _ACTIVATIONS[function]
+        found = LAYERS[owner](owner, {**_settings(function, told), **_plain(told)}, given)
+    else:
+        return _operation(function, told, given)
+    return found, " -> ".join(map(str, found.calls)) or found.move
+
+
+def layer_of(function: str) -> str:
+    """The class in ``torch.nn`` that a function is the call of; "" for none."""
+    return WEIGHTED.get(function) or _ACTIVATIONS.get(function, "")
+
+
+def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that are no tensors; of tensors whether they are there."""
+    return {key: isinstance(value, Seen) or value for key, value in told.items() if key not in ("input", "more")}
+
+
+def _settings(function: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters that a function's weights and defaults tell."""
+    weight = told.get("weight")
+    shape = tuple(map(int, weight.shape)) if isinstance(weight, Seen) else ()
+    groups = int(told.get("groups", 1))
+    if function.startswith("conv_transpose"):
+        return {"in_channels": shape[0], "out_channels": shape[1] * groups, "kernel_size": shape[2:]}
+    if function.startswith("conv"):
+        return {"in_channels": shape[1] * groups, "out_channels": shape[0], "kernel_size": shape[2:]}
+    if function == "linear":
+        return {"out_features": shape[0], "in_features": shape[1]}
+    if function == "embedding":
+        return {"num_embeddings": shape[0], "embedding_dim": shape[1]}
+    if function == "prelu":
+        return {"num_parameters": shape[0] if shape else 1}
+    affine = weight is not None
+    found: dict[str, dict[str, Any]] = {
+        "layer_norm": {"eps": 1e-5, "elementwise_affine": affine, "bias": told.get("bias") is not None},
+        "rms_norm": {"eps": None, "elementwise_affine": affine},
+        "group_norm": {"eps": 1e-5, "affine": affine},
+        "batch_norm": {"eps": 1e-5, "affine": affine, "track_running_stats": not told.get("training", False)},
+        "instance_norm": {"eps": 1e-5, "affine": affine},
+        "hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    }
+    return found.get(function, {})
+
+
+def _pad(told: Mapping[str, Any], given: Given) -> Counterpart:
+    rank = len(given.shape) - 2
+    widths = told.get("pad", ())
+    if given.axes is None or keras_order(given.axes) is None or rank not in (1, 2, 3):
+        return Counterpart("", (), (resizing.ORDER,))
+    return resizing.padded(widths, told.get("mode", "constant"), float(told.get("value") or 0.0), rank)
+
+
+def _operation(function: str, told: Mapping[str, Any], given: Given) -> tuple[Counterpart, str]:
+    """A function of ``keras.ops`` by its name, with the axes where they are in Keras."""
+    if function in _SILENT:
+        return Counterpart(), _picked(told, given) if function == "getitem" else ""
+    name = _OPS.get(function, function)
+    notes = [_NOTES[function]] if function in _NOTES else []
+    if not exists(f"ops.{name}"):
+        return Counterpart("", (), tuple(notes)), ""
+    call = KerasCall(f"ops.{name}", _moved(told, given))
+    found = Counterpart("", (call,), tuple(notes))
+    return found, str(call) if call.arguments else f"ops.{name}"
+
+
+def _moved(told: Mapping[str, Any], given: Given) -> dict[str, object]:
+    """The axis that a function is along, in Keras's layout."""
+    rank = len(given.shape)
+    found = dims(told.get("dim", told.get("dims")), rank)
+    if "dim" not in told and "tensors" in told:
+        found = [0]
+    if not found:
+        return {}
+    moved = [keras_axis(given.axes, at) for at in found]
+    axes = [at - rank if at == rank - 1 else at for at in found]
+    if any(each is not None for each in moved):
+        axes = [old if new is None else new for old, new in zip(axes, moved, strict=True)]
+    made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
+    return made | ({"keepdims": True} if told.get("keepdim") is True else {})
+
+
+def _picked(told: Mapping[str, Any], given: Given) -> str:
+    """The index of an image in Keras's layout; "" where it is the same."""
+    index = told.get("index")
+    items = list(index) if isinstance(index, tuple) else [index]
+    order = keras_order(given.axes) if given.axes else None
+    if order is None or given.axes is None or order == given.axes or ... in items or None in items:
+        return ""
+    if any(isinstance(item, (Seen, tuple)) for item in items) or not all(given.axes):
+        return ""
+    items += [Slice(None, None, None)] * (len(given.axes) - len(items))
+    known = {id(group): item for group, item in zip(given.axes, items, strict=True)}
+    return f"x[{written(tuple(known[id(group)] for group in order), lambda _: '')}]"
+
+
+def of_move(move: Move) -> tuple[str, tuple[str, ...]]:
+    """A rearrangement as it is in Keras, where images have their channels last, and what to know of it."""
+    before, after = _there(move.before), _there(move.after)
+    if before == move.before and after == move.after:
+        return "", ()
+    if before == after:
+        return "nothing: Keras's layout already", ()
+    mixed = [group for group in move.after if len(group) > 1 and keras_group(group) != group]
+    plain: Axes = tuple(keras_group(group) if group in mixed else group for group in after)
+    rule = f"{text(before)} -> {text(plain)}"
+    if mixed:
+        ours, theirs = (" ".join(a.name for a in each) for each in (mixed[0], keras_group(mixed[0])))
+        return rule, (f"PyTorch's order is ({ours}), that of Flatten in Keras ({theirs})",)
+    return rule, ()
+
+
+def _there(axes: Axes) -> Axes:
+    return keras_order(axes) or axes
