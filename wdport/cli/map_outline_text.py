@@ -39,7 +39,7 @@ def outline_text(found: Outline, every: bool) -> str:
         *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
     ]  # fmt: skip
     lines = [found.target, facts(head), "", *_table(rows)]
-    lines += _told("arguments that Keras has other defaults for", page.defaults)
+    lines += _told("where Keras's default differs", page.defaults)
     lines += _told("to watch", page.notes)
     return "\n".join(lines)
 
@@ -76,7 +76,10 @@ class _Page:
                     count = f", {each.range}" if each.range else ""
                     yield Row(("", f"{each.times} times{count}:"), depth)
             for step, name in zip(each.steps, each.names, strict=True):
-                times = f"{each.times} times, {each.range}" if each.times > 1 and len(each.steps) == 1 else ""
+                times = ""
+                if each.times > 1 and len(each.steps) == 1:
+                    times = ", ".join(filter(None, (f"{each.times} times", each.range)))
+                    times += ", each of the one before" if each.chained and step.what == "module" else ""
                 yield from self._step(step, name, depth + (each.times > 1 and len(each.steps) > 1), times, more)
 
     def _step(

@@ -108,13 +108,17 @@ def image(shape: Sequence[int], known: Axes | None = None) -> Axes:
     if old and old.channel and old.size == shape[1]:
         made[1] = (old,)
     for at, (space, size) in enumerate(zip(spaces, shape[2:], strict=True)):
+        group = known[at + 2] if known and at + 2 < len(known) else ()
+        if len(group) > 1 and all(atom.space >= 0 for atom in group) and atom_size(group) == size:
+            made.append(group)
+            continue
         kept = _kept(known, at + 2)
         if kept and kept.space == at and kept.size == size:
             made.append((kept,))
             continue
         name = kept.name if kept and kept.name not in ("b", "c") and len(kept.name) == 1 else space
         made.append((Atom(name, size, space=at),))
-    return tuple(group if atom_size(group) != 1 else () for group in unique(made))
+    return unique(made)
 
 
 def _kept(known: Axes | None, at: int) -> Atom | None:
@@ -162,10 +166,14 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
     for size in shape:
         group: list[Atom] = []
         left = int(size)
+        if left == 1 and rest and rest[0].size == 1:
+            group.append(rest.pop(0))
         while left > 1:
             if not rest:
                 return None
             atom = rest.pop(0)
+            if atom.size == 1:
+                continue  # an axis of size one that goes
             if left % atom.size == 0:
                 group.append(atom)
                 left //= atom.size
@@ -179,7 +187,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
             group.append(first)
             left = 1
         after.append(tuple(group))
-    if any(atom.size != 1 for atom in rest):
+    if any(atom.size != 1 for atom in rest) or 0 in shape:
         return None
     for each in after:
         for atom in each:
@@ -219,35 +227,3 @@ def chained(first: Move, second: Move) -> Move:
         parts[atom] = found or [atom]
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in first.before)
     return Move(before, second.after)
-
-
-def keras_order(axes: Axes) -> Axes | None:
-    """The axes as Keras has them, channels last; ``None`` where the tensor is no image."""
-    every = atoms(axes)
-    if not any(atom.channel for atom in every) or not any(atom.space >= 0 for atom in every):
-        return None
-    groups = list(axes)
-    plain = [group for group in groups if not any(atom.channel or atom.space >= 0 for atom in group)]
-    spaces = sorted(
-        (g for g in groups if any(a.space >= 0 for a in g) and not any(a.channel for a in g)), key=lambda g: g[0].space
-    )
-    channels = [group for group in groups if any(atom.channel for atom in group)]
-    return (*plain, *spaces, *channels)
-
-
-def keras_axis(axes: Axes | None, at: int) -> int | None:
-    """The number of an axis in Keras's layout, the last as -1; ``None`` where it is the same as PyTorch's."""
-    if axes is None or not 0 <= at < len(axes):
-        return None
-    order = keras_order(axes)
-    if order is None or order == axes or not axes[at]:
-        return None
-    found = next(index for index, group in enumerate(order) if group is axes[at])
-    return -1 if found == len(axes) - 1 else found
-
-
-def keras_group(group: Group) -> Group:
-    """The atoms of one flattened axis as Keras's Flatten orders them: rows, columns, channels."""
-    spaces = sorted((atom for atom in group if atom.space >= 0), key=lambda atom: atom.space)
-    channels = [atom for atom in group if atom.channel]
-    return (*(atom for atom in group if atom.space < 0 and not atom.channel), *spaces, *channels)

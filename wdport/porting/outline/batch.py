@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wdport.porting.outline.trace import Event, Seen, Size, Slice, Trace
+from wdport.porting.outline.events import Event, Seen, Size, Slice, Trace
 
 
 class UnlikeError(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from wdport.porting.outline.events import Event, Seen, Slice
 from wdport.porting.outline.functions import bound, canonical
-from wdport.porting.outline.trace import Event, Seen, Slice
 
 Name = Callable[[Seen], str]
 """What a tensor is called."""
@@ -26,8 +26,8 @@ _DROPPED = ("_stacklevel", "inplace", "out", "device", "layout", "pin_memory", "
             "non_blocking", "copy", "generator")  # fmt: skip
 
 
-def expression(event: Event, name: Name) -> str:
-    """One function call in the words of its operands."""
+def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
+    """One function call in the words of its operands, without what is as ``usual``."""
     function, told = canonical(event.name), bound(event)
 
     def said(value: object) -> str:
@@ -52,6 +52,8 @@ def expression(event: Event, name: Name) -> str:
     words = []
     for key, value in told.items():
         if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
+            continue
+        if key in usual and value == usual[key] and not isinstance(value, Seen):
             continue
         if value is False and key not in ("sorted", "training"):
             continue

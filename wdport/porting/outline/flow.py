@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wdport.porting.outline.axes import (
     RANKS,
@@ -18,9 +19,9 @@ from wdport.porting.outline.axes import (
     regroup,
     unique,
 )
+from wdport.porting.outline.events import Event, Seen, Slice, Source, Trace, seen_in
 from wdport.porting.outline.functions import bound, canonical, dims, numbers, order_of
 from wdport.porting.outline.settings import torch_class
-from wdport.porting.outline.trace import Event, Seen, Slice, Source, Trace, seen_in
 from wdport.recorder import Input
 
 RESHAPES = frozenset((
@@ -69,7 +70,7 @@ class Flow:
             name, space, channel = self._learned.get((seen.source.name, at), (plain[at], -1, False))
             atom = Atom(name if own.startswith("_") else own, size, space, channel)
             self._loose[atom] = (seen.source.name, at)
-            made.append((atom,) if size != 1 else ())
+            made.append((atom,) if size != 1 or channel or space >= 0 else ())
         return unique(made)
 
     def _follow(self, event: Event) -> None:
@@ -87,7 +88,24 @@ class Flow:
             self.axes[event.outputs[0].source] = move.after
             return
         for at, made in enumerate(event.outputs):
-            self.axes[made.source] = _fitting(self._function(event, name, made, at), made.shape)
+            self.axes[made.source] = self._fitting(self._function(event, name, made, at), made.shape)
+
+    def _fitting(self, axes: Axes | None, shape: Sequence[int]) -> Axes:
+        """The axes with the sizes of the tensor: an atom of another size is a new one of the same name."""
+        if axes is None or len(axes) != len(shape):
+            return named(shape)
+        made: list[Group] = []
+        for group, size in zip(axes, shape, strict=True):
+            if atom_size(group) == size:
+                made.append(group)
+            elif len(group) == 1:
+                atom = replace(group[0], size=size)
+                if group[0] in self._loose:
+                    self._loose[atom] = self._loose[group[0]]
+                made.append((atom,) if size != 1 or atom.channel or atom.space >= 0 else ())
+            else:
+                made.append((Atom("b" if str(size) == "b" else "n", size),) if size != 1 else ())
+        return unique(made)
 
     def move(self, event: Event, name: str) -> Move | None:
         """The rearrangement that a function is."""
@@ -108,7 +126,7 @@ class Flow:
         if name.startswith(_IMAGES) and len(given.shape) > 2:
             axes = self._as_image(given, axes)
         for at, made in enumerate(event.outputs):
-            self.axes[made.source] = _fitting(self._made(event, name, axes, made, at), made.shape)
+            self.axes[made.source] = self._fitting(self._made(event, name, axes, made, at), made.shape)
 
     def _made(self, event: Event, name: str, axes: Axes, made: Seen, at: int) -> Axes | None:
         if name.startswith(_IMAGES) and len(made.shape) > 2:
@@ -164,23 +182,6 @@ class Flow:
         if len(made.shape) == rank and "keepdim" in told:
             return axes
         return _broadcast([self.of(each) for each in given], made)
-
-
-def _fitting(axes: Axes | None, shape: Sequence[int]) -> Axes:
-    """The axes with the sizes of the tensor: an atom of another size is a new one of the same name."""
-    if axes is None or len(axes) != len(shape):
-        return named(shape)
-    made: list[Group] = []
-    for group, size in zip(axes, shape, strict=True):
-        if size == 1:
-            made.append(())
-        elif atom_size(group) == size:
-            made.append(group)
-        elif len(group) == 1:
-            made.append((Atom(group[0].name, size, group[0].space, group[0].channel),))
-        else:
-            made.append((Atom("b" if str(size) == "b" else "n", size),))
-    return unique(made)
 
 
 def _only_new_axes(event: Event) -> bool:

@@ -21,13 +21,14 @@ _REFERENCE = re.compile(r"(?<![\]\w])\[(\d+)\]")
 @dataclass(frozen=True)
 class Folded:
     """Steps that come ``times`` times; ``names`` are theirs with ``<n>`` for the number that goes from ``first`` on by
-    ``by``, where there is one."""
+    ``by``, where there is one; ``chained``: each is given what the one before it made."""
 
     steps: tuple[Step, ...]
     times: int
     names: tuple[str, ...]
     first: int = 0
     by: int = 1
+    chained: bool = False
 
     @property
     def range(self) -> str:
@@ -70,7 +71,9 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, peri
     if times == 1:
         return Folded(tuple(steps[at : at + period]), 1, tuple(names))
     patterns, first = _patterns(names, [step.name for step in steps[at + period : at + 2 * period]])
-    return Folded(tuple(steps[at : at + period]), times, patterns, first, by or 1)
+    given = steps[at + period].inputs
+    chained = bool(given) and given[0].source.partition("[")[0] == steps[at + period - 1].name
+    return Folded(tuple(steps[at : at + period]), times, patterns, first, by or 1, chained)
 
 
 def _may(shift: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from wdport.porting.outline.trace import Event, Seen, seen_in
+from wdport.porting.outline.events import Event, Seen, seen_in
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
     "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",

@@ -69,8 +69,11 @@ class Default:
     needed: object
 
     def __str__(self) -> str:
-        named = "" if self.setting == self.argument else f" ({self.setting} {short(self.torch)})"
-        return f"{self.layer}: {self.argument} is {short(self.keras)}, here {short(self.needed)}{named}"
+        own = "" if self.setting == self.argument else self.setting
+        if not same(self.torch, self.needed):
+            own = f"{self.setting} {short(self.torch)}"
+        told = f" ({own})" if own else ""
+        return f"{self.layer}: {self.argument} is {short(self.keras)} by default, here {short(self.needed)}{told}"
 
 
 def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator[Default]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,8 +94,13 @@ def outline_of(
     notes += [f"{each or 'the model'} {reads}" for each in run.reads]
     called = {step.path.partition("#")[0] for step in root.every() if step.what == "layer"}
     uncalled = {name: torch_text(torch_class(part), settings_of(part))
-                for name, part in module.named_modules() if is_layer(part) and name not in called}  # fmt: skip
+                for name, part in module.named_modules() if is_layer(part) and not _covered(name, called)}  # fmt: skip
     return Outline(
         target, root, root.inputs, uncalled, sum(p.numel() for p in module.parameters()), BATCHES[0], tuple(notes),
         {"torch": torch.__version__, "keras": keras.__version__},
     )  # fmt: skip
+
+
+def _covered(name: str, called: Collection[str]) -> bool:
+    """Whether a layer was called, or is part of one that was."""
+    return name in called or any(name.startswith(f"{each}.") for each in called)

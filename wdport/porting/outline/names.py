@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from wdport.porting.outline.events import Event, Seen, Source, Trace
 from wdport.porting.outline.expressions import expression
-from wdport.porting.outline.trace import Event, Seen, Source, Trace
 
 LONGEST = 60
 """Characters of a constant that is written out where it is used."""
@@ -73,7 +73,7 @@ class Names:
         if around.serial not in self._arguments:
             found: dict[Source, str] = {}
             for name, value in around.kwargs.items():
-                for path, seen in _paths(name, value):
+                for path, seen in paths(name, value):
                     found.setdefault(seen.source, path)
             self._arguments[around.serial] = found
         return self._arguments[around.serial]
@@ -90,12 +90,13 @@ def local(event: Event, around: Event) -> str:
     return event.name.removeprefix(prefix) if around.name else event.name
 
 
-def _paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
+def paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
+    """The tensors of an argument, each by what leads to it: ``skips[0]``."""
     if isinstance(value, Seen):
         yield name, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _paths(f'{name}["{key}"]', item)
+            yield from paths(f'{name}["{key}"]', item)
     elif isinstance(value, (tuple, list)):
         for at, item in enumerate(value):
-            yield from _paths(f"{name}[{at}]", item)
+            yield from paths(f"{name}[{at}]", item)

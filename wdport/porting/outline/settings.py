@@ -23,6 +23,9 @@ _CONSTRUCTORS: Mapping[str, Mapping[str, object]] = MappingProxyType({
 })  # fmt: skip
 """Parameters that no signature tells."""
 
+_RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear": "Linear"})
+"""Classes that are another to a porter."""
+
 _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse", "scale_grad_by_freq")
 """Parameters that do not change what is computed in inference."""
 
@@ -31,7 +34,8 @@ def torch_class(module: torch.nn.Module) -> str:
     """The class of ``torch.nn`` whose ``forward`` the module runs, such as ``Conv2d``; "" for a module of others."""
     for each in type(module).__mro__:
         if each.__module__.startswith("torch.nn.modules") and each.__name__ != "Module":
-            return each.__name__ if type(module).forward is getattr(each, "forward", None) else ""
+            own = type(module).forward is getattr(each, "forward", None)
+            return _RENAMED.get(each.__name__, each.__name__) if own else ""
     return ""
 
 

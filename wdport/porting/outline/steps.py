@@ -8,15 +8,15 @@ import torch
 
 from wdport.porting.outline.axes import Move, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
+from wdport.porting.outline.events import Event, Seen, Source, Trace, seen_in
 from wdport.porting.outline.expressions import expression
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.functions import bound, canonical
 from wdport.porting.outline.keras_calls import Default, KerasCall, differing
-from wdport.porting.outline.names import Names, local
+from wdport.porting.outline.names import Names, local, paths
 from wdport.porting.outline.result import Step, Value
-from wdport.porting.outline.settings import settings_of, torch_class, torch_text
+from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
 from wdport.porting.outline.there import counterpart, layer_of, of_move
-from wdport.porting.outline.trace import Event, Seen, Source, Trace, seen_in
 
 OWN_ATTENTION = "its inside is one step here; a row of kind attention_packed compares query, key, value and out, too"
 
@@ -130,9 +130,10 @@ class Steps:
         given = self._asked(event)
         found, there = counterpart(event.name, told, given)
         notes = [*found.notes, *self._weights(event, found)]
-        written = expression(event, lambda seen: self._names.of(seen, around))
-        settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
         owner = layer_of(function)
+        usual = parameters(owner) if owner else {}
+        written = expression(event, lambda seen: self._names.of(seen, around), usual)
+        settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
         return Step(
             "function", function, "", event.name, number, found.kind if self._row(event) else "", settings, written,
             self._given(event, around), self._values(event.outputs, around), found.calls, there,
@@ -187,7 +188,8 @@ class Steps:
     def _given(self, event: Event, around: Event) -> tuple[Value, ...]:
         if event.module is None:
             return tuple(self._value(each, around) for each in event.inputs)
-        return tuple(self._value(each, around, name) for name, value in event.kwargs.items() for each in seen_in(value))
+        told = ((path, each) for name, value in event.kwargs.items() for path, each in paths(name, value))
+        return tuple(self._value(each, around, path) for path, each in told)
 
     def _values(self, seen: Sequence[Seen], around: Event) -> tuple[Value, ...]:
         return tuple(self._value(each, around) for each in seen)

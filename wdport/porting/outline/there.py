@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from wdport.porting.outline.axes import Axes, Move, keras_axis, keras_group, keras_order, text
+from wdport.porting.outline.axes import Axes, Move, text
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given, resizing
+from wdport.porting.outline.events import Seen, Slice
 from wdport.porting.outline.expressions import index as written
-from wdport.porting.outline.functions import canonical, dims
-from wdport.porting.outline.keras_calls import KerasCall, exists
-from wdport.porting.outline.trace import Seen, Slice
+from wdport.porting.outline.functions import canonical
+from wdport.porting.outline.layout import keras_group, keras_order
+from wdport.porting.outline.operations import operation
 
 _ACTIVATIONS: Mapping[str, str] = MappingProxyType({
     "relu": "ReLU", "relu6": "ReLU6", "leaky_relu": "LeakyReLU", "elu": "ELU", "celu": "CELU", "selu": "SELU",
@@ -34,21 +36,6 @@ WEIGHTED: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 """Functions that are given weights, and the layer that they are."""
 
-_OPS: Mapping[str, str] = MappingProxyType({
-    "amax": "max", "amin": "min", "repeat": "tile", "repeat_interleave": "repeat", "unbind": "unstack",
-    "chunk": "split", "tensor_split": "split", "gather": "take_along_axis", "index_select": "take",
-    "expand": "broadcast_to", "masked_fill": "where", "clamp": "clip", "topk": "top_k", "cat": "concatenate",
-    "scaled_dot_product_attention": "dot_product_attention", "remainder": "mod", "pow": "power",
-})  # fmt: skip
-
-_NOTES: Mapping[str, str] = MappingProxyType({
-    "var": "PyTorch divides by n - 1, Keras by n",
-    "std": "PyTorch divides by n - 1, Keras by n",
-    "median": "PyTorch takes the lower of two middle values, Keras their mean",
-    "masked_fill": "ops.where(mask, value, x)",
-    "scaled_dot_product_attention": "PyTorch's axes are b n t d, those of keras.ops b t n d; masks mean the same",
-})  # fmt: skip
-
 _SILENT = frozenset((
     "add", "sub", "mul", "div", "rsub", "rdiv", "neg", "pow", "rpow", "gt", "lt", "ge", "le", "eq", "ne",
     "logical_and", "logical_or", "logical_not", "getitem", "setitem", "matmul", "rmatmul", "floor_divide",
@@ -64,8 +51,12 @@ def counterpart(name: str, told: Mapping[str, Any], given: Given) -> tuple[Count
     elif function in WEIGHTED or function in _ACTIVATIONS:
         owner = WEIGHTED.get(function) or _ACTIVATIONS[function]
         found = LAYERS[owner](owner, {**_settings(function, told), **_plain(told)}, given)
+    elif function in _SILENT:
+        return Counterpart(), _picked(told, given) if function == "getitem" else ""
     else:
-        return _operation(function, told, given)
+        found = operation(function, told, given)
+    if function == "dropout" and told.get("training", True):
+        found = replace(found, notes=(*found.notes, "training is true: it drops values in inference, too"))
     return found, " -> ".join(map(str, found.calls)) or found.move
 
 
@@ -109,38 +100,11 @@ def _settings(function: str, told: Mapping[str, Any]) -> dict[str, Any]:
 def _pad(told: Mapping[str, Any], given: Given) -> Counterpart:
     rank = len(given.shape) - 2
     widths = told.get("pad", ())
-    if given.axes is None or keras_order(given.axes) is None or rank not in (1, 2, 3):
+    axes = given.axes or ()
+    spatial = any(atom.space >= 0 for group in axes[2:] for atom in group)
+    if not (keras_order(axes) or (spatial and not axes[1])) or rank not in (1, 2, 3):
         return Counterpart("", (), (resizing.ORDER,))
     return resizing.padded(widths, told.get("mode", "constant"), float(told.get("value") or 0.0), rank)
-
-
-def _operation(function: str, told: Mapping[str, Any], given: Given) -> tuple[Counterpart, str]:
-    """A function of ``keras.ops`` by its name, with the axes where they are in Keras."""
-    if function in _SILENT:
-        return Counterpart(), _picked(told, given) if function == "getitem" else ""
-    name = _OPS.get(function, function)
-    notes = [_NOTES[function]] if function in _NOTES else []
-    if not exists(f"ops.{name}"):
-        return Counterpart("", (), tuple(notes)), ""
-    call = KerasCall(f"ops.{name}", _moved(told, given))
-    found = Counterpart("", (call,), tuple(notes))
-    return found, str(call) if call.arguments else f"ops.{name}"
-
-
-def _moved(told: Mapping[str, Any], given: Given) -> dict[str, object]:
-    """The axis that a function is along, in Keras's layout."""
-    rank = len(given.shape)
-    found = dims(told.get("dim", told.get("dims")), rank)
-    if "dim" not in told and "tensors" in told:
-        found = [0]
-    if not found:
-        return {}
-    moved = [keras_axis(given.axes, at) for at in found]
-    axes = [at - rank if at == rank - 1 else at for at in found]
-    if any(each is not None for each in moved):
-        axes = [old if new is None else new for old, new in zip(axes, moved, strict=True)]
-    made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
-    return made | ({"keepdims": True} if told.get("keepdim") is True else {})
 
 
 def _picked(told: Mapping[str, Any], given: Given) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
@@ -16,6 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
+from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
 
 if TYPE_CHECKING:
     from wdport.model import Array
@@ -23,112 +23,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 200_000
 """Calls in one run; more are a loop whose outline nobody reads."""
 
-Depends = Literal["constant", "parameter", "input"]
-"""What a value is made of: numbers in the code, weights and buffers, or the model's inputs, the last of these it is."""
-
 _RANKS: Mapping[str, int] = {"constant": 0, "parameter": 1, "input": 2}
-
-
-class Size(int):
-    """A whole number; ``text`` is what it is said as: ``b`` where it is the batch's."""
-
-    text: str
-
-    def __new__(cls, value: int, text: str = "") -> Size:
-        made = super().__new__(cls, value)
-        made.text = text or str(value)
-        return made
-
-    def __repr__(self) -> str:
-        return self.text
-
-    __str__ = __repr__
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a tensor is from: ``name`` of an input, a parameter, a buffer or a plain attribute, or output ``index`` of
-    the event ``event``."""
-
-    kind: Literal["input", "parameter", "buffer", "constant", "event"]
-    name: str = ""
-    event: int = -1
-    index: int = 0
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A tensor that was passed."""
-
-    source: Source
-    shape: tuple[int, ...]
-    kind: str
-
-
-@dataclass(frozen=True)
-class Slice:
-    start: object
-    stop: object
-    step: object
-
-
-@dataclass
-class Event:
-    """One call.
-
-    Attributes:
-        serial: its place among all events.
-        name: the function's, such as ``torch.Tensor.view``, or the call's, such as ``conv1#2``.
-        args: what it was given by position; tensors are :class:`Seen`.
-        kwargs: and by name. A module's tensors all stand here, by the names of its parameters.
-        outputs: its tensors.
-        several: whether they are a list, even of one.
-        module: the module that was called.
-        whole: whether the module is one layer, so that nothing inside it is an event.
-        parent: the serial of the module call around it; -1 for the model's own.
-        depends: what its outputs are made of.
-        inside: the events inside a module call.
-        around: lines on the call that no argument tells.
-    """
-
-    serial: int
-    name: str
-    args: tuple[object, ...] = ()
-    kwargs: Mapping[str, object] = field(default_factory=dict)
-    outputs: tuple[Seen, ...] = ()
-    several: bool = False
-    module: torch.nn.Module | None = None
-    whole: bool = True
-    parent: int = -1
-    depends: Depends = "constant"
-    inside: list[Event] = field(default_factory=list)
-    around: list[str] = field(default_factory=list)
-
-    @property
-    def inputs(self) -> list[Seen]:
-        """Every tensor that it was given."""
-        return list(seen_in([*self.args, *self.kwargs.values()]))
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A run: the event of the model itself, with all others inside it, and every event by its serial."""
-
-    root: Event
-    events: Sequence[Event]
-    reads: tuple[str, ...]
-    """Modules whose Python reads values that depend on the inputs, such as a branch on one."""
-
-
-def seen_in(value: object) -> Iterator[Seen]:
-    """The tensors in nested tuples and mappings, in order."""
-    if isinstance(value, Seen):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from seen_in(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from seen_in(item)
 
 
 def trace(
@@ -161,6 +56,12 @@ _IDENTITIES = frozenset((
     "__copy__", "__deepcopy__", "_to_copy", "identity", "real",
 ))  # fmt: skip
 """Functions that leave a tensor as it is where its shape and its kind stay."""
+
+_NEUTRAL: Mapping[str, float] = {
+    **dict.fromkeys(("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "mul_", "div_"), 1.0),
+    **dict.fromkeys(("add", "__add__", "__radd__", "sub", "__sub__", "add_", "sub_"), 0.0),
+}
+"""Arithmetic with this number leaves a tensor as it is."""
 
 _READS = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
@@ -318,6 +219,9 @@ def _is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object
         return False
     if short in _IDENTITIES:
         return True
+    if short in _NEUTRAL and isinstance(given, tuple) and len(given[0]) == 2 and not given[1]:
+        other = given[0][1]
+        return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
     shape = tuple(made.shape)
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
         return bool(shape)

@@ -13,7 +13,7 @@ __all__ = ["LAYERS", "Counterpart", "Given"]
 _RANKS = (1, 2, 3)
 
 LAYERS: Mapping[str, Find] = MappingProxyType({
-    "Linear": dense.linear, "NonDynamicallyQuantizableLinear": dense.linear, "Embedding": dense.embedding,
+    "Linear": dense.linear, "Embedding": dense.embedding,
     **{f"Conv{n}d": windows.convolution for n in _RANKS},
     **{f"ConvTranspose{n}d": windows.transposed for n in _RANKS},
     **{f"{which}Pool{n}d": windows.pooling for n in _RANKS for which in ("Max", "Avg")},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from wdport.porting.outline.axes import keras_axis
 from wdport.porting.outline.counterparts.counterpart import Counterpart, Given, activation, layer
 from wdport.porting.outline.keras_calls import KerasCall
+from wdport.porting.outline.layout import keras_axis
 from wdport.porting.outline.settings import Settings
 
 

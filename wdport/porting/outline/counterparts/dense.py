@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from wdport.porting.outline.axes import Axes, keras_group, keras_order
+from wdport.porting.outline.axes import Axes
 from wdport.porting.outline.counterparts.counterpart import Counterpart, Given, layer
+from wdport.porting.outline.layout import keras_group, keras_order
 from wdport.porting.outline.settings import Settings
 
 EPSILON = {"epsilon": "eps"}
@@ -21,6 +22,8 @@ def flattened(axes: Axes | None) -> str:
     -> h w c", sizes: {h: 3, w: 3}``; "" elsewhere."""
     group = axes[-1] if axes else ()
     if len(group) < 2 or not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
+        return ""
+    if group == keras_group(group):
         return ""
     sizes = ", ".join(f"{atom.name}: {atom.size}" for atom in group if atom.space >= 0)
     ours, theirs = (" ".join(atom.name for atom in each) for each in (group, keras_group(group)))
