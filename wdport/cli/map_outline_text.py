@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -107,13 +107,15 @@ class _Page:
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
         yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
 
-    def _say(self, step: Step, counted: Iterable[tuple[str, str]]) -> None:
+    def _say(self, step: Step, counted: Sequence[tuple[str, str]]) -> None:
+        """Keep what is said of a step, or of a module by its path, for the end."""
+        at = step.number or min((each.number for each in step.every() if each.number), default=0)
         for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
             for text in texts:
+                said = text if step.number else f"{step.path or 'the model'}: {text}"
                 for path, pattern in counted:
-                    text = text.replace(f"{path}.", f"{pattern}.")
-                at = step.number or min((each.number for each in step.every() if each.number), default=0)
-                told.setdefault(f"{text}" if step.number else f"{step.path or 'the model'}: {text}", []).append(at)
+                    said = said.replace(f"{path}.", f"{pattern}.").replace(f"{path}: ", f"{pattern}: ")
+                told.setdefault(said, []).append(at)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

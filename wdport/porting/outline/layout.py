@@ -15,6 +15,14 @@ def keras_order(axes: Axes) -> Axes | None:
     return (*plain, *spaces, *channels)
 
 
+def moved(axes: Axes) -> tuple[int, ...] | None:
+    """PyTorch's axes in the order of Keras's layout; ``None`` where that is the same, or no image's."""
+    order = keras_order(axes)
+    if order is None or order == axes or not all(axes):
+        return None
+    return tuple(next(at for at, own in enumerate(axes) if own is group) for group in order)
+
+
 def keras_axis(axes: Axes | None, at: int) -> int | None:
     """The number of an axis in Keras's layout, the last as -1; ``None`` where it is the same as PyTorch's."""
     if axes is None or not 0 <= at < len(axes):

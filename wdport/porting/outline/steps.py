@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from wdport.porting.outline.axes import Move, atoms, chained, text
+from wdport.porting.outline.axes import Axes, Move, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
 from wdport.porting.outline.events import Event, Seen, Source, Trace, seen_in
 from wdport.porting.outline.expressions import expression
 from wdport.porting.outline.flow import Flow
-from wdport.porting.outline.functions import bound, canonical
+from wdport.porting.outline.functions import OPERATORS, bound, canonical
 from wdport.porting.outline.keras_calls import Default, KerasCall, differing
+from wdport.porting.outline.layout import moved
 from wdport.porting.outline.names import Names, local, paths
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
@@ -32,7 +33,7 @@ class Steps:
     def __init__(self, trace: Trace, flow: Flow, dtype: str = "float32") -> None:
         self._trace, self._flow, self._dtype = trace, flow, dtype
         self._readers = _readers(trace)
-        self._needed = _needed(trace)
+        self._needed = needed(trace)
         self._moves: dict[int, tuple[Move, tuple[Event, ...]]] = {}
         self._behind: dict[int, int] = {}
         self._chain()
@@ -130,6 +131,8 @@ class Steps:
         given = self._asked(event)
         found, there = counterpart(event.name, told, given)
         notes = [*found.notes, *self._weights(event, found)]
+        if function in OPERATORS and not there:
+            there = self._broadcast(event, around)
         owner = layer_of(function)
         usual = parameters(owner) if owner else {}
         written = expression(event, lambda seen: self._names.of(seen, around), usual)
@@ -139,6 +142,21 @@ class Steps:
             self._given(event, around), self._values(event.outputs, around), found.calls, there,
             tuple(_defaults(owner, settings, found)) if owner else (), tuple(notes),
         )  # fmt: skip
+
+    def _broadcast(self, event: Event, around: Event) -> str:
+        """How operands lie in Keras that are spread over an image: ``scale as b 1 1 c``."""
+        given = [(each, self._flow.of(each)) for each in event.inputs]
+        axes = next((axes for _, axes in given if moved(axes)), None)
+        order = moved(axes) if axes is not None else None
+        if axes is None or order is None:
+            return ""
+        said = []
+        for each, own in given:
+            if own is axes or moved(own) or len(own) < 2:
+                continue
+            whole: Axes = (*((),) * (len(axes) - len(own)), *own)
+            said.append(f"{self._names.of(each, around)} as {text(tuple(whole[at] for at in order))}")
+        return ", ".join(said)
 
     def _move(self, event: Event, around: Event) -> Step:
         move, functions = self._moves[event.serial]
@@ -210,7 +228,7 @@ def _readers(trace: Trace) -> dict[Source, list[Event]]:
     return found
 
 
-def _needed(trace: Trace) -> set[int]:
+def needed(trace: Trace) -> set[int]:
     """Events that what the model gives, or some layer of it, depends on."""
     left = [each.source for each in trace.root.outputs]
     layers = [event for event in trace.events if event.module is not None and event.whole]
