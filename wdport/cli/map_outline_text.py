@@ -17,6 +17,9 @@ WIDEST = (34, 24, 30, 62)
 """Characters of the columns that others stand behind; a longer text pushes them on."""
 
 
+HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of the table: number, name, kind, axes, PyTorch's side, Keras's; a heading has no number."""
@@ -38,7 +41,7 @@ def outline_text(found: Outline, every: bool) -> str:
         *(("note", note) for note in found.notes),
         *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
     ]  # fmt: skip
-    lines = [found.target, facts(head), "", *_table(rows)]
+    lines = [found.target, facts(head), "", *_table([Row(HEADER), *rows])]
     lines += _told("where Keras's default differs", page.defaults)
     lines += _told("to watch", page.notes)
     return "\n".join(lines)
@@ -73,7 +76,7 @@ class _Page:
                 more = (*counted, *((step.path, f"{step.path.removesuffix(step.name)}{name}") for step, name in paths
                                     if step.what == "module" and step.path))  # fmt: skip
                 if len(each.steps) > 1:
-                    count = f", {each.range}" if each.range else ""
+                    count = f", {each.range or 'the same layers'}"
                     yield Row(("", f"{each.times} times{count}:"), depth)
             for step, name in zip(each.steps, each.names, strict=True):
                 times = ""

@@ -49,13 +49,13 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
         return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}]"
     if function == "setitem":
         return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}] = {said(told.get('value'))}"
+    if function.startswith("new_"):  # of the first tensor's dtype, which is all that it is asked for
+        function, told = function.removeprefix("new_"), {key: value for key, value in told.items() if key != "input"}
     words = []
     for key, value in told.items():
         if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
             continue
-        if key in usual and value == usual[key] and not isinstance(value, Seen):
-            continue
-        if value is False and key not in ("sorted", "training"):
+        if not isinstance(value, Seen) and (value == usual[key] if key in usual else value is False):
             continue
         if key == "more":
             words += [said(each) for each in value]
@@ -77,6 +77,8 @@ def argument(value: object, name: Name) -> str:
         return _slice(value, name)
     if value is ...:
         return "..."
+    if isinstance(value, str) and value.startswith("torch."):
+        return value.removeprefix("torch.")  # a dtype
     if isinstance(value, str):
         return f'"{value}"'
     return f"{value:.6g}" if isinstance(value, float) else str(value)

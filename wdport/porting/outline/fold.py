@@ -15,6 +15,9 @@ LEAST_SAVED = 3
 """Lines that must be saved."""
 
 _NUMBER = re.compile(r"\d+")
+_CALL = re.compile(r"#\d+")
+_PICKING = ("getitem", "select", "narrow")
+"""Functions that may read another place in each repetition."""
 _REFERENCE = re.compile(r"(?<![\]\w])\[(\d+)\]")
 
 
@@ -64,7 +67,7 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, peri
         if signatures[start : start + period] != signatures[at : at + period]:
             break
         shift = _shift(names, [step.name for step in steps[start : start + period]])
-        if shift is None or (times > 1 and shift != by * times) or (times == 1 and not _may(shift)):
+        if shift is None or shift < 0 or (times > 1 and shift != by * times):
             break
         by = shift if times == 1 else by
         times += 1
@@ -76,32 +79,28 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, peri
     return Folded(tuple(steps[at : at + period]), times, patterns, first, by or 1, chained)
 
 
-def _may(shift: int) -> bool:
-    return shift >= 0
+def _numbers(name: str) -> list[int]:
+    """The numbers in a path, without that of the call."""
+    return [int(number) for number in _NUMBER.findall(name.partition("#")[0])]
 
 
 def _shift(names: Sequence[str], others: Sequence[str]) -> int | None:
     """By how much the numbers differ that differ, if all by the same."""
-    shifts = set()
-    for name, other in zip(names, others, strict=True):
-        for a, b in zip(_NUMBER.findall(name), _NUMBER.findall(other), strict=True):
-            if a != b:
-                shifts.add(int(b) - int(a))
-    if len(shifts) > 1:
-        return None
-    return shifts.pop() if shifts else 0
+    pairs = [pair for a, b in zip(names, others, strict=True) for pair in zip(_numbers(a), _numbers(b), strict=True)]
+    shifts = {b - a for a, b in pairs if a != b}
+    return None if len(shifts) > 1 else next(iter(shifts), 0)
 
 
 def _patterns(names: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The names with ``<n>`` for what changes, and its first number."""
     first, made = 0, []
     for name, other in zip(names, others, strict=True):
-        moving = [a != b for a, b in zip(_NUMBER.findall(name), _NUMBER.findall(other), strict=True)]
-        for number, moves in zip(_NUMBER.findall(name), moving, strict=True):
-            first = int(number) if moves else first
-        parts = _NUMBER.split(name)
-        numbers = ["<n>" if moves else number for number, moves in zip(_NUMBER.findall(name), moving, strict=True)]
-        made.append("".join(text for pair in zip(parts, [*numbers, ""], strict=True) for text in pair))
+        pairs = list(zip(_numbers(name), _numbers(other), strict=True))
+        first = next((a for a, b in pairs if a != b), first)
+        numbers = ["<n>" if a != b else str(a) for a, b in pairs]
+        path, call, count = name.partition("#")
+        parts = zip(_NUMBER.split(path), [*numbers, ""], strict=True)
+        made.append("".join(text for pair in parts for text in pair) + call + count)
     return tuple(made), first
 
 
@@ -113,12 +112,17 @@ def _signature(step: Step) -> object:
     """What two repetitions of a step have in common."""
 
     def near(text: str) -> str:
-        relative = _REFERENCE.sub(lambda found: f"[-{step.number - int(found[1])}]", text) if step.number else text
-        return _NUMBER.sub("#", relative) if not step.number else re.sub(r"\.\d+", ".#", relative)
+        """Without the numbers of paths and calls, and with those of other steps counted from this one."""
+        text = _CALL.sub("", text)
+        if not step.number:
+            return _NUMBER.sub("#", text)
+        relative = _REFERENCE.sub(lambda found: f"[-{step.number - int(found[1])}]", text)
+        return re.sub(r"\.\d+", ".#", _NUMBER.sub("#", relative) if step.name in _PICKING else relative)
 
+    settings = {} if step.name in _PICKING else dict(step.settings)
     return (
-        step.what, _NUMBER.sub("#", step.name), step.type, step.kind, repr(dict(step.settings)), near(step.torch),
-        step.there, tuple(value.sizes for value in (*step.inputs, *step.outputs)),
+        step.what, _NUMBER.sub("#", _CALL.sub("", step.name)), step.type, step.kind, repr(settings), near(step.torch),
+        near(step.there), tuple(value.sizes for value in (*step.inputs, *step.outputs)),
         tuple(near(value.source) for value in step.inputs) if step.what == "function" else (),
         tuple(_NUMBER.sub("#", note) for note in step.notes), tuple(map(_signature, step.steps)),
     )  # fmt: skip

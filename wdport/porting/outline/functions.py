@@ -69,7 +69,7 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "hardtanh": ("input", "min_val", "max_val"), "softplus": ("input", "beta", "threshold"),
     "softshrink": ("input", "lambd"), "hardshrink": ("input", "lambd"), "threshold": ("input", "threshold", "value"),
     "prelu": ("input", "weight"), "masked_fill": ("input", "mask", "value"), "where": ("condition", "input", "other"),
-    "repeat_interleave": ("input", "repeats", "dim"), "unfold": ("input", "dimension", "size", "step"),
+    "repeat_interleave": ("input", "repeats", "dim"),
 })  # fmt: skip
 """Parameters of functions in their order, as far as something is made of them."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from wdport.porting.outline.counterparts import Counterpart, Given
 from wdport.porting.outline.functions import dims, numbers
 from wdport.porting.outline.keras_calls import KerasCall, exists
-from wdport.porting.outline.layout import keras_axis
+from wdport.porting.outline.layout import keras_axis, keras_order
 
 _SAME = (
     "abs", "argmax", "argmin", "argsort", "ceil", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "exp", "expm1",
@@ -42,7 +42,7 @@ _NOTES: Mapping[str, str] = MappingProxyType({
     "median": "PyTorch takes the lower of two middle values, Keras their mean",
     "masked_fill": "masked_fill is ops.where(mask, value, x)",
     "scaled_dot_product_attention": "PyTorch's axes are b n t d, those of keras.ops b t n d; masks mean the same",
-    "topk": "Keras's is along the last axis",
+    "topk": "ops.top_k is along the last axis",
 })  # fmt: skip
 
 _DIVIDING = ("chunk", "split", "tensor_split")
@@ -73,13 +73,16 @@ def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpa
 def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, object]:
     """The axis that a function is along, in Keras's layout."""
     rank = len(given.shape)
-    found = dims(told.get("dim", told.get("dims")), rank + (function == "stack"))
-    if not found and function in ("cat", "stack", "unbind", *_DIVIDING):
+    if function == "stack":
+        at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
+        return {"axis": at} if at < 2 or keras_order(given.axes or ()) is None else {}
+    found = dims(told.get("dim", told.get("dims")), rank)
+    if not found and function in ("cat", "unbind", *_DIVIDING):
         found = [0]
     if not found:
         return {}
     moved = [keras_axis(given.axes, at) for at in found]
-    axes = [at - rank if at == rank - 1 and function != "stack" else at for at in found]
+    axes = [at - rank if at == rank - 1 else at for at in found]
     axes = [old if new is None else new for old, new in zip(axes, moved, strict=True)]
     made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
     return made | ({"keepdims": True} if told.get("keepdim") is True else {})

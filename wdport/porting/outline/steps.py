@@ -86,15 +86,20 @@ class Steps:
         else:
             steps = [self._step(each, event) for each in event.inside if self._told(each)]
         own = {} if event.whole else {name: tuple(each.shape) for name, each in module.named_parameters(recurse=False)}
-        own |= {name: tuple(each.shape) for name, each in module.named_buffers(recurse=False) if not event.whole}
+        kept = {
+            name: tuple(each.shape) for name, each in module.named_buffers(recurse=False)
+            if not event.whole and name not in module._non_persistent_buffers_set
+        }  # fmt: skip
         name = torch_class(module)
         notes = list(event.around)
-        if own and any(True for _ in module.parameters(recurse=False)):
+        if own:
             notes.append(f"no kind: write tensors rows for {', '.join(own)}")
+        if kept:
+            notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(kept)}")
         return Step(
             "module", local(event, around), event.name, _full(type(module)), settings={}, torch=name,
             inputs=self._given(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
-            parameters=own, steps=tuple(steps),
+            parameters=own | kept, steps=tuple(steps),
         )  # fmt: skip
 
     def _told(self, event: Event) -> bool:
@@ -134,7 +139,7 @@ class Steps:
         if function in OPERATORS and not there:
             there = self._broadcast(event, around)
         owner = layer_of(function)
-        usual = parameters(owner) if owner else {}
+        usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
         written = expression(event, lambda seen: self._names.of(seen, around), usual)
         settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
         return Step(

@@ -57,6 +57,12 @@ _IDENTITIES = frozenset((
 ))  # fmt: skip
 """Functions that leave a tensor as it is where its shape and its kind stay."""
 
+_SHAPE_ALONE = frozenset((
+    "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
+    "empty_like", "rand_like", "randn_like",
+))  # fmt: skip
+"""Functions that read no value of a tensor."""
+
 _NEUTRAL: Mapping[str, float] = {
     **dict.fromkeys(("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "mul_", "div_"), 1.0),
     **dict.fromkeys(("add", "__add__", "__radd__", "sub", "__sub__", "add_", "sub_"), 0.0),
@@ -148,7 +154,8 @@ class _Tracer(TorchFunctionMode):
         if len(self.events) >= MOST_EVENTS:
             self._refuse()
         event.serial, event.parent = len(self.events), self._open[-1].serial if self._open else -1
-        event.depends = self._depends(event.inputs)
+        shape_alone = event.module is None and event.name.rpartition(".")[2] in _SHAPE_ALONE
+        event.depends = "constant" if shape_alone else self._depends(event.inputs)
         self.events.append(event)
         if self._open:
             self._open[-1].inside.append(event)

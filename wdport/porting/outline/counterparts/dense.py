@@ -91,7 +91,7 @@ def _normalised(shape: object, given: Given) -> tuple[object, str]:
     names = " ".join(atom.name for group in given.axes[-rank:] for atom in group)
     said = found[0] if len(found) == 1 else tuple(found)
     moved = " ".join(a.name for group in order if id(group) in wanted for a in group)
-    row = f': its weights need flatten: "{names} -> {moved}"' if moved != names else ""
+    row = f', so its weights need tensors rows with the rule "{names} -> {moved}"' if moved != names else ""
     return said, f"it normalises {names} with channels first{row}"
 
 

@@ -79,7 +79,7 @@ def shuffle(name: str, told: Settings, given: Given) -> Counterpart:
     spaces = SPACES[2]
     h, w = spaces
     if name == "ChannelShuffle":
-        return Counterpart("", (), (f"groups {told['groups']}",), f"b {h} {w} (groups c) -> b {h} {w} (c groups)")
+        return Counterpart("", (), (f"groups is {told['groups']}",), f"b {h} {w} (groups c) -> b {h} {w} (c groups)")
     factor = told.get("upscale_factor", told.get("downscale_factor"))
     deep, wide = f"b {h} {w} (c r s)", f"b ({h} r) ({w} s) c"
     sides = (deep, wide) if name == "PixelShuffle" else (wide, deep)

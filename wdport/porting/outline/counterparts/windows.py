@@ -81,11 +81,7 @@ def _padded(
 
 def _uneven(axes: Sequence[Axis], widths: Widths, given: Given) -> str:
     text = 'padding="same" with a stride pads what is wanting, more of it behind; PyTorch pads both sides alike'
-    sizes = given.shape[2:]
-    if len(sizes) == len(axes) and all(
-        axis.same(int(size)) == axis.padded(int(size), *each)
-        for axis, size, each in zip(axes, sizes, widths, strict=True)
-    ):
+    if _alike(axes, widths, False, given):
         return f"{text} (on inputs of this size they agree)"
     return text
 
@@ -163,7 +159,7 @@ def pooling(name: str, told: Settings, given: Given) -> Counterpart:
     axes = [Axis(k, s) for k, s in zip(kernel, stride, strict=True)]
     widths = tuple((each, each) for each in several(told.get("padding", 0), rank))
     ceil, counted = bool(told.get("ceil_mode")), not largest and bool(told.get("count_include_pad", True))
-    notes = [] if not ceil else [_rounded(axes, widths, given)]
+    notes = [] if not ceil else [_rounded(axes, widths, largest, given)]
     pools = {"pool_size": kernel, "strides": None if stride == kernel else stride}
     own = f"{'Max' if largest else 'Average'}Pooling{rank}D"
 
@@ -186,11 +182,7 @@ def pooling(name: str, told: Settings, given: Given) -> Counterpart:
         return made("valid", padding_call(whole, "constant", -inf))
     if counted and not any(behind):
         return made("valid", padding_call(whole))
-    here = len(given.shape) == rank + 2 and all(
-        axis.same(int(size)) == axis.padded(int(size), *each, ceil)
-        for axis, size, each in zip(axes, given.shape[2:], widths, strict=True)
-    )
-    if here and not (padded and counted):
+    if _alike(axes, widths, ceil, given) and not (padded and counted):
         notes.append('padding="same" counts as PyTorch does on inputs of this size alone')
         return made("same")
     return Counterpart(kind, (), (*notes, "no pooling of Keras counts so: pad, pool sums and ones, and divide"))
@@ -216,12 +208,22 @@ def _behind(axes: Sequence[Axis], widths: Widths, given: Given) -> tuple[int, ..
     return tuple(found)
 
 
-def _rounded(axes: Sequence[Axis], widths: Widths, given: Given) -> str:
+def _rounded(axes: Sequence[Axis], widths: Widths, largest: bool, given: Given) -> str:
     behind = _behind(axes, widths, given)
     if behind is not None and not any(behind):
         return "ceil_mode makes no difference on inputs of this size"
-    filled = "with -inf " if behind else ""
-    return f'ceil_mode rounds up, Keras down: pad behind {filled}as the size wants it; "same" also pads in front'
+    filled = " with -inf" if largest else ""
+    text = f"ceil_mode rounds up, Keras down: pad behind{filled}, as much as the size asks for"
+    return f'{text}; padding="same" does so on this size' if _alike(axes, widths, True, given) else text
+
+
+def _alike(axes: Sequence[Axis], widths: Widths, ceil: bool, given: Given) -> bool:
+    """Whether Keras's ``same`` has the windows of this padding on inputs of the size that was seen."""
+    sizes = given.shape[2:]
+    return len(sizes) == len(axes) and all(
+        axis.same(int(size)) == axis.padded(int(size), *each, ceil)
+        for axis, size, each in zip(axes, sizes, widths, strict=True)
+    )
 
 
 def adaptive(name: str, told: Settings, given: Given) -> Counterpart:
