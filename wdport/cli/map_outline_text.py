@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wdport.porting.outline.keras_calls import KerasCall
     from wdport.porting.outline.result import Outline, Step, Value
 
-WIDEST = (34, 24, 30, 62)
+WIDEST = (40, 24, 30, 62)
 """Characters of the columns that others stand behind; a longer text pushes them on."""
 
 

@@ -214,16 +214,15 @@ def permute(axes: Axes, order: Sequence[int]) -> Move:
 
 def chained(first: Move, second: Move) -> Move:
     """One move behind the other: what the second parts is parted in the first, too."""
-    parts = {atom: [atom] for atom in atoms(first.after)}
+    parts: dict[Atom, list[Atom]] = {}
     left = atoms(second.before)
     for atom in atoms(first.after):
         found: list[Atom] = []
-        while left and left[0] is not atom and prod(a.size for a in found) * left[0].size <= atom.size:
+        if left and left[0] is atom:
             found.append(left.pop(0))
-            if prod(a.size for a in found) == atom.size:
-                break
-        if not found and left:
-            left.pop(0)
-        parts[atom] = found or [atom]
+        elif atom.size != 1:  # one of size one is gone
+            while left and prod(each.size for each in found) < atom.size:
+                found.append(left.pop(0))
+        parts[atom] = found
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in first.before)
     return Move(before, second.after)

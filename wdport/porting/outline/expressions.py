@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from wdport.porting.outline.events import Event, Seen, Slice
 from wdport.porting.outline.functions import bound, canonical
+from wdport.porting.outline.settings import same
 
 Name = Callable[[Seen], str]
 """What a tensor is called."""
@@ -55,7 +56,7 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
     for key, value in told.items():
         if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
             continue
-        if not isinstance(value, Seen) and (value == usual[key] if key in usual else value is False):
+        if not isinstance(value, Seen) and (same(value, usual[key]) if key in usual else value is False):
             continue
         if key == "more":
             words += [said(each) for each in value]

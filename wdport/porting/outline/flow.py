@@ -165,7 +165,7 @@ class Flow:
         if name == "einsum":
             return _summed(str(told["equation"]), [self.of(each) for each in given])
         if name == "scaled_dot_product_attention":
-            return (*axes[:-1], self.of(given[2])[-1])
+            return _plain((*axes[:-1], self.of(given[2])[-1]))
         if name in ("cat", "split", "chunk", "tensor_split", "narrow", "index_select", "pad"):
             return axes
         if name in ("stack", "unbind", "select"):
@@ -196,7 +196,7 @@ def _product(a: Axes, b: Axes, made: Seen) -> Axes | None:
     if len(a) < 2 or len(b) < 2 or len(made.shape) != max(len(a), len(b)):
         return None
     batch = a[:-2] if len(a) >= len(b) else b[:-2]
-    return unique([*batch, a[-2], b[-1]])
+    return unique(_plain((*batch, a[-2], b[-1])))
 
 
 def _summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
@@ -206,7 +206,12 @@ def _summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
     known: dict[str, Group] = {}
     for letters, axes in zip(left.split(","), operands, strict=False):
         known |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
-    return unique([known.get(letter, ()) for letter in right])
+    return unique(_plain(tuple(known.get(letter, ()) for letter in right)))
+
+
+def _plain(axes: Axes) -> Axes:
+    """What a product makes has no channels of an image any more, as far as can be told."""
+    return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
 
 
 def _stacked(axes: Axes, made: Seen, dim: int) -> Axes:

@@ -13,7 +13,7 @@ from typing import Any
 from wdport.porting.outline.counterparts import Counterpart, Given
 from wdport.porting.outline.functions import dims, numbers
 from wdport.porting.outline.keras_calls import KerasCall, exists
-from wdport.porting.outline.layout import keras_axis, keras_order
+from wdport.porting.outline.layout import keras_axis, moved
 
 _SAME = (
     "abs", "argmax", "argmin", "argsort", "ceil", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "exp", "expm1",
@@ -75,15 +75,15 @@ def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, ob
     rank = len(given.shape)
     if function == "stack":
         at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
-        return {"axis": at} if at < 2 or keras_order(given.axes or ()) is None else {}
+        return {"axis": at} if at < 2 or moved(given.axes or ()) is None else {}
     found = dims(told.get("dim", told.get("dims")), rank)
     if not found and function in ("cat", "unbind", *_DIVIDING):
         found = [0]
     if not found:
         return {}
-    moved = [keras_axis(given.axes, at) for at in found]
+    there = [keras_axis(given.axes, at) for at in found]
     axes = [at - rank if at == rank - 1 else at for at in found]
-    axes = [old if new is None else new for old, new in zip(axes, moved, strict=True)]
+    axes = [old if new is None else new for old, new in zip(axes, there, strict=True)]
     made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
     return made | ({"keepdims": True} if told.get("keepdim") is True else {})
 

@@ -92,9 +92,10 @@ class Steps:
         }  # fmt: skip
         name = torch_class(module)
         notes = list(event.around)
-        if own:
+        first = "#" not in event.name
+        if own and first:
             notes.append(f"no kind: write tensors rows for {', '.join(own)}")
-        if kept:
+        if kept and first:
             notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(kept)}")
         return Step(
             "module", local(event, around), event.name, _full(type(module)), settings={}, torch=name,

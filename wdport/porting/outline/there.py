@@ -12,7 +12,7 @@ from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given, resi
 from wdport.porting.outline.events import Seen, Slice
 from wdport.porting.outline.expressions import index as written
 from wdport.porting.outline.functions import canonical
-from wdport.porting.outline.layout import keras_group, keras_order
+from wdport.porting.outline.layout import keras_group, keras_order, moved
 from wdport.porting.outline.operations import operation
 
 _ACTIVATIONS: Mapping[str, str] = MappingProxyType({
@@ -100,9 +100,8 @@ def _settings(function: str, told: Mapping[str, Any]) -> dict[str, Any]:
 def _pad(told: Mapping[str, Any], given: Given) -> Counterpart:
     rank = len(given.shape) - 2
     widths = told.get("pad", ())
-    axes = given.axes or ()
-    spatial = any(atom.space >= 0 for group in axes[2:] for atom in group)
-    if not (keras_order(axes) or (spatial and not axes[1])) or rank not in (1, 2, 3):
+    spatial = any(atom.space >= 0 for group in (given.axes or ())[2:] for atom in group)
+    if not spatial or rank not in (1, 2, 3):
         return Counterpart("", (), (resizing.ORDER,))
     return resizing.padded(widths, told.get("mode", "constant"), float(told.get("value") or 0.0), rank)
 
@@ -111,31 +110,24 @@ def _picked(told: Mapping[str, Any], given: Given) -> str:
     """The index of an image in Keras's layout; "" where it is the same."""
     index = told.get("index")
     items = list(index) if isinstance(index, tuple) else [index]
-    order = keras_order(given.axes) if given.axes else None
-    if order is None or given.axes is None or order == given.axes or ... in items or None in items:
+    order = moved(given.axes) if given.axes else None
+    if order is None or any(item is None or item is ... or isinstance(item, (Seen, tuple)) for item in items):
         return ""
-    if any(isinstance(item, (Seen, tuple)) for item in items) or not all(given.axes):
-        return ""
-    items += [Slice(None, None, None)] * (len(given.axes) - len(items))
-    known = {id(group): item for group, item in zip(given.axes, items, strict=True)}
-    return f"x[{written(tuple(known[id(group)] for group in order), lambda _: '')}]"
+    items += [Slice(None, None, None)] * (len(order) - len(items))
+    return f"x[{written(tuple(items[at] for at in order), lambda _: '')}]"
 
 
 def of_move(move: Move) -> tuple[str, tuple[str, ...]]:
     """A rearrangement as it is in Keras, where images have their channels last, and what to know of it."""
-    before, after = _there(move.before), _there(move.after)
+    before, after = keras_order(move.before), keras_order(move.after)
     if before == move.before and after == move.after:
         return "", ()
     if before == after:
         return "nothing: Keras's layout already", ()
-    mixed = [group for group in move.after if len(group) > 1 and keras_group(group) != group]
+    mixed = [group for group in move.after if keras_group(group) != group]
     plain: Axes = tuple(keras_group(group) if group in mixed else group for group in after)
     rule = f"{text(before)} -> {text(plain)}"
     if mixed:
         ours, theirs = (" ".join(a.name for a in each) for each in (mixed[0], keras_group(mixed[0])))
         return rule, (f"PyTorch's order is ({ours}), that of Flatten in Keras ({theirs})",)
     return rule, ()
-
-
-def _there(axes: Axes) -> Axes:
-    return keras_order(axes) or axes

@@ -16,6 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from wdport import recorder
 from wdport.errors import MisfitError
 from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
+from wdport.porting.outline.functions import numbers
 
 if TYPE_CHECKING:
     from wdport.model import Array
@@ -230,6 +231,8 @@ def _is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object
         other = given[0][1]
         return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
     shape = tuple(made.shape)
+    if short == "pad" and isinstance(given, tuple):
+        return not any(numbers([given[0][1:2], given[1].get("pad", ())]))
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
         return bool(shape)
     if short == "__getitem__":

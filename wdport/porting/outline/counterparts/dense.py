@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wdport.porting.outline.axes import Axes
 from wdport.porting.outline.counterparts.counterpart import Counterpart, Given, layer
-from wdport.porting.outline.layout import keras_group, keras_order
+from wdport.porting.outline.layout import keras_group, moved
 from wdport.porting.outline.settings import Settings
 
 EPSILON = {"epsilon": "eps"}
@@ -83,15 +83,15 @@ def _normalised(shape: object, given: Given) -> tuple[object, str]:
     """Keras's ``axis`` for PyTorch's last axes, and a note where channels last moves these."""
     rank = len(shape) if isinstance(shape, (tuple, list)) else 1
     plain: object = -1 if rank == 1 else tuple(range(-rank, 0))
-    order = keras_order(given.axes) if given.axes else None
-    if order is None or given.axes is None or order == given.axes:
+    order = moved(given.axes) if given.axes else None
+    if order is None or given.axes is None:
         return plain, ""
-    wanted = {id(group) for group in given.axes[-rank:]}
-    found = sorted(at - len(order) for at, group in enumerate(order) if id(group) in wanted)
-    names = " ".join(atom.name for group in given.axes[-rank:] for atom in group)
+    wanted = range(len(order) - rank, len(order))
+    found = [at - len(order) for at, own in enumerate(order) if own in wanted]
+    names, there = (" ".join(atom.name for at in each for atom in given.axes[at])
+                    for each in (wanted, [own for own in order if own in wanted]))  # fmt: skip
     said = found[0] if len(found) == 1 else tuple(found)
-    moved = " ".join(a.name for group in order if id(group) in wanted for a in group)
-    row = f', so its weights need tensors rows with the rule "{names} -> {moved}"' if moved != names else ""
+    row = f', so its weights need tensors rows with the rule "{names} -> {there}"' if there != names else ""
     return said, f"it normalises {names} with channels first{row}"
 
 
