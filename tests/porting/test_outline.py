@@ -127,7 +127,7 @@ def test_a_deep_model_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> No
     text = said(capsys, "patches")
     assert len(text.splitlines()) < 45
     assert "blocks.<n>  Block(x=[4]), 12 times, n 0 to 11, each of the one before" in text
-    assert "blocks.<n>.attn: no kind: write tensors rows for scale" in text
+    assert "\n  Attention: no kind: write tensors rows for scale: 6\n" in text
     every = said(capsys, "patches", "--rows")
     assert len(every.splitlines()) > 240
     assert "<n>" not in every

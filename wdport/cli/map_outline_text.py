@@ -62,63 +62,57 @@ class _Page:
         self._before = ""
 
     def rows(self) -> Iterator[Row]:
-        self._say(self._root, ())
-        yield from self._inside(self._root, 0, ())
+        self._say(self._root)
+        yield from self._inside(self._root, 0)
 
-    def _inside(self, around: Step, depth: int, counted: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+    def _inside(self, around: Step, depth: int) -> Iterator[Row]:
         from wdport.porting.outline.fold import Folded, fold
 
         alone = (Folded((step,), 1, (step.name,)) for step in around.steps)
         for each in alone if self._every else fold(around.steps):
-            more = counted
-            if each.times > 1:
-                paths = zip(each.steps, each.names, strict=True)
-                more = (*counted, *((step.path, f"{step.path.removesuffix(step.name)}{name}") for step, name in paths
-                                    if step.what == "module" and step.path))  # fmt: skip
-                if len(each.steps) > 1:
-                    count = f", {each.range or 'the same layers'}"
-                    yield Row(("", f"{each.times} times{count}:"), depth)
-            for step, name in zip(each.steps, each.names, strict=True):
-                times = ""
-                if each.times > 1 and len(each.steps) == 1:
-                    times = ", ".join(filter(None, (f"{each.times} times", each.range)))
-                    times += ", each of the one before" if each.chained and step.what == "module" else ""
-                yield from self._step(step, name, depth + (each.times > 1 and len(each.steps) > 1), times, more)
+            repeated, many = each.times > 1, len(each.steps) > 1
+            if repeated and many:
+                yield Row(("", f"{each.times} times, {each.range or 'the same layers'}:"), depth)
+            named = dict(zip((step.name for step in each.steps), each.names, strict=True))
+            for step in each.steps:
+                times = ", ".join(filter(None, (f"{each.times} times", each.range))) if repeated and not many else ""
+                if times and each.chained and step.what == "module":
+                    times += ", each of the one before"
+                yield from self._step(step, named, depth + (repeated and many), times)
 
-    def _step(
-        self, step: Step, name: str, depth: int, times: str, counted: tuple[tuple[str, str], ...]
-    ) -> Iterator[Row]:
-        self._say(step, counted)
+    def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
+        """The rows of a step; ``named`` are steps that are repeated, by their names here."""
+        self._say(step)
+
+        def source(value: Value) -> str:
+            name, bracket, rest = value.source.partition("[")
+            return f"{named.get(name, name)}{bracket}{rest}"
+
+        name = named[step.name] + (f", {times}" if times and step.what != "module" else "")
         if step.what == "module":
-            given = ", ".join(f"{value.name}={value.source}" for value in step.inputs)
-            kind = step.type.rpartition(".")[2]
-            yield Row(("", name, "", "", f"{kind}({given})" + (f", {times}" if times else "")), depth)
+            given = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
+            call = f"{step.type.rpartition('.')[2]}({given})"
+            yield Row(("", name, "", "", f"{call}, {times}" if times else call), depth)
             self._before = ""
-            yield from self._inside(step, depth + 1, counted)
+            yield from self._inside(step, depth + 1)
             self._before = step.name
             return
-        axes = "; ".join(dict.fromkeys(map(str, step.outputs)))
-        torch = step.torch
+        axes, torch = "; ".join(dict.fromkeys(map(str, step.outputs))), step.torch
         if step.what == "layer":
             ours = "; ".join(dict.fromkeys(map(str, step.inputs)))
             axes = axes if ours == axes else f"{ours} -> {axes}"
-            sources = list(dict.fromkeys(value.source for value in step.inputs))
-            if sources and sources != [self._before]:
-                torch += f" of {', '.join(sources)}"
-        if times:
-            name += f", {times}"
+            if step.inputs and {value.source for value in step.inputs} != {self._before}:
+                torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
         yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
 
-    def _say(self, step: Step, counted: Sequence[tuple[str, str]]) -> None:
-        """Keep what is said of a step, or of a module by its path, for the end."""
+    def _say(self, step: Step) -> None:
+        """Keep what is said of a step, or of the class of a module, for the end."""
         at = step.number or min((each.number for each in step.every() if each.number), default=0)
         for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
             for text in texts:
-                said = text if step.number else f"{step.path or 'the model'}: {text}"
-                for path, pattern in counted:
-                    said = said.replace(f"{path}.", f"{pattern}.").replace(f"{path}: ", f"{pattern}: ")
-                told.setdefault(said, []).append(at)
+                of = "" if step.number else f"{step.type.rpartition('.')[2]}: "
+                told.setdefault(f"{of}{text}", []).append(at)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

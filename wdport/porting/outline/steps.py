@@ -9,7 +9,7 @@ import torch
 from wdport.porting.outline.axes import Axes, Move, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
 from wdport.porting.outline.events import Event, Seen, Source, Trace, seen_in
-from wdport.porting.outline.expressions import expression
+from wdport.porting.outline.expressions import expression, index
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.functions import OPERATORS, bound, canonical
 from wdport.porting.outline.keras_calls import Default, KerasCall, differing
@@ -18,8 +18,6 @@ from wdport.porting.outline.names import Names, local, paths
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
 from wdport.porting.outline.there import counterpart, layer_of, of_move
-
-OWN_ATTENTION = "its inside is one step here; a row of kind attention_packed compares query, key, value and out, too"
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -93,8 +91,8 @@ class Steps:
         name = torch_class(module)
         notes = list(event.around)
         first = "#" not in event.name
-        if own and first:
-            notes.append(f"no kind: write tensors rows for {', '.join(own)}")
+        if first and (left := [name for name in own if name not in self._moved(event)]):
+            notes.append(f"no kind: write tensors rows for {', '.join(left)}")
         if kept and first:
             notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(kept)}")
         return Step(
@@ -102,6 +100,13 @@ class Steps:
             inputs=self._given(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
             parameters=own | kept, steps=tuple(steps),
         )  # fmt: skip
+
+    def _moved(self, around: Event) -> set[str]:
+        """The parameters of a module that a row of a kind moves, since a function that is a layer is given them."""
+        path = around.name.partition("#")[0]
+        layers = [event for event in around.inside if event.module is None and layer_of(canonical(event.name))]
+        rows = [event for event in layers if self._row(event) and self._row(event) == path]
+        return {seen.source.name.rpartition(".")[2] for event in rows for seen in event.inputs}
 
     def _told(self, event: Event) -> bool:
         if event.module is None:
@@ -136,13 +141,15 @@ class Steps:
         told = bound(event)
         given = self._asked(event)
         found, there = counterpart(event.name, told, given)
-        notes = [*found.notes, *self._weights(event, found)]
+        notes = [*found.notes, *self._weights(event, found, around)]
         if function in OPERATORS and not there:
             there = self._broadcast(event, around)
         owner = layer_of(function)
         usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
         written = expression(event, lambda seen: self._names.of(seen, around), usual)
         settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
+        if "index" in settings:
+            settings["index"] = index(settings["index"], lambda seen: self._names.of(seen, around))
         return Step(
             "function", function, "", event.name, number, found.kind if self._row(event) else "", settings, written,
             self._given(event, around), self._values(event.outputs, around), found.calls, there,
@@ -198,7 +205,7 @@ class Steps:
         known = {name.rpartition(".")[2] for name in names} <= {"weight", "bias"}
         return owners.pop() if names and known and len(owners) == 1 else ""
 
-    def _weights(self, event: Event, found: Counterpart) -> list[str]:
+    def _weights(self, event: Event, found: Counterpart, around: Event) -> list[str]:
         """What a row has to be for the weights that a function is given."""
         names = [each.source.name for each in event.inputs if each.source.kind in ("parameter", "buffer")]
         if not names:
@@ -206,7 +213,7 @@ class Steps:
         if not layer_of(canonical(event.name)):
             return []  # the module that reads them tells
         if found.kind and (owner := self._row(event)):
-            return [f"a row for {owner} moves its weights"]
+            return [] if owner == around.name.partition("#")[0] else [f"a row for {owner} moves its weights"]
         return [f"no row of a kind: write tensors rows for {', '.join(names)}"]
 
     def _given(self, event: Event, around: Event) -> tuple[Value, ...]:

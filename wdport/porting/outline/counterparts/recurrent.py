@@ -81,12 +81,12 @@ def attention(name: str, told: Settings, given: Given) -> Counterpart:
     if not told.get("batch_first"):
         notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
     masks = {key: kind for key, kind in given.arguments.items() if key in ("attn_mask", "key_padding_mask")}
-    if masks:
+    if "bool" in masks.values():
         notes.append("PyTorch's masks are true where attention is blocked, Keras's where it is allowed: invert them")
+    if "float" in masks.values():
+        notes.append("its mask is added to the scores; Keras's is true or false: 0 is true, -inf is false")
     if "key_padding_mask" in masks:
-        notes.append("key_padding_mask is attention_mask=~mask[:, None, :] in Keras")
-    if masks.get("attn_mask") == "float":
-        notes.append("attn_mask is added to the scores; Keras's mask is true or false: -inf is false")
+        notes.append("key_padding_mask (b, s) is attention_mask[:, None, :] in Keras")
     if given.arguments.get("is_causal") == "True":
         notes.append("is_causal is use_causal_mask=True in Keras")
     if 1 in given.used:
