@@ -116,6 +116,24 @@ class Odd(nn.Module):
         return {"a": F.normalize(made, dim=-1), "b": 1 - right.std(-1), "c": torch.einsum("bi,bj->bij", left, right)}
 
 
+class Doubling(nn.Module):
+    """A constant of 2 ** 80 sums, and as many functions that nothing needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ones = torch.ones(3)
+        for _ in range(80):
+            ones, x_unused = ones + ones, x + ones
+        return self.head(x * ones.log()) if x_unused is not None else x  # type: ignore[no-any-return]
+
+
+def doubling() -> nn.Module:
+    return Doubling()
+
+
 def images() -> nn.Module:
     return Images()
 

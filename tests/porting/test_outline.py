@@ -14,8 +14,9 @@ from tests.porting import nets
 from wdport.cli.main import main
 from wdport.porting.outline.events import Event, Seen, Slice, Source
 from wdport.porting.outline.make import outline
+from wdport.porting.outline.reach import needed
 from wdport.porting.outline.result import Outline, Step
-from wdport.porting.outline.steps import is_layer, needed
+from wdport.porting.outline.steps import is_layer
 from wdport.porting.outline.trace import trace
 from wdport.recorder import CASES, Input, build_alone, lifted, parse_input
 
@@ -28,6 +29,7 @@ INPUTS = {
     "branching": ["x: b 4"],
     "diffusing": ["x: b 3 8 8", "t: b, below 100"],
     "one_layer": ["x: 5 b 3"],
+    "doubling": ["x: b 3"],
 }
 
 
@@ -115,6 +117,13 @@ def test_a_model_that_is_one_layer() -> None:
     (step,) = made("one_layer").root.steps
     assert (step.kind, step.there) == ("gru", "GRU(4, return_sequences=True)")
     assert "its axes are t b c (batch_first is false); Keras's are b t c" in step.notes
+
+
+def test_a_constant_is_told_in_short() -> None:
+    steps = list(made("doubling").root.every())
+    assert [step.name for step in steps] == ["", "mul", "head"]
+    assert steps[1].torch.startswith("x * log(")
+    assert len(steps[1].torch) < 100
 
 
 def test_another_way_for_another_batch() -> None:

@@ -20,7 +20,8 @@ from wdport.porting.outline.axes import (
     unique,
 )
 from wdport.porting.outline.events import Event, Seen, Slice, Source, Trace, seen_in
-from wdport.porting.outline.functions import bound, canonical, dims, numbers, order_of
+from wdport.porting.outline.function_axes import broadcast, indexed, plain, product, stacked, summed, without
+from wdport.porting.outline.functions import bound, canonical, dims, order_of
 from wdport.porting.outline.settings import torch_class
 from wdport.recorder import Input
 
@@ -161,27 +162,27 @@ class Flow:
         if name == "embedding":
             return last((*axes, ()), made.shape[-1])
         if name == "matmul":
-            return _product(axes, self.of(given[1]), made) if len(given) > 1 else None
+            return product(axes, self.of(given[1]), made) if len(given) > 1 else None
         if name == "einsum":
-            return _summed(str(told["equation"]), [self.of(each) for each in given])
+            return summed(str(told["equation"]), [self.of(each) for each in given])
         if name == "scaled_dot_product_attention":
-            return _plain((*axes[:-1], self.of(given[2])[-1]))
+            return plain((*axes[:-1], self.of(given[2])[-1]))
         if name in ("cat", "split", "chunk", "tensor_split", "narrow", "index_select", "pad"):
             return axes
         if name in ("stack", "unbind", "select"):
             dim = int(told.get("dim", 0))
-            return _stacked(axes, made, dim) if name == "stack" else _without(axes, [dim % rank])
+            return stacked(axes, made, dim) if name == "stack" else without(axes, [dim % rank])
         if name == "getitem":
-            return _indexed(axes, told.get("index"))
+            return indexed(axes, told.get("index"))
         if made.shape == given[0].shape:
             return axes
         if "dim" in told and len(made.shape) < rank:
-            return _without(axes, dims(told["dim"], rank) or [])
+            return without(axes, dims(told["dim"], rank) or [])
         if name == "expand":
-            return _broadcast([axes], made)
+            return broadcast([axes], made)
         if len(made.shape) == rank and "keepdim" in told:
             return axes
-        return _broadcast([self.of(each) for each in given], made)
+        return broadcast([self.of(each) for each in given], made)
 
 
 def _only_new_axes(event: Event) -> bool:
@@ -189,72 +190,3 @@ def _only_new_axes(event: Event) -> bool:
     items = index if isinstance(index, tuple) else (index,)
     whole = all(item is None or item is ... or item == Slice(None, None, None) for item in items)
     return whole and any(item is None for item in items)
-
-
-def _product(a: Axes, b: Axes, made: Seen) -> Axes | None:
-    """Rows of the one and columns of the other."""
-    if len(a) < 2 or len(b) < 2 or len(made.shape) != max(len(a), len(b)):
-        return None
-    batch = a[:-2] if len(a) >= len(b) else b[:-2]
-    return unique(_plain((*batch, a[-2], b[-1])))
-
-
-def _summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    if not arrow or "..." in equation:
-        return None
-    known: dict[str, Group] = {}
-    for letters, axes in zip(left.split(","), operands, strict=False):
-        known |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
-    return unique(_plain(tuple(known.get(letter, ()) for letter in right)))
-
-
-def _plain(axes: Axes) -> Axes:
-    """What a product makes has no channels of an image any more, as far as can be told."""
-    return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
-
-
-def _stacked(axes: Axes, made: Seen, dim: int) -> Axes:
-    at = dim % len(made.shape)
-    return unique([*axes[:at], (Atom("n", made.shape[at]),), *axes[at:]])
-
-
-def _without(axes: Axes, gone: Sequence[int]) -> Axes:
-    return tuple(group for at, group in enumerate(axes) if at not in gone)
-
-
-def _indexed(axes: Axes, index: object) -> Axes | None:
-    """Slices keep an axis, numbers take one away, ``None`` makes one."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(item, (Seen, tuple)) for item in items):
-        return None
-    used = sum(item is not None and item is not ... for item in items)
-    if ... not in items:
-        items.append(...)
-    made: list[Group] = []
-    rest = list(axes)
-    for item in items:
-        if item is ...:
-            count = len(axes) - used
-            made += rest[:count]
-            rest = rest[count:]
-        elif item is None:
-            made.append(())
-        elif isinstance(item, Slice):
-            made.append(rest.pop(0))
-        elif rest and numbers(item):
-            rest.pop(0)
-        else:
-            return None
-    return tuple(made)
-
-
-def _broadcast(given: Sequence[Axes], made: Seen) -> Axes | None:
-    """Aligned at the last axis, the first tensor that has an axis of the size names it."""
-    found: list[Group] = []
-    for back, size in enumerate(reversed(made.shape), 1):
-        own = next((axes[-back] for axes in given if len(axes) >= back and atom_size(axes[-back]) == size), None)
-        if own is None:
-            own = (Atom("b" if str(size) == "b" else "n", size),)
-        found.append(own)
-    return unique(found[::-1])

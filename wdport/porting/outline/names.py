@@ -10,6 +10,9 @@ from wdport.porting.outline.expressions import expression
 LONGEST = 60
 """Characters of a constant that is written out where it is used."""
 
+DEEPEST = 8
+"""Functions within functions that are written out."""
+
 
 class Names:
     """The words for every tensor of a run; ``numbers`` are those of the functions that are steps, by their serial."""
@@ -18,6 +21,8 @@ class Names:
         self._events, self._numbers, self._behind = trace.events, numbers, behind
         self._arguments: dict[int, dict[Source, str]] = {}
         self._given: dict[int, dict[Source, int]] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+        self._depth = 0
 
     def of(self, seen: Seen, around: Event) -> str:
         """A tensor in the words of the module ``around``: an argument of it, one of its steps, a parameter."""
@@ -54,11 +59,16 @@ class Names:
         return name + (f"[{index}]" if len(step.outputs) > 1 else "")
 
     def written(self, event: Event, around: Event) -> str:
-        """A value that no input has a part in, by how it is made."""
-        text = expression(event, lambda seen: self.of(seen, around))
-        if len(text) <= LONGEST:
-            return text
-        return f"{text[: LONGEST - 2]}…"
+        """A value that is no step, since no input has a part in it, by how it is made."""
+        key = (event.serial, around.serial)
+        if key not in self._texts:
+            if self._depth > DEEPEST:
+                return "…"
+            self._depth += 1
+            text = expression(event, lambda seen: self.of(seen, around))
+            self._depth -= 1
+            self._texts[key] = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…"
+        return self._texts[key]
 
     def _within(self, parent: Event, around: Event) -> bool:
         """Whether ``around`` is ``parent`` or inside it."""

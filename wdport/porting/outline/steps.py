@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from wdport.porting.outline.axes import Axes, Move, atoms, chained, text
+from wdport.porting.outline.axes import Axes, atoms, text
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
-from wdport.porting.outline.events import Event, Seen, Source, Trace, seen_in
+from wdport.porting.outline.events import Event, Seen, Trace, seen_in
 from wdport.porting.outline.expressions import expression, index
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.functions import OPERATORS, bound, canonical
 from wdport.porting.outline.keras_calls import Default, KerasCall, differing
 from wdport.porting.outline.layout import moved
 from wdport.porting.outline.names import Names, local, paths
+from wdport.porting.outline.reach import chains, needed, readers_of
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
 from wdport.porting.outline.there import counterpart, layer_of, of_move
@@ -30,11 +31,10 @@ class Steps:
 
     def __init__(self, trace: Trace, flow: Flow, dtype: str = "float32") -> None:
         self._trace, self._flow, self._dtype = trace, flow, dtype
-        self._readers = _readers(trace)
+        self._readers = readers_of(trace)
         self._needed = needed(trace)
-        self._moves: dict[int, tuple[Move, tuple[Event, ...]]] = {}
-        self._behind: dict[int, int] = {}
-        self._chain()
+        self._moves = chains(trace, flow, self._readers, self._is_step)
+        self._behind = {part.serial: at for at, chain in self._moves.items() for part in chain.events[:-1]}
         self._numbers = {event.serial: at for at, event in enumerate(self._shown(), 1)}
         self._names = Names(trace, self._numbers, self._behind)
 
@@ -53,27 +53,6 @@ class Steps:
         if event.serial not in self._needed:
             return False
         return event.depends == "input" or (event.depends == "parameter" and layer_of(canonical(event.name)) != "")
-
-    def _chain(self) -> None:
-        """Join rearrangements of which each alone reads the one before it."""
-        for event in self._trace.events:
-            move = self._flow.moves.get(event.serial)
-            if move is None or event.module is not None or not self._is_step(event):
-                continue
-            joined: Move = move
-            functions: tuple[Event, ...] = (event,)
-            source = event.inputs[0].source
-            before = self._trace.events[source.event] if source.kind == "event" else None
-            if before is not None and before.serial in self._moves and self._joins(before, event):
-                first, parts = self._moves.pop(before.serial)
-                joined, functions = chained(first, move), (*parts, event)
-            self._moves[event.serial] = joined, functions
-        for serial, (_, parts) in self._moves.items():
-            self._behind.update({each.serial: serial for each in parts[:-1]})
-
-    def _joins(self, before: Event, event: Event) -> bool:
-        readers = self._readers.get(before.outputs[0].source, [])
-        return before.parent == event.parent and [each.serial for each in readers] == [event.serial]
 
     def _module(self, event: Event, around: Event) -> Step:
         """A module with its steps."""
@@ -172,7 +151,7 @@ class Steps:
         return ", ".join(said)
 
     def _move(self, event: Event, around: Event) -> Step:
-        move, functions = self._moves[event.serial]
+        move, functions = self._moves[event.serial].move, self._moves[event.serial].events
         there, notes = of_move(move)
         first = functions[0].inputs[0]
         sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
@@ -229,30 +208,6 @@ class Steps:
         axes = self._flow.of(seen)
         sizes = tuple(str(size) for size in seen.shape)
         return Value(self._names.of(seen, around), text(axes) if atoms(axes) else "", sizes, seen.kind, name)
-
-
-def _readers(trace: Trace) -> dict[Source, list[Event]]:
-    """Who is given a tensor: functions and layers, not the modules around them."""
-    found: dict[Source, list[Event]] = {}
-    for event in trace.events:
-        if event.module is None or event.whole:
-            for seen in event.inputs:
-                found.setdefault(seen.source, []).append(event)
-    return found
-
-
-def needed(trace: Trace) -> set[int]:
-    """Events that what the model gives, or some layer of it, depends on."""
-    left = [each.source for each in trace.root.outputs]
-    layers = [event for event in trace.events if event.module is not None and event.whole]
-    left += [seen.source for event in layers for seen in event.inputs]
-    found: set[int] = set()
-    while left:
-        source = left.pop()
-        if source.kind == "event" and source.event not in found:
-            found.add(source.event)
-            left += [seen.source for seen in trace.events[source.event].inputs]
-    return found
 
 
 def _there(found: Counterpart) -> str:

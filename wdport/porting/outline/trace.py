@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from wdport import recorder
 from wdport.errors import MisfitError
 from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
-from wdport.porting.outline.functions import numbers
+from wdport.porting.outline.unchanged import is_same, kind_of
 
 if TYPE_CHECKING:
     from wdport.model import Array
@@ -51,24 +51,11 @@ def trace(
     return Trace(tracer.events[0], tracer.events, tuple(tracer.reads))
 
 
-_IDENTITIES = frozenset((
-    "contiguous", "detach", "data", "alias", "requires_grad_", "cpu", "cuda", "pin_memory", "view_as_real_",
-    "share_memory_", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool", "clone",
-    "__copy__", "__deepcopy__", "_to_copy", "identity", "real",
-))  # fmt: skip
-"""Functions that leave a tensor as it is where its shape and its kind stay."""
-
 _SHAPE_ALONE = frozenset((
     "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
     "empty_like", "rand_like", "randn_like",
 ))  # fmt: skip
 """Functions that read no value of a tensor."""
-
-_NEUTRAL: Mapping[str, float] = {
-    **dict.fromkeys(("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "mul_", "div_"), 1.0),
-    **dict.fromkeys(("add", "__add__", "__radd__", "sub", "__sub__", "add_", "sub_"), 0.0),
-}
-"""Arithmetic with this number leaves a tensor as it is."""
 
 _READS = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
@@ -141,7 +128,7 @@ class _Tracer(TorchFunctionMode):
             if short in _READS and any(self._depends([each]) == "input" for each in told):
                 self.reads[self._open[-1].name if self._open else ""] = None
             return
-        if len(made) == 1 and _is_same(short, told, made[0], given):
+        if len(made) == 1 and is_same(short, told, made[0], given):
             self.origins[made[0]] = told[0].source
             return
         event = self._begin(Event(-1, name, *given))
@@ -208,38 +195,10 @@ class _Tracer(TorchFunctionMode):
         raise MisfitError("the model", what, "outline the part that it repeats")
 
 
-def kind_of(tensor: torch.Tensor) -> str:
-    """float, int, bool or complex."""
-    if tensor.dtype.is_complex:
-        return "complex"
-    return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
-
-
 def _name_of(function: Callable[..., Any]) -> str:
     """``torch.Tensor.view``; of a property its name alone behind the class."""
     name = resolve_name(function) or f"torch.{getattr(function, '__name__', function)}"
     return name.removesuffix(".__get__")
-
-
-def _is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object) -> bool:
-    """Whether a function gives what it was given: a cast to the dtype that is there, a slice of everything."""
-    if not told or told[0].shape != tuple(made.shape) or told[0].kind != kind_of(made):
-        return False
-    if short in _IDENTITIES:
-        return True
-    if short in _NEUTRAL and isinstance(given, tuple) and len(given[0]) == 2 and not given[1]:
-        other = given[0][1]
-        return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
-    shape = tuple(made.shape)
-    if short == "pad" and isinstance(given, tuple):
-        return not any(numbers([given[0][1:2], given[1].get("pad", ())]))
-    if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
-        return bool(shape)
-    if short == "__getitem__":
-        index = given[0][1] if isinstance(given, tuple) else None
-        items = index if isinstance(index, tuple) else (index,)
-        return all(item is ... or (isinstance(item, Slice) and item.step in (None, 1)) for item in items)
-    return False
 
 
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "buffer", "constant"], torch.Tensor]]:
