@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from tests.porting import nets
+from tests.porting.replay import replayed, tensors
 from wdport.cli.main import main
-from wdport.porting.outline.events import Event, Seen, Slice, Source
 from wdport.porting.outline.make import outline
-from wdport.porting.outline.reach import needed
 from wdport.porting.outline.result import Outline, Step
-from wdport.porting.outline.steps import is_layer
-from wdport.porting.outline.trace import trace
-from wdport.recorder import CASES, Input, build_alone, lifted, parse_input
+from wdport.recorder import CASES, Input, lifted, parse_input
 
 INPUTS = {
     "images": ["x: b 3 16 16"],
@@ -100,7 +95,8 @@ def test_functions_that_differ() -> None:
     linears = [step for step in named(made("odd")).values() if step.name == "linear"]
     assert (linears[0].kind, linears[0].notes) == ("linear", ("a row for inner moves its weights",))
     assert (linears[1].kind, linears[1].notes) == ("", ("no row of a kind: write tensors rows for kernel",))
-    assert by_type["std"].notes == ("PyTorch divides by n - 1, Keras by n",)
+    assert by_type["std"].notes == ("PyTorch divides by n - 1, ops.std by n: multiply it by sqrt(n / (n - 1))",)
+    assert by_type["std"].keras == ()
     assert by_type["split"].there == "ops.split(2, axis=-1)"
     assert by_type["normalize"].there == "ops.normalize(epsilon=1e-12)"
     assert by_type["setitem"].torch == "linear[:, 0] = 0" or "[:, 0] = 0" in by_type["setitem"].torch
@@ -186,78 +182,15 @@ def test_a_wrong_call_is_one_line(words: list[str], code: int, told: str, capsys
     assert shown.count("\n") == 1
 
 
-# --- The steps alone make the model's output -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["images", "patches", "sequences", "odd", "encoder", "diffusing"])
 def test_the_steps_are_all_that_the_model_computes(name: str) -> None:
     """Run nothing but the calls that the outline is made of, each on what the calls before it gave."""
-    told = [parse_input(text) for text in INPUTS[name]]
-    module, _ = build_alone(f"tests.porting.nets:{name}")
-    arrays = [each.make(0, CASES[0].batch, 1.0) for each in told]
-    run = trace(module, [each.name for each in told], arrays, is_layer)
-    kept = needed(run)
-    values: dict[Source, torch.Tensor] = {Source("input", each.name): torch.tensor(array)
-                                          for each, array in zip(told, arrays, strict=True)}  # fmt: skip
+    module, run, values, arrays = replayed(f"tests.porting.nets:{name}", INPUTS[name])
     with torch.no_grad(), lifted():
-        for event in run.events:
-            if event.serial in kept and (event.module is None or event.whole):
-                replay(event, values, module)
         wanted = list(tensors(module(*(torch.tensor(array) for array in arrays))))
     assert len(wanted) == len(run.root.outputs)
     for seen, value in zip(run.root.outputs, wanted, strict=True):
         assert torch.equal(values[seen.source], value)
-
-
-def replay(event: Event, values: dict[Source, torch.Tensor], module: torch.nn.Module) -> None:
-    """One call, its outputs put among the values."""
-
-    def given(value: Any) -> Any:
-        if isinstance(value, Seen):
-            return stored(value.source)
-        if isinstance(value, dict):
-            return {key: given(item) for key, item in value.items()}
-        if isinstance(value, tuple):
-            return tuple(given(item) for item in value)
-        if isinstance(value, Slice):
-            return slice(given(value.start), given(value.stop), given(value.step))
-        if isinstance(value, str) and value.startswith("torch."):
-            return getattr(torch, value.removeprefix("torch."))
-        return None if isinstance(value, str) and value in ("cpu", "strided") else value
-
-    def stored(source: Source) -> torch.Tensor:
-        if source.kind in ("parameter", "buffer"):
-            return module.get_parameter(source.name) if source.kind == "parameter" else module.get_buffer(source.name)
-        return values[source]
-
-    if event.module is not None:
-        output = event.module(**given(dict(event.kwargs)))
-    else:
-        function = found(event.name)
-        args, kwargs = given(event.args), given(dict(event.kwargs))
-        if event.name.endswith("_"):  # in place: the values before it must stay
-            args = (args[0].clone(), *args[1:])
-        output = function(*args, **kwargs)
-        output = args[0] if event.name.endswith("__setitem__") else output
-    for seen, value in zip(event.outputs, tensors(output), strict=True):
-        values[seen.source] = value
-
-
-def found(name: str) -> Any:
-    value: Any = torch
-    for part in name.split(".")[1:]:
-        value = getattr(value, part)
-    return value if callable(value) else lambda x: value.__get__(x)
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors(item)
 
 
 def test_inputs_are_drawn_as_verify_draws_them() -> None:

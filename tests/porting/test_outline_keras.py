@@ -19,15 +19,22 @@ import torch
 from torch import nn
 
 from parity_tests.conformance import suite
-from parity_tests.conformance.engine import BOUND, compared, torch_side
+from parity_tests.conformance.engine import BOUND, compared, float64, torch_side
 from parity_tests.conformance.layers import Cell, Masked, Ordered, Stack, Started, Twin
 from parity_tests.conformance.pair import LAST, Pair
 from parity_tests.conformance.test_conformance import QUICK
+from tests.porting.replay import replayed
+from tests.porting.test_outline import INPUTS
 from wdport.porting.outline.axes import image, named
 from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
+from wdport.porting.outline.events import Seen
+from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.keras_calls import KerasCall, defaults, differing
+from wdport.porting.outline.layout import moved
 from wdport.porting.outline.operations import operation
 from wdport.porting.outline.settings import parameters, settings_of, torch_class
+from wdport.porting.outline.steps import Steps
+from wdport.recorder import parse_input
 
 WRITTEN_OUT = {
     "packed under other names", "separate projections", "separate projections under other names", "cross-attention",
@@ -246,3 +253,46 @@ def test_operations_compute_the_same(name: str, told: Mapping[str, Any]) -> None
     assert len(wanted) == len(got)
     for a, b in zip(wanted, got, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-6)
+
+
+INCOMPLETE = {"einsum", "one_hot", "topk", "repeat", "expand", "masked_fill", "where", "scaled_dot_product_attention",
+              "gather", "index_select", "dropout"}  # fmt: skip
+"""Functions whose other arguments the outline leaves to the reader."""
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("images", 7), ("patches", 30), ("sequences", 2), ("odd", 2), ("diffusing", 20)]
+)
+def test_functions_compute_the_same_where_images_have_their_channels_last(name: str, least: int) -> None:
+    """Each function and each layer without weights of a whole model, run in Keras on PyTorch's values, with the axes
+    where Keras has them."""
+    _, run, values, _ = replayed(f"tests.porting.nets:{name}", INPUTS[name])
+    flow = Flow(run, [parse_input(text) for text in INPUTS[name]])
+    steps = Steps(run, flow, "float64")
+    events = {number: run.events[serial] for serial, number in steps.numbers.items()}
+
+    def there(seen: Seen) -> Any:
+        order = moved(flow.of(seen))
+        array = values[seen.source].detach().numpy()
+        return array if order is None else array.transpose(order)
+
+    done = 0
+    for step in steps.root().every():
+        event = events.get(step.number)
+        if event is None or not step.keras or step.name in INCOMPLETE or (step.kind and step.kind not in PLAIN):
+            continue
+        if any(seen.source not in values for seen in event.inputs):
+            continue  # weights, whose axes a rule moves
+        given = [there(seen) for seen in event.inputs]
+        with float64():
+            made: Any = given[0] if len(given) == 1 else given
+            for call in step.keras:
+                made = call.make()(made)
+        made = made if isinstance(made, (list, tuple)) else [made]
+        for got, seen in zip(made, event.outputs, strict=False):
+            np.testing.assert_allclose(np.asarray(got), there(seen), rtol=1e-12, atol=1e-12, err_msg=step.there)
+        done += 1
+    assert done >= least
+
+
+PLAIN = ("activation", *(f"{which}_pool{rank}d" for which in ("max", "avg") for rank in (1, 2, 3)))

@@ -37,9 +37,9 @@ _OTHERS: Mapping[str, tuple[str, Mapping[str, tuple[str, object]]]] = MappingPro
 """Names of ``keras.ops``, and its arguments by PyTorch's name and default."""
 
 _NOTES: Mapping[str, str] = MappingProxyType({
-    "var": "PyTorch divides by n - 1, Keras by n",
-    "std": "PyTorch divides by n - 1, Keras by n",
-    "median": "PyTorch takes the lower of two middle values, Keras their mean",
+    "var": "PyTorch divides by n - 1, ops.var by n: multiply it by n / (n - 1)",
+    "std": "PyTorch divides by n - 1, ops.std by n: multiply it by sqrt(n / (n - 1))",
+    "median": "PyTorch takes the lower of two middle values, ops.median their mean",
     "masked_fill": "masked_fill is ops.where(mask, value, x)",
     "scaled_dot_product_attention": "PyTorch's axes are b n t d, those of keras.ops b t n d; masks mean the same",
     "topk": "ops.top_k is along the last axis",
@@ -54,15 +54,19 @@ def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpa
     if (function not in _SAME and function not in _OTHERS) or not exists(f"ops.{name}"):
         return Counterpart()
     notes = [_NOTES[function]] if function in _NOTES else []
-    if function in ("var", "std") and told.get("correction", 1) in (0, False):
+    if function in ("var", "std", "median"):
+        if function == "median" or told.get("correction", 1) not in (0, False):
+            return Counterpart("", (), tuple(notes))
         notes = []
-    if function in ("max", "min", "median") and "dim" in told and 1 in given.used:
+    if function in ("max", "min") and "dim" in told and 1 in given.used:
         notes.append(f"its indices are read: ops.arg{function} in Keras")
     arguments: dict[str, object] = {}
     for key, (own, usual) in more.items():
         value = told.get(own, usual)
         if isinstance(value, (int, float, tuple)):
             arguments[key] = value
+    if isinstance(order := arguments.get("order"), float) and order % 1 == 0:
+        arguments["order"] = int(order)  # Keras takes no 2.0
     if function == "norm" and told.get("p", "fro") not in ("fro", None):
         arguments["ord"] = told["p"]
     if function in _DIVIDING:

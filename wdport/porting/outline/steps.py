@@ -35,8 +35,8 @@ class Steps:
         self._needed = needed(trace)
         self._moves = chains(trace, flow, self._readers, self._is_step)
         self._behind = {part.serial: at for at, chain in self._moves.items() for part in chain.events[:-1]}
-        self._numbers = {event.serial: at for at, event in enumerate(self._shown(), 1)}
-        self._names = Names(trace, self._numbers, self._behind)
+        self.numbers = {event.serial: at for at, event in enumerate(self._shown(), 1)}
+        self._names = Names(trace, self.numbers, self._behind)
 
     def root(self) -> Step:
         """The model itself, with all steps inside."""
@@ -89,7 +89,7 @@ class Steps:
 
     def _told(self, event: Event) -> bool:
         if event.module is None:
-            return event.serial in self._numbers
+            return event.serial in self.numbers
         return event.whole or any(self._told(each) for each in event.inside) or bool(event.around)
 
     def _step(self, event: Event, around: Event) -> Step:
@@ -107,14 +107,14 @@ class Steps:
         if not self._is_read(event):
             notes.append("its output is not used")
         return Step(
-            "layer", local(event, around), event.name, _full(type(module)), self._numbers[event.serial], found.kind,
+            "layer", local(event, around), event.name, _full(type(module)), self.numbers[event.serial], found.kind,
             settings, torch_text(name, settings) if name else type(module).__name__, self._given(event, around),
             self._values(event.outputs, around), found.calls, _there(found), tuple(_defaults(name, settings, found)),
             tuple(notes),
         )  # fmt: skip
 
     def _function(self, event: Event, around: Event) -> Step:
-        number, function = self._numbers[event.serial], canonical(event.name)
+        number, function = self.numbers[event.serial], canonical(event.name)
         if event.serial in self._moves:
             return self._move(event, around)
         told = bound(event)
@@ -157,7 +157,7 @@ class Steps:
         sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
         name = " ".join(canonical(each.name) if canonical(each.name) != "getitem" else "[None]" for each in functions)
         return Step(
-            "function", name, "", " ".join(each.name for each in functions), self._numbers[event.serial],
+            "function", name, "", " ".join(each.name for each in functions), self.numbers[event.serial],
             settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {move}{sizes}",
             inputs=(self._value(first, around),), outputs=self._values(event.outputs, around), there=there, notes=notes,
         )  # fmt: skip
