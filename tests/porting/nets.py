@@ -24,6 +24,9 @@ class Images(nn.Module):
         d = F.relu(self.bn(self.down(a)))
         d = d * torch.sigmoid(self.excite(d.mean((2, 3))))[:, :, None, None]
         joined = self.out(torch.cat([a, self.up(d)], 1))
+        a = torch.stack([a, a + 1.0], -1).amax(-1) + torch.stack([a, -a], 1).mean(1)
+        b = torch.stack([a.permute(0, 2, 3, 1)] * 2, 4).max(4)[0].permute(0, 3, 1, 2)
+        joined = joined + b[:, :4, :, : b.shape[3]]
         return joined.softmax(1), self.head(F.max_pool2d(joined, 2).permute(0, 3, 2, 1).flatten(1)[:, : 4 * 8 * 8])
 
 

@@ -51,7 +51,8 @@ def test_images() -> None:
         "BatchNormalization: epsilon is 0.001 by default, here 1e-05 (eps)",
         "BatchNormalization: momentum is 0.99 by default, here 0.9 (momentum 0.1)",
     ]
-    by_type = {step.name: step for step in steps.values() if step.what == "function"}
+    functions = [step for step in steps.values() if step.what == "function"]
+    by_type = {step.name: step for step in reversed(functions)}  # the first of each
     assert by_type["mean"].there == "ops.mean(axis=(1, 2))"
     assert by_type["cat"].torch == "cat([2], up, dim=1)"
     assert by_type["cat"].there == "ops.concatenate(axis=-1)"

@@ -6,15 +6,16 @@ from wdport.porting.outline.axes import Axes, Group
 
 
 def moved(axes: Axes) -> tuple[int, ...] | None:
-    """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, channels last. ``None`` where
-    that is the same, or the tensor is no image with one axis of channels."""
+    """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, channels last unless they are
+    behind these already. ``None`` where that is the same, or the tensor is no image with one axis of channels."""
     spaces = [at for at, group in enumerate(axes) if group and group[0].space >= 0]
     channels = [at for at, group in enumerate(axes) if group and group[0].channel]
     if not spaces or len(channels) != 1:
         return None
     ordered = iter(sorted(spaces, key=lambda at: axes[at][0].space))
-    order = [next(ordered) if at in spaces else at for at in range(len(axes)) if at not in channels]
-    order += channels
+    order = [next(ordered) if at in spaces else at for at in range(len(axes))]
+    if channels[0] < spaces[-1]:
+        order = [*(at for at in order if at not in channels), *channels]
     return None if order == list(range(len(axes))) else tuple(order)
 
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
+from wdport.porting.outline.axes import Atom
 from wdport.porting.outline.counterparts import Counterpart, Given
 from wdport.porting.outline.functions import dims, numbers
 from wdport.porting.outline.keras_calls import KerasCall, exists
@@ -79,7 +80,9 @@ def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, ob
     rank = len(given.shape)
     if function == "stack":
         at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
-        return {"axis": at} if at < 2 or moved(given.axes or ()) is None else {}
+        own = given.axes or ()
+        order = moved((*own[:at], (Atom("n", 2),), *own[at:]))
+        return {"axis": at if order is None else order.index(at)}
     found = dims(told.get("dim", told.get("dims")), rank)
     if not found and function in ("cat", "unbind", *_DIVIDING):
         found = [0]
