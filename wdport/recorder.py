@@ -504,7 +504,7 @@ def _disturbed(
         )
         return _replaced(part, output, moved)
 
-    with _watched({name: part for name, part in module.named_modules() if name}, disturb):
+    with watched({name: part for name, part in module.named_modules() if name}, disturb):
         outputs = run(module, inputs)
     return outputs, calls
 
@@ -581,7 +581,7 @@ def record(
         return output
 
     parts = {name: part for name, part in module.named_modules() if name and (names is None or name in names)}
-    with _watched(parts, keep) as too_often:
+    with watched(parts, keep) as too_often:
         outputs = run(module, inputs, output_names)
     for name in too_often:
         note(f"{name} is called more than {MOST_CALLS} times in one pass and not recorded; tap the layers around it")
@@ -617,7 +617,7 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
     owners = {name.rpartition(".")[0] for name in layers}
     parts = {name: part for name, part in module.named_modules()
              if name in layers or (name in owners and _steps_of(part))}  # fmt: skip
-    with _watched(parts, answer):
+    with watched(parts, answer):
         outputs = run(module, inputs)
     return outputs, calls
 
@@ -649,10 +649,10 @@ def highest_precision() -> Iterator[str]:
 
 
 @contextmanager
-def _watched(parts: Mapping[str, Module], handle: Handle) -> Iterator[Collection[str]]:
+def watched(parts: Mapping[str, Module], handle: Handle, most: int = MOST_CALLS) -> Iterator[Collection[str]]:
     """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is the
     call's, ``caller`` the innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names
-    of modules that are called too often; only the first calls are handled.
+    of modules that are called too often; only the first ``most`` calls are handled.
 
     Not by hooks: before torch 2 they do not see arguments that are given by name.
     """
@@ -663,12 +663,12 @@ def _watched(parts: Mapping[str, Module], handle: Handle) -> Iterator[Collection
     within = [""]
     call: Callable[..., object] = nn.Module.__call__
 
-    def watched(self: Module, *args: object, **kwargs: object) -> object:
+    def seen(self: Module, *args: object, **kwargs: object) -> object:
         name = wanted.get(id(self))
-        if name is None or count[name] > MOST_CALLS:
+        if name is None or count[name] > most:
             return call(self, *args, **kwargs)
         count[name] += 1
-        if count[name] > MOST_CALLS:
+        if count[name] > most:
             return call(self, *args, **kwargs)
         within.append(call_name(name, count[name]))
         try:
@@ -678,9 +678,9 @@ def _watched(parts: Mapping[str, Module], handle: Handle) -> Iterator[Collection
             within.pop()
 
     too_often: list[str] = []
-    with patch.object(nn.Module, "__call__", watched):
+    with patch.object(nn.Module, "__call__", seen):
         yield too_often
-        too_often += [name for name, calls in count.items() if calls > MOST_CALLS]
+        too_often += [name for name, calls in count.items() if calls > most]
 
 
 def _inputs(
@@ -1031,6 +1031,22 @@ def build(
         for name, t in narrow.state_dict().items()
     }
     return Subject({"float64": wide, "float32": narrow}, make_inputs, told, notes)
+
+
+def build_alone(
+    target: str, checkpoint: str | None = None, arguments: Mapping[str, object] | None = None
+) -> tuple[Module, MakeInputs | None]:
+    """The model of ``module:factory`` in float64 and in evaluation mode, with the weights that the factory gives it,
+    and ``make_inputs`` where it returns that; ``checkpoint`` is for a factory that takes a path."""
+    factory = _find_factory(target)
+    if arguments:
+        factory = partial(factory, **arguments)
+    takes = _takes_path(factory, target)
+    if takes and checkpoint is None:
+        raise Refusal(2, target, "takes the path of a checkpoint", "give it the file, too")
+    with lifted():
+        module, make_inputs = _make(factory if takes else lambda _: factory(), target, checkpoint or "", None)
+    return module.double(), make_inputs
 
 
 def _find_factory(target: str) -> Factory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,21 @@ def test_the_guide(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "PASS  onet.keras computes what onet.npz computes" in printed
     rows = [line for line in Path("onet.yaml").read_text().splitlines() if line.startswith("  - ")]
     assert len(rows) <= 6
+
+
+def test_the_outline_is_as_printed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    block = GUIDE.read_text(encoding="utf-8").partition("$ wdport map outline")[2].partition("\n```")[0]
+    command, _, told = block.partition("\n")
+    assert main(["map", "outline", *shlex.split(command)]) == 0
+    shown = capsys.readouterr().out
+    for text in (told, shown):
+        assert text.count("  run     float64, batch 4; torch ") == 1
+    assert kept(told) == kept(shown)
+
+
+def kept(text: str) -> list[str]:
+    """Without the releases that it was made with."""
+    return [line for line in text.splitlines() if not line.startswith("  run ")]
 
 
 def test_in_python(project: Path) -> None:

@@ -24,7 +24,7 @@ VERBS = {
     "sample": "Draw samples from a converted model into a file.",
     "export": "Write a converted model as StableHLO, to run with jax alone.",
     "inspect": "Show what is in a checkpoint or a converted model.",
-    "map": "Find, check, explain and compare mapping tables.",
+    "map": "Outline a PyTorch model; find, check, explain and compare mapping tables.",
     "selftest": "Measure what verify can find, with known faults in small models.",
 }
 

@@ -1,4 +1,4 @@
-"""`wdport map`: check a mapping table, explain where a variable comes from, compare two tables or models."""
+"""`wdport map`: outline a model, check a mapping table, explain where a variable comes from, compare two of either."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wdport.cli.map_suggest import command as suggest
+from wdport.cli import map_outline, map_suggest
 from wdport.cli.options import key_option, mapping_option, parse_values
 from wdport.errors import MisfitError, UsageError
 
@@ -25,10 +25,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print everything a
 
 @click.group(name="map", no_args_is_help=False)
 def command() -> None:
-    """Find, check, explain and compare mapping tables. Nothing is converted."""
+    """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
 
 
-command.add_command(suggest)
+command.add_command(map_outline.command)
+command.add_command(map_suggest.command)
 
 
 @command.command(name="check")

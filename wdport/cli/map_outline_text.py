@@ -1,0 +1,209 @@
+"""What `wdport map outline` prints: the outline of a model as text for a person and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wdport.cli.options import LONGEST_FACT, facts
+from wdport.errors import printable
+
+if TYPE_CHECKING:
+    from wdport.porting.outline.keras_calls import KerasCall
+    from wdport.porting.outline.result import Outline, Step, Value
+
+WIDEST = (40, 24, 30, 62)
+"""Characters of the columns that others stand behind; a longer text pushes them on."""
+
+
+HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: number, name, kind, axes, PyTorch's side, Keras's; a heading has no number."""
+
+    cells: tuple[str, ...]
+    depth: int = 0
+
+
+def outline_text(found: Outline, every: bool) -> str:
+    """``every``: repeated blocks are not taken together."""
+    page = _Page(found, every)
+    rows = list(page.rows())
+    layers = len({step.path.partition("#")[0] for step in found.layers})
+    head = [
+        ("model", f"{found.root.type}: {found.weights:,} parameters in {layers} layers; {page.last} steps"),
+        *(("input", f"{value.source}: {value}{_kind(value)}") for value in found.inputs),
+        ("output", "; ".join(map(str, found.root.outputs))),
+        ("run", f"float64, batch {found.batch}; torch {found.versions['torch']}, keras {found.versions['keras']}"),
+        *(("note", note) for note in found.notes),
+        *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
+    ]  # fmt: skip
+    lines = [found.target, facts(head), "", *_table([Row(HEADER), *rows])]
+    lines += _told("where Keras's default differs", page.defaults)
+    lines += _told("to watch", page.notes)
+    return "\n".join(lines)
+
+
+def _kind(value: Value) -> str:
+    return "" if value.kind == "float" else f", {value.kind}"
+
+
+class _Page:
+    """The rows of an outline, and what is said below them, by the rows that it is said of."""
+
+    def __init__(self, found: Outline, every: bool) -> None:
+        self._root, self._every = found.root, every
+        self.defaults: dict[str, list[int]] = {}
+        self.notes: dict[str, list[int]] = {}
+        self.last = max((step.number for step in found.root.every()), default=0)
+        self._before = ""
+
+    def rows(self) -> Iterator[Row]:
+        self._say(self._root)
+        yield from self._inside(self._root, 0)
+
+    def _inside(self, around: Step, depth: int) -> Iterator[Row]:
+        from wdport.porting.outline.fold import Folded, fold
+
+        alone = (Folded((step,), 1, (step.name,)) for step in around.steps)
+        for each in alone if self._every else fold(around.steps):
+            repeated, many = each.times > 1, len(each.steps) > 1
+            if repeated and many:
+                yield Row(("", f"{each.times} times, {each.range or 'the same layers'}:"), depth)
+            named = dict(zip((step.name for step in each.steps), each.names, strict=True))
+            for step in each.steps:
+                times = ", ".join(filter(None, (f"{each.times} times", each.range))) if repeated and not many else ""
+                if times and each.chained and step.what == "module":
+                    times += ", each of the one before"
+                yield from self._step(step, named, depth + (repeated and many), times)
+
+    def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
+        """The rows of a step; ``named`` are steps that are repeated, by their names here."""
+        self._say(step)
+
+        def source(value: Value) -> str:
+            name, bracket, rest = value.source.partition("[")
+            return f"{named.get(name, name)}{bracket}{rest}"
+
+        name = named[step.name] + (f", {times}" if times and step.what != "module" else "")
+        if step.what == "module":
+            given = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
+            call = f"{step.type.rpartition('.')[2]}({given})"
+            yield Row(("", name, "", "", f"{call}, {times}" if times else call), depth)
+            self._before = ""
+            yield from self._inside(step, depth + 1)
+            self._before = step.name
+            return
+        axes, torch = "; ".join(dict.fromkeys(map(str, step.outputs))), step.torch
+        if step.what == "layer":
+            ours = "; ".join(dict.fromkeys(map(str, step.inputs)))
+            axes = axes if ours == axes else f"{ours} -> {axes}"
+            if step.inputs and {value.source for value in step.inputs} != {self._before}:
+                torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
+        self._before = step.name if step.what == "layer" else f"[{step.number}]"
+        yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
+
+    def _say(self, step: Step) -> None:
+        """Keep what is said of a step, or of the class of a module, for the end."""
+        at = step.number or min((each.number for each in step.every() if each.number), default=0)
+        for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
+            for text in texts:
+                of = "" if step.number else f"{step.type.rpartition('.')[2]}: "
+                told.setdefault(f"{of}{text}", []).append(at)
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
+    number = max(len(row[0]) for row in cells) if cells else 1
+    widths = [
+        min(max((len(row[at]) for row in cells if len(row) > 5), default=0), most) for at, most in enumerate(WIDEST, 1)
+    ]
+    for row in cells:
+        if len(row) <= 5:  # a heading: no columns
+            text = f"{'':>{number}}  {row[1]}"
+            yield printable(text + (f"  {row[4]}" if len(row) > 4 else ""), LONGEST_FACT)
+            continue
+        columns = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[1:5], widths, strict=True))
+        yield printable(f"{row[0]:>{number}}  {columns}  {row[5]}".rstrip(), LONGEST_FACT)
+
+
+def _told(title: str, said: Mapping[str, Sequence[int]]) -> list[str]:
+    if not said:
+        return []
+    return ["", title, *(printable(f"  {text}{_places(places)}", LONGEST_FACT) for text, places in said.items())]
+
+
+def _places(numbers: Sequence[int]) -> str:
+    """``: 3, 5 and 7``, the steps that something is said of."""
+    shown = [str(number) for number in dict.fromkeys(numbers) if number]
+    if not shown:
+        return ""
+    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+    return f": {', '.join(shown[:12])}{more}"
+
+
+def outline_json(found: Outline) -> dict[str, object]:
+    return {
+        "model": found.target,
+        "parameters": found.weights,
+        "batch": found.batch,
+        "versions": dict(found.versions),
+        "notes": list(found.notes),
+        "uncalled": dict(found.uncalled),
+        "inputs": [_value_json(value) for value in found.inputs],
+        "outputs": [_value_json(value) for value in found.root.outputs],
+        "steps": [_step_json(step) for step in found.root.steps],
+    }
+
+
+def _step_json(step: Step) -> dict[str, object]:
+    return {
+        "what": step.what,
+        "number": step.number or None,
+        "name": step.name,
+        "path": step.path or None,
+        "type": step.type,
+        "kind": step.kind or None,
+        "settings": {key: _plain(value) for key, value in step.settings.items()},
+        "torch": step.torch,
+        "inputs": [_value_json(value) for value in step.inputs],
+        "outputs": [_value_json(value) for value in step.outputs],
+        "keras": [_call_json(call) for call in step.keras],
+        "keras_text": step.there or None,
+        "defaults": [
+            {"layer": each.layer, "argument": each.argument, "keras": _plain(each.keras), "setting": each.setting,
+             "torch": _plain(each.torch), "needed": _plain(each.needed)}
+            for each in step.defaults
+        ],
+        "notes": list(step.notes),
+        "parameters": {name: list(shape) for name, shape in step.parameters.items()},
+        "steps": [_step_json(each) for each in step.steps],
+    }  # fmt: skip
+
+
+def _value_json(value: Value) -> dict[str, object]:
+    sizes = [int(size) if size.isdecimal() else size for size in value.sizes]
+    return {"from": value.source, "argument": value.name or None, "axes": value.names or None, "sizes": sizes,
+            "kind": value.kind}  # fmt: skip
+
+
+def _call_json(call: KerasCall) -> dict[str, object]:
+    return {"name": call.name, "arguments": {key: _plain(value) for key, value in call.arguments.items()}}
+
+
+def _plain(value: object) -> object:
+    """A value that JSON has; infinite numbers and all else as text."""
+    from wdport.porting.outline.keras_calls import KerasCall
+
+    if isinstance(value, KerasCall):
+        return _call_json(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value) if str(value).lstrip("-").isdecimal() else str(value)
+    return value if value is None or isinstance(value, (bool, float, str)) else str(value)

@@ -1,0 +1,228 @@
+"""Axes with names: how reshapes and transposes move them, in the words of the table's rules.
+
+An axis of a tensor is a group of named atoms, the first of which varies slowest: ``b (c h w)``. A group without atoms
+has size one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+POOL = (
+    "n",
+    "d",
+    "k",
+    "m",
+    "p",
+    "q",
+    "r",
+    "s",
+    "u",
+    "v",
+    "x",
+    "y",
+    "z",
+    "a",
+    "e",
+    "f",
+    "g",
+    "i",
+    "j",
+)  # fmt: skip"""Names of axes that nothing names."""
+
+RANKS: Mapping[int, tuple[str, ...]] = {
+    1: ("c",),
+    2: ("b", "c"),
+    3: ("b", "t", "c"),
+    4: ("b", "c", "h", "w"),
+    5: ("b", "c", "d", "h", "w"),
+}
+"""What axes are called by their number, until a layer says better."""
+
+SPACES: Mapping[int, tuple[str, ...]] = {1: ("l",), 2: ("h", "w"), 3: ("d", "h", "w")}
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """A named axis. ``space`` is its number among the spatial axes of an image, or -1; ``channel`` whether it is
+    the image's channels."""
+
+    name: str
+    size: int
+    space: int = -1
+    channel: bool = False
+
+
+Group = tuple[Atom, ...]
+Axes = tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A rearrangement: the axes before and after, of the same atoms."""
+
+    before: Axes
+    after: Axes
+
+    def __str__(self) -> str:
+        return f"{text(self.before)} -> {text(self.after)}"
+
+    @property
+    def sizes(self) -> dict[str, str]:
+        """The sizes of the axes that a group joins or parts."""
+        inner = [atom for side in (self.before, self.after) for group in side if len(group) > 1 for atom in group]
+        return {atom.name: str(atom.size) for atom in inner}
+
+
+def text(axes: Axes) -> str:
+    """``b (c h w) 1``."""
+    return " ".join(_group(group) for group in axes)
+
+
+def _group(group: Group) -> str:
+    names = [atom.name for atom in group]
+    return f"({' '.join(names)})" if len(names) > 1 else names[0] if names else "1"
+
+
+def atoms(axes: Axes) -> list[Atom]:
+    """All atoms in order."""
+    return [atom for group in axes for atom in group]
+
+
+def named(shape: Sequence[int], names: Sequence[str] = ()) -> Axes:
+    """Axes of this shape: with these names, those of its rank, or new ones where it does not begin with the batch."""
+    given = list(names or RANKS.get(len(shape), ()))
+    batched = bool(names) or (len(shape) > 1 and str(shape[0]) == "b")
+    if not batched or len(given) != len(shape):
+        given = ["b" if str(size) == "b" else name for size, name in zip(shape, _free(()), strict=False)]
+    return tuple((Atom(name, size),) if size != 1 else () for name, size in zip(given, shape, strict=True))
+
+
+def image(shape: Sequence[int], known: Axes | None = None) -> Axes:
+    """Axes of a tensor with channels first; spatial ones keep the names and atoms that they have."""
+    spaces = SPACES.get(len(shape) - 2, tuple(_free(())[: len(shape) - 2]))
+    made: list[Group] = [(_kept(known, 0) or Atom("b", shape[0]),), (Atom("c", shape[1], channel=True),)]
+    old = _kept(known, 1)
+    if old and old.channel and old.size == shape[1]:
+        made[1] = (old,)
+    for at, (space, size) in enumerate(zip(spaces, shape[2:], strict=True)):
+        group = known[at + 2] if known and at + 2 < len(known) else ()
+        if len(group) > 1 and all(atom.space >= 0 for atom in group) and atom_size(group) == size:
+            made.append(group)
+            continue
+        kept = _kept(known, at + 2)
+        if kept and kept.space == at and kept.size == size:
+            made.append((kept,))
+            continue
+        name = kept.name if kept and kept.name not in ("b", "c") and len(kept.name) == 1 else space
+        made.append((Atom(name, size, space=at),))
+    return unique(made)
+
+
+def _kept(known: Axes | None, at: int) -> Atom | None:
+    return known[at][0] if known and at < len(known) and len(known[at]) == 1 else None
+
+
+def atom_size(group: Group) -> int:
+    return prod(atom.size for atom in group)
+
+
+def last(axes: Axes, size: int, name: str = "c") -> Axes:
+    """The axes with a new last one of features."""
+    spatial = any(atom.space >= 0 for atom in atoms(axes[:-1]))
+    return unique([*axes[:-1], (Atom(name, size, channel=spatial),) if size != 1 else ()])
+
+
+def unique(axes: Sequence[Group]) -> Axes:
+    """The axes with other names for atoms whose names are taken by atoms before them."""
+    taken: set[str] = set()
+    made: list[Group] = []
+    for group in axes:
+        found: list[Atom] = []
+        for atom in group:
+            if atom.name in taken:
+                atom = replace(atom, name=_free({*taken, *(a.name for g in axes for a in g)})[0])
+            taken.add(atom.name)
+            found.append(atom)
+        made.append(tuple(found))
+    return tuple(made)
+
+
+def _free(taken: Iterable[str]) -> list[str]:
+    used = set(taken)
+    return [name for name in (*POOL, *(f"{a}{b}" for a in POOL for b in POOL)) if name not in used]
+
+
+def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
+    """The reshape of a tensor with these axes to ``shape``, its atoms parted where it must be; ``None`` where a
+    new axis is made of a part of one and of another."""
+    rest = atoms(axes)
+    parts: dict[Atom, list[Atom]] = {atom: [] for atom in rest}
+    owners = {atom: atom for atom in rest}
+    taken = {atom.name for atom in rest}
+    after: list[Group] = []
+    for size in shape:
+        group: list[Atom] = []
+        left = int(size)
+        if left == 1 and rest and rest[0].size == 1:
+            group.append(rest.pop(0))
+        while left > 1:
+            if not rest:
+                return None
+            atom = rest.pop(0)
+            if atom.size == 1:
+                continue  # an axis of size one that goes
+            if left % atom.size == 0:
+                group.append(atom)
+                left //= atom.size
+                continue
+            if atom.size % left:
+                return None
+            first, second = _parted(atom, left, size, taken)
+            owner = owners.pop(atom)
+            owners[first] = owners[second] = owner
+            rest.insert(0, second)
+            group.append(first)
+            left = 1
+        after.append(tuple(group))
+    if any(atom.size != 1 for atom in rest) or 0 in shape:
+        return None
+    for each in after:
+        for atom in each:
+            parts[owners[atom]].append(atom)
+    before = tuple(tuple(part for atom in group for part in parts[atom]) for group in axes)
+    return Move(before, tuple(after))
+
+
+def _parted(atom: Atom, count: int, said: int, taken: set[str]) -> tuple[Atom, Atom]:
+    """Two atoms for one, the first of this size."""
+    taken.discard(atom.name)
+    first, second = _free({*taken, atom.name})[:2]
+    taken.update((first, second))
+    size = said if int(said) == count else count
+    return (
+        Atom(first, size, atom.space, atom.channel),
+        Atom(second, atom.size // count, atom.space, atom.channel),
+    )
+
+
+def permute(axes: Axes, order: Sequence[int]) -> Move:
+    return Move(axes, tuple(axes[at] for at in order))
+
+
+def chained(first: Move, second: Move) -> Move:
+    """One move behind the other: what the second parts is parted in the first, too."""
+    parts: dict[Atom, list[Atom]] = {}
+    left = atoms(second.before)
+    for atom in atoms(first.after):
+        found: list[Atom] = []
+        if left and left[0] is atom:
+            found.append(left.pop(0))
+        elif atom.size != 1:  # one of size one is gone
+            while left and prod(each.size for each in found) < atom.size:
+                found.append(left.pop(0))
+        parts[atom] = found
+    before = tuple(tuple(part for atom in group for part in parts[atom]) for group in first.before)
+    return Move(before, second.after)

@@ -1,0 +1,108 @@
+"""Functions of torch as text: ``x + conv1``, ``softmax([12], dim=-1)``, ``pe[:, :7]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from wdport.porting.outline.events import Event, Seen, Slice
+from wdport.porting.outline.functions import bound, canonical
+from wdport.porting.outline.settings import same
+
+Name = Callable[[Seen], str]
+"""What a tensor is called."""
+
+INFIX: Mapping[str, str] = MappingProxyType({
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "**", "floor_divide": "//",
+    "remainder": "%", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "logical_and": "&",
+    "logical_or": "|", "logical_xor": "^",
+})  # fmt: skip
+_REVERSED: Mapping[str, str] = MappingProxyType({
+    "rsub": "-", "rdiv": "/", "rpow": "**", "rmatmul": "@", "rfloordiv": "//", "rmod": "%",
+})  # fmt: skip
+_PLAIN = (None, False, "constant", "none")
+"""Arguments by name that are not written: what most functions do without being told."""
+
+_DROPPED = ("_stacklevel", "inplace", "out", "device", "layout", "pin_memory", "requires_grad", "memory_format",
+            "non_blocking", "copy", "generator")  # fmt: skip
+
+
+def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
+    """One function call in the words of its operands, without what is as ``usual``."""
+    function, told = canonical(event.name), bound(event)
+
+    def said(value: object) -> str:
+        return argument(value, name)
+
+    operands = [value for key, value in told.items() if key not in _DROPPED]
+    if function in INFIX and len(operands) == 2:
+        return f"{_inner(said(operands[0]))} {INFIX[function]} {_inner(said(operands[1]))}"
+    if function in _REVERSED and len(operands) == 2:
+        return f"{_inner(said(operands[1]))} {_REVERSED[function]} {_inner(said(operands[0]))}"
+    if function in ("add", "sub") and "alpha" in told:
+        first, second = list(event.args[:2])
+        return f"{_inner(said(first))} {INFIX[function]} {said(told['alpha'])} * {_inner(said(second))}"
+    if function == "neg":
+        return f"-{_inner(said(operands[0]))}"
+    if function == "logical_not":
+        return f"~{_inner(said(operands[0]))}"
+    if function == "getitem":
+        return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}]"
+    if function == "setitem":
+        return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}] = {said(told.get('value'))}"
+    if function.startswith("new_"):  # of the first tensor's dtype, which is all that it is asked for
+        function, told = function.removeprefix("new_"), {key: value for key, value in told.items() if key != "input"}
+    words = []
+    for key, value in told.items():
+        if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
+            continue
+        if not isinstance(value, Seen) and (same(value, usual[key]) if key in usual else value is False):
+            continue
+        if key == "more":
+            words += [said(each) for each in value]
+        elif any(isinstance(each, Seen) for each in (value if isinstance(value, tuple) else (value,))):
+            many = isinstance(value, tuple) and key in ("tensors", "operands")
+            words.append(", ".join(map(said, value)) if many else said(value))
+        else:
+            words.append(said(value) if key in ("input", "equation") else f"{key}={said(value)}")
+    return f"{function}({', '.join(words)})"
+
+
+def argument(value: object, name: Name) -> str:
+    if isinstance(value, Seen):
+        return name(value)
+    if isinstance(value, tuple):
+        inner = ", ".join(argument(each, name) for each in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, Slice):
+        return _slice(value, name)
+    if value is ...:
+        return "..."
+    if isinstance(value, str) and value.startswith("torch."):
+        return value.removeprefix("torch.")  # a dtype
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def index(value: object, name: Name) -> str:
+    """What stands in the brackets."""
+    items = value if isinstance(value, tuple) else (value,)
+    return ", ".join(argument(item, name) for item in items)
+
+
+def _slice(told: Slice, name: Name) -> str:
+    start, stop, step = ("" if each is None else argument(each, name) for each in (told.start, told.stop, told.step))
+    return f"{start}:{stop}" + (f":{step}" if step else "")
+
+
+def _inner(text: str) -> str:
+    """An operand, in parentheses where it is an operation itself."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if depth == 0 and letter == " ":
+            return f"({text})"
+        if depth == 0 and letter == "-" and at == 0:
+            return f"({text})"
+    return text

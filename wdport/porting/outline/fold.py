@@ -1,0 +1,128 @@
+"""Blocks of one structure, one behind the other, told once: ``blocks.<n>``, 12 times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wdport.porting.outline.result import Step
+
+MOST_STEPS = 8
+"""Steps that one repetition may have beside each other."""
+
+LEAST_SAVED = 3
+"""Lines that must be saved."""
+
+_NUMBER = re.compile(r"\d+")
+_CALL = re.compile(r"#\d+")
+_PICKING = ("getitem", "select", "narrow")
+"""Functions that may read another place in each repetition."""
+_REFERENCE = re.compile(r"(?<![\]\w])\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Steps that come ``times`` times; ``names`` are theirs with ``<n>`` for the number that goes from ``first`` on by
+    ``by``, where there is one; ``chained``: each is given what the one before it made."""
+
+    steps: tuple[Step, ...]
+    times: int
+    names: tuple[str, ...]
+    first: int = 0
+    by: int = 1
+    chained: bool = False
+
+    @property
+    def range(self) -> str:
+        """``n 0 to 11``; "" where the names have no number."""
+        step = f" by {self.by}" if self.by != 1 else ""
+        told = f"n {self.first} to {self.first + self.by * (self.times - 1)}{step}"
+        return told if any("<n>" in name for name in self.names) else ""
+
+
+def fold(steps: Sequence[Step]) -> list[Folded]:
+    """The steps with repetitions taken together; one that is alone comes once."""
+    signatures, sizes = [_signature(step) for step in steps], [_lines(step) for step in steps]
+    found, at = [], 0
+    while at < len(steps):
+        best = Folded((steps[at],), 1, (steps[at].name,))
+        saved = LEAST_SAVED - 1
+        for period in range(1, min(MOST_STEPS, (len(steps) - at) // 2) + 1):
+            made = _repeated(steps, signatures, at, period)
+            gain = (made.times - 1) * sum(sizes[at : at + period])
+            if gain > saved:
+                best, saved = made, gain
+        found.append(best)
+        at += best.times * len(best.steps)
+    return found
+
+
+def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, period: int) -> Folded:
+    """How often the steps from ``at`` on come one behind the other, with names that count."""
+    times, by = 1, 0
+    names = [step.name for step in steps[at : at + period]]
+    while at + (times + 1) * period <= len(steps):
+        start = at + times * period
+        if signatures[start : start + period] != signatures[at : at + period]:
+            break
+        shift = _shift(names, [step.name for step in steps[start : start + period]])
+        if shift is None or shift < 0 or (times > 1 and shift != by * times):
+            break
+        by = shift if times == 1 else by
+        times += 1
+    if times == 1:
+        return Folded(tuple(steps[at : at + period]), 1, tuple(names))
+    patterns, first = _patterns(names, [step.name for step in steps[at + period : at + 2 * period]])
+    given = steps[at + period].inputs
+    chained = bool(given) and given[0].source.partition("[")[0] == steps[at + period - 1].name
+    return Folded(tuple(steps[at : at + period]), times, patterns, first, by or 1, chained)
+
+
+def _numbers(name: str) -> list[int]:
+    """The numbers in a path, without that of the call."""
+    return [int(number) for number in _NUMBER.findall(name.partition("#")[0])]
+
+
+def _shift(names: Sequence[str], others: Sequence[str]) -> int | None:
+    """By how much the numbers differ that differ, if all by the same."""
+    pairs = [pair for a, b in zip(names, others, strict=True) for pair in zip(_numbers(a), _numbers(b), strict=True)]
+    shifts = {b - a for a, b in pairs if a != b}
+    return None if len(shifts) > 1 else next(iter(shifts), 0)
+
+
+def _patterns(names: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The names with ``<n>`` for what changes, and its first number."""
+    first, made = 0, []
+    for name, other in zip(names, others, strict=True):
+        pairs = list(zip(_numbers(name), _numbers(other), strict=True))
+        first = next((a for a, b in pairs if a != b), first)
+        numbers = ["<n>" if a != b else str(a) for a, b in pairs]
+        path, call, count = name.partition("#")
+        parts = zip(_NUMBER.split(path), [*numbers, ""], strict=True)
+        made.append("".join(text for pair in parts for text in pair) + call + count)
+    return tuple(made), first
+
+
+def _lines(step: Step) -> int:
+    return 1 + sum(map(_lines, step.steps))
+
+
+def _signature(step: Step) -> object:
+    """What two repetitions of a step have in common."""
+
+    def near(text: str) -> str:
+        """Without the numbers of paths and calls, and with those of other steps counted from this one."""
+        text = _CALL.sub("", text)
+        if not step.number:
+            return _NUMBER.sub("#", text)
+        relative = _REFERENCE.sub(lambda found: f"[-{step.number - int(found[1])}]", text)
+        return re.sub(r"\.\d+", ".#", _NUMBER.sub("#", relative) if step.name in _PICKING else relative)
+
+    settings = {} if step.name in _PICKING else dict(step.settings)
+    return (
+        step.what, _NUMBER.sub("#", _CALL.sub("", step.name)), step.type, step.kind, repr(settings), near(step.torch),
+        near(step.there), tuple(value.sizes for value in (*step.inputs, *step.outputs)),
+        tuple(near(value.source) for value in step.inputs) if step.what == "function" else (),
+        tuple(_NUMBER.sub("#", note) for note in step.notes), tuple(map(_signature, step.steps)),
+    )  # fmt: skip

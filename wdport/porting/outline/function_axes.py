@@ -1,0 +1,79 @@
+"""The axes of what functions of torch make: products, indices, sums, what is spread over others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wdport.porting.outline.axes import Atom, Axes, Group, atom_size, unique
+from wdport.porting.outline.events import Seen, Slice
+from wdport.porting.outline.functions import numbers
+
+
+def product(a: Axes, b: Axes, made: Seen) -> Axes | None:
+    """Rows of the one and columns of the other."""
+    if len(a) < 2 or len(b) < 2 or len(made.shape) != max(len(a), len(b)):
+        return None
+    batch = a[:-2] if len(a) >= len(b) else b[:-2]
+    return unique(plain((*batch, a[-2], b[-1])))
+
+
+def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    if not arrow or "..." in equation:
+        return None
+    known: dict[str, Group] = {}
+    for letters, axes in zip(left.split(","), operands, strict=False):
+        known |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
+    return unique(plain(tuple(known.get(letter, ()) for letter in right)))
+
+
+def plain(axes: Axes) -> Axes:
+    """What a product makes has no channels of an image any more, as far as can be told."""
+    return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
+
+
+def stacked(axes: Axes, made: Seen, dim: int) -> Axes:
+    at = dim % len(made.shape)
+    return unique([*axes[:at], (Atom("n", made.shape[at]),), *axes[at:]])
+
+
+def without(axes: Axes, gone: Sequence[int]) -> Axes:
+    return tuple(group for at, group in enumerate(axes) if at not in gone)
+
+
+def indexed(axes: Axes, index: object) -> Axes | None:
+    """Slices keep an axis, numbers take one away, ``None`` makes one."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(item, (Seen, tuple)) for item in items):
+        return None
+    used = sum(item is not None and item is not ... for item in items)
+    if ... not in items:
+        items.append(...)
+    made: list[Group] = []
+    rest = list(axes)
+    for item in items:
+        if item is ...:
+            count = len(axes) - used
+            made += rest[:count]
+            rest = rest[count:]
+        elif item is None:
+            made.append(())
+        elif isinstance(item, Slice):
+            made.append(rest.pop(0))
+        elif rest and numbers(item):
+            rest.pop(0)
+        else:
+            return None
+    return tuple(made)
+
+
+def broadcast(given: Sequence[Axes], made: Seen) -> Axes | None:
+    """Aligned at the last axis, the first tensor that has an axis of the size names it."""
+    found: list[Group] = []
+    for back, size in enumerate(reversed(made.shape), 1):
+        own = next((axes[-back] for axes in given if len(axes) >= back and atom_size(axes[-back]) == size), None)
+        if own is None:
+            own = (Atom("b" if str(size) == "b" else "n", size),)
+        found.append(own)
+    return unique(found[::-1])

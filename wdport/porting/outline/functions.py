@@ -1,0 +1,141 @@
+"""Functions of torch by one name each, and their arguments by theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from wdport.porting.outline.events import Event, Seen, seen_in
+
+_ALIASES: Mapping[str, str] = MappingProxyType({
+    "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",
+    "radd": "add", "subtract": "sub", "floordiv": "floor_divide", "rpow": "rpow", "mod": "remainder",
+    "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
+    "clip": "clamp", "bmm": "matmul", "mm": "matmul", "absolute": "abs", "negative": "neg", "view": "reshape",
+    "view_as": "reshape", "reshape_as": "reshape", "expand_as": "expand", "broadcast_to": "expand",
+    "max_pool1d_with_indices": "max_pool1d", "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d", "adaptive_max_pool1d_with_indices": "adaptive_max_pool1d",
+    "adaptive_max_pool2d_with_indices": "adaptive_max_pool2d", "upsample": "interpolate", "hardswish": "hardswish",
+    "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "invert": "logical_not", "greater": "gt",
+    "less": "lt", "_log_softmax": "log_softmax", "_softmax": "softmax", "t": "T", "adjoint": "mT", "H": "T",
+    "pack_padded_sequence": "pack_padded_sequence", "multi_head_attention_forward": "multi_head_attention",
+})  # fmt: skip
+
+OPERATORS = frozenset((
+    "add", "sub", "mul", "div", "matmul", "pow", "floor_divide", "remainder", "gt", "lt", "ge", "le", "eq", "ne",
+    "logical_and", "logical_or", "logical_xor", "rsub", "rdiv", "rpow", "rmatmul", "rfloordiv", "rmod", "neg",
+    "logical_not",
+))  # fmt: skip
+"""Functions that Python has a sign for."""
+
+PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    **dict.fromkeys(OPERATORS, ("input", "other")),
+    **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "argsort"), ("input", "dim")),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "prod", "max", "min", "argmax", "argmin", "any", "all",
+                     "logsumexp"), ("input", "dim", "keepdim")),
+    "var": ("input", "dim", "correction"), "std": ("input", "dim", "correction"),
+    "median": ("input", "dim", "keepdim"), "norm": ("input", "p", "dim", "keepdim"),
+    "transpose": ("input", "dim0", "dim1"), "movedim": ("input", "source", "destination"),
+    "cat": ("tensors", "dim"), "stack": ("tensors", "dim"), "hstack": ("tensors",), "vstack": ("tensors",),
+    "chunk": ("input", "chunks", "dim"), "split": ("input", "split_size_or_sections", "dim"),
+    "tensor_split": ("input", "indices_or_sections", "dim"), "unbind": ("input", "dim"),
+    "getitem": ("input", "index"), "setitem": ("input", "index", "value"), "select": ("input", "dim", "index"),
+    "narrow": ("input", "dim", "start", "length"), "index_select": ("input", "dim", "index"),
+    "gather": ("input", "dim", "index"), "flip": ("input", "dims"), "roll": ("input", "shifts", "dims"),
+    "einsum": ("equation", "operands"), "baddbmm": ("input", "batch1", "batch2"),
+    "unflatten": ("input", "dim", "sizes"), "clamp": ("input", "min", "max"), "normalize": ("input", "p", "dim", "eps"),
+    "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale",
+                                     "enable_gqa"),
+    "linear": ("input", "weight", "bias"), "embedding": ("input", "weight", "padding_idx", "max_norm"),
+    **{f"conv{n}d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups") for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+       for n in (1, 2, 3)},
+    **{f"max_pool{n}d": ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+       for n in (1, 2, 3)},
+    "avg_pool1d": ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
+    **{f"avg_pool{n}d": ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad",
+                         "divisor_override") for n in (2, 3)},
+    **{f"adaptive_{which}_pool{n}d": ("input", "output_size") for n in (1, 2, 3) for which in ("avg", "max")},
+    "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+    "rms_norm": ("input", "normalized_shape", "weight", "eps"),
+    "group_norm": ("input", "num_groups", "weight", "bias", "eps"),
+    "batch_norm": ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"),
+    "interpolate": ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
+    "pad": ("input", "pad", "mode", "value"), "pixel_shuffle": ("input", "upscale_factor"),
+    "pixel_unshuffle": ("input", "downscale_factor"),
+    "dropout": ("input", "p", "training"), "gelu": ("input", "approximate"),
+    "leaky_relu": ("input", "negative_slope"), "elu": ("input", "alpha"), "celu": ("input", "alpha"),
+    "hardtanh": ("input", "min_val", "max_val"), "softplus": ("input", "beta", "threshold"),
+    "softshrink": ("input", "lambd"), "hardshrink": ("input", "lambd"), "threshold": ("input", "threshold", "value"),
+    "prelu": ("input", "weight"), "masked_fill": ("input", "mask", "value"), "where": ("condition", "input", "other"),
+    "repeat_interleave": ("input", "repeats", "dim"),
+})  # fmt: skip
+"""Parameters of functions in their order, as far as something is made of them."""
+
+RENAMED: Mapping[str, str] = MappingProxyType({"axis": "dim", "self": "input", "unbiased": "correction", "x": "input"})
+"""Other names of parameters."""
+
+
+def canonical(name: str) -> str:
+    """``add`` for ``torch.Tensor.add_`` and ``torch.Tensor.__radd__``."""
+    tail = name.rpartition(".")[2]
+    if tail.startswith("__") and tail.endswith("__"):
+        tail = tail[2:-2]
+    elif tail.endswith("_") and not tail.startswith("_"):
+        tail = tail.rstrip("_")
+    return _ALIASES.get(tail, tail)
+
+
+def bound(event: Event) -> dict[str, Any]:
+    """The arguments of a function by name; what is given beyond the known ones stands under ``more``."""
+    name = canonical(event.name)
+    order = PARAMETERS.get(name, ("input",))
+    if name == "einsum":
+        operands = event.args[1] if len(event.args) == 2 and isinstance(event.args[1], tuple) else event.args[1:]
+        return {"equation": event.args[0], "operands": operands}
+    found: dict[str, Any] = dict(zip(order, event.args, strict=False))
+    if len(event.args) > len(order):
+        found["more"] = event.args[len(order) :]
+    return {**found, **{RENAMED.get(key, key): value for key, value in event.kwargs.items()}}
+
+
+def numbers(value: object) -> list[int]:
+    """The whole numbers of nested tuples."""
+    if isinstance(value, (bool, Seen)):
+        return []
+    if isinstance(value, int):
+        return [value]
+    return [n for item in value for n in numbers(item)] if isinstance(value, (list, tuple)) else []
+
+
+def dims(value: object, rank: int) -> list[int] | None:
+    """Numbers of axes from the front; ``None`` where none are said."""
+    found = numbers(value)
+    return [each % rank if rank else each for each in found] if found else None
+
+
+def first(event: Event) -> Seen | None:
+    """The first tensor that a function was given."""
+    return next(seen_in([*event.args, *event.kwargs.values()]), None)
+
+
+def order_of(event: Event, rank: int) -> Sequence[int] | None:
+    """The order of the axes that a transpose makes; ``None`` for another function."""
+    name, told = canonical(event.name), bound(event)
+    if name == "permute":
+        return dims([*event.args[1:], *event.kwargs.values()], rank)
+    if name in ("T", "mT"):
+        return [*range(rank - 2), rank - 1, rank - 2] if name == "mT" else list(range(rank))[::-1]
+    if name == "transpose":
+        a, b = (int(told[key]) % rank for key in ("dim0", "dim1"))
+        order = list(range(rank))
+        order[a], order[b] = order[b], order[a]
+        return order
+    if name == "movedim":
+        sources, targets = dims(told["source"], rank) or [], dims(told["destination"], rank) or []
+        rest = [at for at in range(rank) if at not in sources]
+        for target, source in sorted(zip(targets, sources, strict=True)):
+            rest.insert(target, source)
+        return rest
+    return None

@@ -1,0 +1,118 @@
+"""Layers and functions of Keras with the arguments that they need, and the defaults of the installed release."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from wdport.porting.outline.settings import Settings, parameters, same, short
+
+_EMPTY = inspect.Parameter.empty
+
+_FIRST_BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "approximate", "keepdims", "data_format",
+                  "alpha_initializer", "dim")  # fmt: skip
+"""First arguments that one writes by name."""
+
+
+@dataclass(frozen=True)
+class KerasCall:
+    """A layer (``layers.Conv2D``) or a function (``ops.pad``, ``activations.gelu``) and the arguments that it needs.
+
+    ``origin`` tells which hyper-parameter of PyTorch's layer an argument is, if it is one.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        known, words = defaults(self.name), []
+        for at, (key, default) in enumerate(known.items()):
+            if key not in self.arguments:
+                continue
+            value = self.arguments[key]
+            if default is _EMPTY or (at == 0 and key not in _FIRST_BY_NAME):
+                words.append(_said(value))
+            elif not same(value, default):
+                words.append(f"{key}={_said(value)}")
+        words += [f"{key}={_said(value)}" for key, value in self.arguments.items() if key not in known]
+        name = self.name.removeprefix("layers.")
+        return f"{name}({', '.join(words)})" if words or name != self.name else name
+
+    def make(self) -> Callable[..., Any]:
+        """The layer itself, or a function of the tensor alone."""
+        arguments = {key: value.make() if isinstance(value, KerasCall) else value
+                     for key, value in self.arguments.items()}  # fmt: skip
+        made = find(self.name)
+        return made(**arguments) if self.name.startswith("layers.") else lambda x: made(x, **arguments)
+
+
+@dataclass(frozen=True)
+class Default:
+    """An argument whose default in Keras is another than PyTorch's, which this layer has.
+
+    Attributes:
+        layer: the Keras layer.
+        argument: its argument, and ``keras``, the default.
+        setting: PyTorch's hyper-parameter, and ``torch``, its default.
+        needed: what the argument has to be.
+    """
+
+    layer: str
+    argument: str
+    keras: object
+    setting: str
+    torch: object
+    needed: object
+
+    def __str__(self) -> str:
+        own = "" if self.setting == self.argument else self.setting
+        if not same(self.torch, self.needed):
+            own = f"{self.setting} {short(self.torch)}"
+        told = f" ({own})" if own else ""
+        return f"{self.layer}: {self.argument} is {short(self.keras)} by default, here {short(self.needed)}{told}"
+
+
+def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator[Default]:
+    """Arguments whose default is another in Keras, where the layer has PyTorch's: nothing in its code tells them."""
+    own, theirs = parameters(torch_class) if torch_class else {}, defaults(call.name)
+    for key, value in call.arguments.items():
+        if isinstance(value, KerasCall):
+            yield from differing(torch_class, settings, value)
+        setting, known = call.origin.get(key, ""), theirs.get(key, _EMPTY)
+        if setting not in own or known is _EMPTY or own[setting] is _EMPTY or same(value, known):
+            continue
+        if same(settings.get(setting), own[setting]):
+            yield Default(call.name.removeprefix("layers."), key, known, setting, own[setting], value)
+
+
+def exists(name: str) -> bool:
+    """Whether the installed Keras has it."""
+    return find(name) is not None
+
+
+def find(name: str) -> Any:
+    """The layer's class or the function; ``None`` where the installed Keras has none."""
+    import keras
+
+    found: Any = keras
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+@cache
+def defaults(name: str) -> Mapping[str, object]:
+    """The arguments of a layer or of a function, without the tensor, and their defaults."""
+    found = find(name)
+    if found is None:
+        return {}
+    told = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    return {each.name: each.default for each in (told if name.startswith("layers.") else told[1:])}
+
+
+def _said(value: object) -> str:
+    return str(value) if isinstance(value, KerasCall) else short(value)

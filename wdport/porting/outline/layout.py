@@ -1,0 +1,44 @@
+"""Where Keras has the axes of an image: channels last, and so in what it flattens."""
+
+from __future__ import annotations
+
+from wdport.porting.outline.axes import Axes, Group
+
+
+def moved(axes: Axes) -> tuple[int, ...] | None:
+    """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, channels last unless they are
+    behind these already. ``None`` where that is the same, or the tensor is no image with one axis of channels."""
+    spaces = [at for at, group in enumerate(axes) if group and group[0].space >= 0]
+    channels = [at for at, group in enumerate(axes) if group and group[0].channel]
+    if not spaces or len(channels) != 1:
+        return None
+    ordered = iter(sorted(spaces, key=lambda at: axes[at][0].space))
+    order = [next(ordered) if at in spaces else at for at in range(len(axes))]
+    if channels[0] < spaces[-1]:
+        order = [*(at for at in order if at not in channels), *channels]
+    return None if order == list(range(len(axes))) else tuple(order)
+
+
+def keras_order(axes: Axes) -> Axes:
+    """The axes as Keras has them."""
+    order = moved(axes)
+    return axes if order is None else tuple(axes[at] for at in order)
+
+
+def keras_axis(axes: Axes | None, at: int) -> int | None:
+    """The number of an axis in Keras's layout, the last as -1; ``None`` where all axes lie as PyTorch's."""
+    order = moved(axes) if axes is not None else None
+    if order is None or not 0 <= at < len(order):
+        return None
+    found = order.index(at)
+    return -1 if found == len(order) - 1 else found
+
+
+def keras_group(group: Group) -> Group:
+    """The atoms of one flattened axis as Keras's Flatten orders them: rows, columns, channels; those of another as they
+    are."""
+    if not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
+        return group
+    spaces = sorted((atom for atom in group if atom.space >= 0), key=lambda atom: atom.space)
+    channels = [atom for atom in group if atom.channel]
+    return (*(atom for atom in group if atom.space < 0 and not atom.channel), *spaces, *channels)

@@ -1,0 +1,112 @@
+"""What tensors are called in an outline, as the module sees them whose steps are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wdport.porting.outline.events import Event, Seen, Source, Trace
+from wdport.porting.outline.expressions import expression
+
+LONGEST = 60
+"""Characters of a constant that is written out where it is used."""
+
+DEEPEST = 8
+"""Functions within functions that are written out."""
+
+
+class Names:
+    """The words for every tensor of a run; ``numbers`` are those of the functions that are steps, by their serial."""
+
+    def __init__(self, trace: Trace, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
+        self._events, self._numbers, self._behind = trace.events, numbers, behind
+        self._arguments: dict[int, dict[Source, str]] = {}
+        self._given: dict[int, dict[Source, int]] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+        self._depth = 0
+
+    def of(self, seen: Seen, around: Event) -> str:
+        """A tensor in the words of the module ``around``: an argument of it, one of its steps, a parameter."""
+        return self._of(seen.source, around, seen)
+
+    def _of(self, source: Source, around: Event, seen: Seen) -> str:
+        known = self._known(around)
+        if source in known and around.parent >= 0:
+            return known[source]
+        if source.kind == "event":
+            return self._made(self._events[source.event], source, around)
+        if source.kind == "constant" and not source.name:
+            return "a constant" if seen.shape else "a number"
+        prefix = f"{around.name.partition('#')[0]}."
+        return source.name.removeprefix(prefix) if around.name else source.name
+
+    def _made(self, event: Event, source: Source, around: Event) -> str:
+        """What made it: a step beside the reader, or one elsewhere by its whole path."""
+        step = event
+        if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
+            return self.written(event, around)
+        while step.parent != around.serial and step.parent >= 0:
+            parent = self._events[step.parent]
+            if not self._within(parent, around):
+                step = parent
+                continue
+            break
+        inside = step.parent == around.serial
+        if step.module is None:
+            number = self._numbers[self._behind.get(step.serial, step.serial)]
+            return f"[{number}]" + (f"[{source.index}]" if step.several else "")
+        name = local(step, around) if inside else step.name
+        index = self._outputs(step).get(source, 0)
+        return name + (f"[{index}]" if len(step.outputs) > 1 else "")
+
+    def written(self, event: Event, around: Event) -> str:
+        """A value that is no step, since no input has a part in it, by how it is made."""
+        key = (event.serial, around.serial)
+        if key not in self._texts:
+            if self._depth > DEEPEST:
+                return "…"
+            self._depth += 1
+            text = expression(event, lambda seen: self.of(seen, around))
+            self._depth -= 1
+            self._texts[key] = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…"
+        return self._texts[key]
+
+    def _within(self, parent: Event, around: Event) -> bool:
+        """Whether ``around`` is ``parent`` or inside it."""
+        at: Event | None = around
+        while at is not None:
+            if at is parent:
+                return True
+            at = self._events[at.parent] if at.parent >= 0 else None
+        return False
+
+    def _known(self, around: Event) -> dict[Source, str]:
+        if around.serial not in self._arguments:
+            found: dict[Source, str] = {}
+            for name, value in around.kwargs.items():
+                for path, seen in paths(name, value):
+                    found.setdefault(seen.source, path)
+            self._arguments[around.serial] = found
+        return self._arguments[around.serial]
+
+    def _outputs(self, event: Event) -> dict[Source, int]:
+        if event.serial not in self._given:
+            self._given[event.serial] = {each.source: at for at, each in enumerate(event.outputs)}
+        return self._given[event.serial]
+
+
+def local(event: Event, around: Event) -> str:
+    """The path of a module within the module around it."""
+    prefix = f"{around.name.partition('#')[0]}."
+    return event.name.removeprefix(prefix) if around.name else event.name
+
+
+def paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
+    """The tensors of an argument, each by what leads to it: ``skips[0]``."""
+    if isinstance(value, Seen):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from paths(f'{name}["{key}"]', item)
+    elif isinstance(value, (tuple, list)):
+        for at, item in enumerate(value):
+            yield from paths(f"{name}[{at}]", item)

@@ -1,0 +1,114 @@
+"""Functions of torch that ``keras.ops`` has, value by value, along an axis and for taking tensors apart.
+
+The names are a list, not looked up: ``torch.select`` and ``keras.ops.select`` have no more than the name in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Any
+
+from wdport.porting.outline.axes import Atom
+from wdport.porting.outline.counterparts import Counterpart, Given
+from wdport.porting.outline.functions import dims, numbers
+from wdport.porting.outline.keras_calls import KerasCall, exists
+from wdport.porting.outline.layout import keras_axis, moved
+
+_SAME = (
+    "abs", "argmax", "argmin", "argsort", "ceil", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "exp", "expm1",
+    "flip", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logaddexp", "logsumexp", "max",
+    "maximum", "mean", "min", "minimum", "ones_like", "outer", "prod", "reciprocal", "round", "rsqrt", "sign", "sin",
+    "sinh", "sqrt", "square", "stack", "sum", "tan", "tril", "triu", "trunc", "where", "zeros_like", "any", "all",
+    "floor_divide",
+)  # fmt: skip
+
+_OTHERS: Mapping[str, tuple[str, Mapping[str, tuple[str, object]]]] = MappingProxyType({
+    "amax": ("max", {}), "amin": ("min", {}), "unbind": ("unstack", {}), "gather": ("take_along_axis", {}),
+    "index_select": ("take", {}), "expand": ("broadcast_to", {}), "masked_fill": ("where", {}),
+    "cat": ("concatenate", {}), "chunk": ("split", {}), "split": ("split", {}), "tensor_split": ("split", {}),
+    "scaled_dot_product_attention": ("dot_product_attention", {"is_causal": ("is_causal", False),
+                                                               "scale": ("scale", None)}),
+    "clamp": ("clip", {"x_min": ("min", None), "x_max": ("max", None)}), "var": ("var", {}), "std": ("std", {}),
+    "normalize": ("normalize", {"order": ("p", 2), "epsilon": ("eps", 1e-12)}), "median": ("median", {}),
+    "roll": ("roll", {"shift": ("shifts", 0)}), "repeat_interleave": ("repeat", {"repeats": ("repeats", 1)}),
+    "repeat": ("tile", {}), "one_hot": ("one_hot", {}), "topk": ("top_k", {}), "norm": ("norm", {}),
+})  # fmt: skip
+"""Names of ``keras.ops``, and its arguments by PyTorch's name and default."""
+
+_NOTES: Mapping[str, str] = MappingProxyType({
+    "var": "PyTorch divides by n - 1, ops.var by n: multiply it by n / (n - 1)",
+    "std": "PyTorch divides by n - 1, ops.std by n: multiply it by sqrt(n / (n - 1))",
+    "median": "PyTorch takes the lower of two middle values, ops.median their mean",
+    "masked_fill": "masked_fill is ops.where(mask, value, x)",
+    "scaled_dot_product_attention": "PyTorch's axes are b n t d, those of keras.ops b t n d; masks mean the same",
+    "topk": "ops.top_k is along the last axis",
+})  # fmt: skip
+
+_DIVIDING = ("chunk", "split", "tensor_split")
+
+
+def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpart:
+    """The function of ``keras.ops``, along the axis where it is in Keras; nothing where none is known."""
+    name, more = _OTHERS.get(function, (function, {}))
+    if (function not in _SAME and function not in _OTHERS) or not exists(f"ops.{name}"):
+        return Counterpart()
+    notes = [_NOTES[function]] if function in _NOTES else []
+    if function in ("var", "std", "median"):
+        if function == "median" or told.get("correction", 1) not in (0, False):
+            return Counterpart("", (), tuple(notes))
+        notes = []
+    if function in ("max", "min") and "dim" in told and 1 in given.used:
+        notes.append(f"its indices are read: ops.arg{function} in Keras")
+    arguments: dict[str, object] = {}
+    for key, (own, usual) in more.items():
+        value = told.get(own, usual)
+        if isinstance(value, (int, float, tuple)):
+            arguments[key] = value
+    if isinstance(order := arguments.get("order"), float) and order % 1 == 0:
+        arguments["order"] = int(order)  # Keras takes no 2.0
+    if function == "norm" and told.get("p", "fro") not in ("fro", None):
+        arguments["ord"] = told["p"]
+    if function in _DIVIDING:
+        arguments["indices_or_sections"] = _sections(function, told, given)
+    return Counterpart("", (KerasCall(f"ops.{name}", arguments | _along(function, told, given)),), tuple(notes))
+
+
+def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, object]:
+    """The axis that a function is along, in Keras's layout."""
+    rank = len(given.shape)
+    if function == "stack":
+        at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
+        own = given.axes or ()
+        order = moved((*own[:at], (Atom("n", 2),), *own[at:]))
+        return {"axis": at if order is None else order.index(at)}
+    found = dims(told.get("dim", told.get("dims")), rank)
+    if not found and function in ("cat", "unbind", *_DIVIDING):
+        found = [0]
+    if not found:
+        return {}
+    there = [keras_axis(given.axes, at) for at in found]
+    axes = [at - rank if at == rank - 1 else at for at in found]
+    axes = [old if new is None else new for old, new in zip(axes, there, strict=True)]
+    made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
+    return made | ({"keepdims": True} if told.get("keepdim") is True else {})
+
+
+def _sections(function: str, told: Mapping[str, Any], given: Given) -> object:
+    """Keras takes a number of parts or the places between them; ``torch.split`` takes sizes."""
+    rank, dim = len(given.shape), (dims(told.get("dim"), len(given.shape)) or [0])[0]
+    size = int(given.shape[dim]) if rank else 0
+    if function == "split":
+        sizes = numbers(told.get("split_size_or_sections"))
+        if len(sizes) == 1:
+            sizes = [min(sizes[0], size - at) for at in range(0, size, sizes[0])]
+    elif function == "chunk":
+        each = -(-size // int(told.get("chunks", 1)))
+        sizes = [min(each, size - at) for at in range(0, size, each)]
+    else:
+        places = told.get("indices_or_sections")
+        return int(places) if isinstance(places, int) else tuple(numbers(places))
+    if len(set(sizes)) == 1:
+        return len(sizes)
+    return tuple(accumulate(sizes[:-1]))

@@ -1,0 +1,68 @@
+"""Who reads a tensor, what the outputs need, and rearrangements that follow each other as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from wdport.porting.outline.axes import Move, chained
+from wdport.porting.outline.events import Event, Source, Trace
+from wdport.porting.outline.flow import Flow
+
+Readers = Mapping[Source, Sequence[Event]]
+
+
+def readers_of(trace: Trace) -> dict[Source, list[Event]]:
+    """Who is given a tensor: functions and layers, not the modules around them."""
+    found: dict[Source, list[Event]] = {}
+    for event in trace.events:
+        if event.module is None or event.whole:
+            for seen in event.inputs:
+                found.setdefault(seen.source, []).append(event)
+    return found
+
+
+def needed(trace: Trace) -> set[int]:
+    """Events that what the model gives, or some layer of it, depends on."""
+    left = [each.source for each in trace.root.outputs]
+    layers = [event for event in trace.events if event.module is not None and event.whole]
+    left += [seen.source for event in layers for seen in event.inputs]
+    found: set[int] = set()
+    while left:
+        source = left.pop()
+        if source.kind == "event" and source.event not in found:
+            found.add(source.event)
+            left += [seen.source for seen in trace.events[source.event].inputs]
+    return found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Reshapes and transposes of which each alone reads the one before it, and the move that they are together."""
+
+    move: Move
+    events: tuple[Event, ...]
+
+
+def chains(trace: Trace, flow: Flow, readers: Readers, is_step: Callable[[Event], bool]) -> dict[int, Chain]:
+    """The rearrangements that are steps, by the serial of their last event."""
+    found: dict[int, Chain] = {}
+    for event in trace.events:
+        move = flow.moves.get(event.serial)
+        if move is None or event.module is not None or not is_step(event):
+            continue
+        source = event.inputs[0].source
+        before = found.get(source.event) if source.kind == "event" else None
+        if before is not None and _alone(before.events[-1], event, trace, readers):
+            del found[source.event]
+            found[event.serial] = Chain(chained(before.move, move), (*before.events, event))
+        else:
+            found[event.serial] = Chain(move, (event,))
+    return found
+
+
+def _alone(before: Event, event: Event, trace: Trace, readers: Readers) -> bool:
+    """Whether ``event`` is all that reads what ``before`` gives, in the same module."""
+    source = before.outputs[0].source
+    final = any(each.source == source for each in trace.root.outputs)
+    return before.parent == event.parent and not final and [r.serial for r in readers.get(source, ())] == [event.serial]

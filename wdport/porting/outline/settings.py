@@ -1,0 +1,122 @@
+"""What a PyTorch layer was told: its hyper-parameters by name, and the text of its constructor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Settings = Mapping[str, Any]
+"""Hyper-parameters by name; a tensor that is there or not is true or false."""
+
+_RECURRENT = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout",
+              "bidirectional", "proj_size")  # fmt: skip
+_CONSTRUCTORS: Mapping[str, Mapping[str, object]] = MappingProxyType({
+    name: dict.fromkeys(("input_size", "hidden_size"), inspect.Parameter.empty)
+    | {"num_layers": 1, "nonlinearity": "tanh", "bias": True, "batch_first": False, "dropout": 0.0,
+       "bidirectional": False, "proj_size": 0}
+    for name in ("RNN", "LSTM", "GRU")
+})  # fmt: skip
+"""Parameters that no signature tells."""
+
+_RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear": "Linear"})
+"""Classes that are another to a porter."""
+
+_SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse", "scale_grad_by_freq")
+"""Parameters that do not change what is computed in inference."""
+
+
+def torch_class(module: torch.nn.Module) -> str:
+    """The class of ``torch.nn`` whose ``forward`` the module runs, such as ``Conv2d``; "" for a module of others."""
+    for each in type(module).__mro__:
+        if each.__module__.startswith("torch.nn.modules") and each.__name__ != "Module":
+            own = type(module).forward is getattr(each, "forward", None)
+            return _RENAMED.get(each.__name__, each.__name__) if own else ""
+    return ""
+
+
+def settings_of(module: torch.nn.Module) -> dict[str, Any]:
+    """The hyper-parameters of a module of ``torch.nn``."""
+    name = torch_class(module)
+    found = {key: _plain(getattr(module, key)) for key in parameters(name, type(module)) if hasattr(module, key)}
+    if name == "MultiheadAttention":
+        found["bias"] = getattr(module, "in_proj_bias") is not None
+        found["add_bias_kv"] = getattr(module, "bias_k") is not None
+    if name == "Softmax2d":
+        found["dim"] = 1
+    return found
+
+
+def parameters(name: str, kind: type | None = None) -> Mapping[str, object]:
+    """The parameters of a constructor with their defaults."""
+    if name in _CONSTRUCTORS:
+        return _CONSTRUCTORS[name]
+    import torch
+
+    owner = getattr(torch.nn, name, kind)
+    told = inspect.signature(owner).parameters.items() if owner is not None else ()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {key: each.default for key, each in told if each.kind not in variadic}
+
+
+def _plain(value: object) -> object:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return True
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(each) for each in value)
+    return str(value)
+
+
+def torch_text(name: str, settings: Settings) -> str:
+    """The constructor as one would write it: ``Conv2d(3, 64, 3, stride=2)``."""
+    words, by_name = [], False
+    for at, (key, default) in enumerate(parameters(name).items()):
+        if key in _SILENT or key not in settings or (key == "bias" and settings[key] is None):
+            continue
+        value = settings[key]
+        if default is inspect.Parameter.empty and not by_name:
+            words.append(short(value))
+            continue
+        by_name = True
+        absent = (key == "bias" and not default and value is False) or (key in ("kdim", "vdim") and _own(key, settings))
+        follows = key == "stride" and default is None and value == settings.get("kernel_size")
+        if not same(value, default) and not absent and not follows:
+            words.append(short(value) if at == 0 else f"{key}={short(value)}")
+    return f"{name}({', '.join(words)})"
+
+
+def _own(key: str, settings: Settings) -> bool:
+    return bool(settings[key] == settings.get("embed_dim"))
+
+
+def short(value: object, inner: bool = False) -> str:
+    """A value as one writes it: ``3`` for ``(3, 3)``, ``1e-05`` for a float."""
+    if isinstance(value, (tuple, list)):
+        if value and isinstance(value[0], int) and len(set(value)) == 1 and not inner:
+            return short(value[0])
+        listed = ", ".join(short(each, inner=True) for each in value)
+        return f"({listed},)" if len(value) == 1 else f"({listed})"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else f"{value!r}"
+    return str(value)
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two values mean the same, where a number may stand for one per axis."""
+    return a == b or _several(a) == _several(b)
+
+
+def _several(value: object) -> object:
+    if isinstance(value, (tuple, list)) and value and len({repr(each) for each in value}) == 1:
+        return value[0]
+    return value

@@ -1,0 +1,256 @@
+"""Makes the steps of an outline from a traced run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from wdport.porting.outline.axes import Axes, atoms, text
+from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
+from wdport.porting.outline.events import Event, Seen, Trace, seen_in
+from wdport.porting.outline.expressions import expression, index
+from wdport.porting.outline.flow import Flow
+from wdport.porting.outline.functions import OPERATORS, bound, canonical
+from wdport.porting.outline.keras_calls import Default, KerasCall, differing
+from wdport.porting.outline.layout import moved
+from wdport.porting.outline.names import Names, local, paths
+from wdport.porting.outline.reach import chains, needed, readers_of
+from wdport.porting.outline.result import Step, Value
+from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
+from wdport.porting.outline.there import counterpart, layer_of, of_move
+
+
+def is_layer(module: torch.nn.Module) -> bool:
+    """Whether a module is one step: a class of ``torch.nn`` that is a layer, with its own ``forward``."""
+    return torch_class(module) in LAYERS
+
+
+class Steps:
+    """The steps of a run, one after the other; ``dtype`` is that of the port."""
+
+    def __init__(self, trace: Trace, flow: Flow, dtype: str = "float32") -> None:
+        self._trace, self._flow, self._dtype = trace, flow, dtype
+        self._readers = readers_of(trace)
+        self._needed = needed(trace)
+        self._moves = chains(trace, flow, self._readers, self._is_step)
+        self._behind = {part.serial: at for at, chain in self._moves.items() for part in chain.events[:-1]}
+        self.numbers = {event.serial: at for at, event in enumerate(self._shown(), 1)}
+        self._names = Names(trace, self.numbers, self._behind)
+
+    def root(self) -> Step:
+        """The model itself, with all steps inside."""
+        return self._module(self._trace.root, self._trace.root)
+
+    def _shown(self) -> Iterator[Event]:
+        """Events that are numbered steps: layers, and functions that the output needs and an input reaches."""
+        for event in self._trace.events:
+            joined = event.serial in self._behind
+            if event.whole if event.module is not None else self._is_step(event) and not joined:
+                yield event
+
+    def _is_step(self, event: Event) -> bool:
+        if event.serial not in self._needed:
+            return False
+        return event.depends == "input" or (event.depends == "parameter" and layer_of(canonical(event.name)) != "")
+
+    def _module(self, event: Event, around: Event) -> Step:
+        """A module with its steps."""
+        module = event.module
+        assert module is not None
+        if event.whole:  # the model is one layer
+            steps = [self._layer(event, around)]
+        else:
+            steps = [self._step(each, event) for each in event.inside if self._told(each)]
+        own = {} if event.whole else {name: tuple(each.shape) for name, each in module.named_parameters(recurse=False)}
+        kept = {
+            name: tuple(each.shape) for name, each in module.named_buffers(recurse=False)
+            if not event.whole and name not in module._non_persistent_buffers_set
+        }  # fmt: skip
+        name = torch_class(module)
+        notes = list(event.around)
+        first = "#" not in event.name
+        if first and (left := [name for name in own if name not in self._moved(event)]):
+            notes.append(f"no kind: write tensors rows for {', '.join(left)}")
+        if kept and first:
+            notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(kept)}")
+        return Step(
+            "module", local(event, around), event.name, _full(type(module)), settings={}, torch=name,
+            inputs=self._given(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
+            parameters=own | kept, steps=tuple(steps),
+        )  # fmt: skip
+
+    def _moved(self, around: Event) -> set[str]:
+        """The parameters of a module that a row of a kind moves, since a function that is a layer is given them."""
+        path = around.name.partition("#")[0]
+        layers = [event for event in around.inside if event.module is None and layer_of(canonical(event.name))]
+        rows = [event for event in layers if self._row(event) and self._row(event) == path]
+        return {seen.source.name.rpartition(".")[2] for event in rows for seen in event.inputs}
+
+    def _told(self, event: Event) -> bool:
+        if event.module is None:
+            return event.serial in self.numbers
+        return event.whole or any(self._told(each) for each in event.inside) or bool(event.around)
+
+    def _step(self, event: Event, around: Event) -> Step:
+        if event.module is None:
+            return self._function(event, around)
+        return self._layer(event, around) if event.whole else self._module(event, around)
+
+    def _layer(self, event: Event, around: Event) -> Step:
+        module = event.module
+        assert module is not None
+        name, settings = torch_class(module), settings_of(module)
+        find = LAYERS.get(name)
+        found = find(name, settings, self._asked(event)) if find else Counterpart()
+        notes = [*event.around, *_parametrised(module), *found.notes]
+        if not self._is_read(event):
+            notes.append("its output is not used")
+        return Step(
+            "layer", local(event, around), event.name, _full(type(module)), self.numbers[event.serial], found.kind,
+            settings, torch_text(name, settings) if name else type(module).__name__, self._given(event, around),
+            self._values(event.outputs, around), found.calls, _there(found), tuple(_defaults(name, settings, found)),
+            tuple(notes),
+        )  # fmt: skip
+
+    def _function(self, event: Event, around: Event) -> Step:
+        number, function = self.numbers[event.serial], canonical(event.name)
+        if event.serial in self._moves:
+            return self._move(event, around)
+        told = bound(event)
+        given = self._asked(event)
+        found, there = counterpart(event.name, told, given)
+        notes = [*found.notes, *self._weights(event, found, around)]
+        if function in OPERATORS and not there:
+            there = self._broadcast(event, around)
+        owner = layer_of(function)
+        usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
+        written = expression(event, lambda seen: self._names.of(seen, around), usual)
+        settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
+        if "index" in settings:
+            settings["index"] = index(settings["index"], lambda seen: self._names.of(seen, around))
+        return Step(
+            "function", function, "", event.name, number, found.kind if self._row(event) else "", settings, written,
+            self._given(event, around), self._values(event.outputs, around), found.calls, there,
+            tuple(_defaults(owner, settings, found)) if owner else (), tuple(notes),
+        )  # fmt: skip
+
+    def _broadcast(self, event: Event, around: Event) -> str:
+        """How operands lie in Keras that are spread over an image: ``scale as b 1 1 c``."""
+        given = [(each, self._flow.of(each)) for each in event.inputs]
+        axes = next((axes for _, axes in given if moved(axes)), None)
+        order = moved(axes) if axes is not None else None
+        if axes is None or order is None:
+            return ""
+        said = []
+        for each, own in given:
+            if own is axes or moved(own) or len(own) < 2:
+                continue
+            whole: Axes = (*((),) * (len(axes) - len(own)), *own)
+            said.append(f"{self._names.of(each, around)} as {text(tuple(whole[at] for at in order))}")
+        return ", ".join(said)
+
+    def _move(self, event: Event, around: Event) -> Step:
+        move, functions = self._moves[event.serial].move, self._moves[event.serial].events
+        there, notes = of_move(move)
+        first = functions[0].inputs[0]
+        sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
+        name = " ".join(canonical(each.name) if canonical(each.name) != "getitem" else "[None]" for each in functions)
+        return Step(
+            "function", name, "", " ".join(each.name for each in functions), self.numbers[event.serial],
+            settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {move}{sizes}",
+            inputs=(self._value(first, around),), outputs=self._values(event.outputs, around), there=there, notes=notes,
+        )  # fmt: skip
+
+    def _asked(self, event: Event) -> Given:
+        """What a counterpart may depend on."""
+        given = [*event.inputs]
+        used = {each.source.index for each in event.outputs if self._readers.get(each.source)}
+        used |= {each.source.index for each in self._trace.root.outputs if each.source.event == event.serial}
+        arguments = {key: _kind(value) for key, value in event.kwargs.items() if value is not None}
+        axes = self._flow.of(given[0]) if given else None
+        if event.module is not None and given and any(kind == "packed" for kind in arguments.values()):
+            axes = None
+        return Given(given[0].shape if given else (), axes, arguments, frozenset(used), self._dtype)
+
+    def _is_read(self, event: Event) -> bool:
+        finals = {each.source for each in self._trace.root.outputs}
+        return any(self._readers.get(each.source) or each.source in finals for each in event.outputs)
+
+    def _row(self, event: Event) -> str:
+        """The module that alone owns the weights of a function: a row of the table can name it."""
+        names = [each.source.name for each in event.inputs if each.source.kind == "parameter"]
+        owners = {name.rpartition(".")[0] for name in names}
+        known = {name.rpartition(".")[2] for name in names} <= {"weight", "bias"}
+        return owners.pop() if names and known and len(owners) == 1 else ""
+
+    def _weights(self, event: Event, found: Counterpart, around: Event) -> list[str]:
+        """What a row has to be for the weights that a function is given."""
+        names = [each.source.name for each in event.inputs if each.source.kind in ("parameter", "buffer")]
+        if not names:
+            return []
+        if not layer_of(canonical(event.name)):
+            return []  # the module that reads them tells
+        if found.kind and (owner := self._row(event)):
+            return [] if owner == around.name.partition("#")[0] else [f"a row for {owner} moves its weights"]
+        return [f"no row of a kind: write tensors rows for {', '.join(names)}"]
+
+    def _given(self, event: Event, around: Event) -> tuple[Value, ...]:
+        if event.module is None:
+            return tuple(self._value(each, around) for each in event.inputs)
+        told = ((path, each) for name, value in event.kwargs.items() for path, each in paths(name, value))
+        return tuple(self._value(each, around, path) for path, each in told)
+
+    def _values(self, seen: Sequence[Seen], around: Event) -> tuple[Value, ...]:
+        return tuple(self._value(each, around) for each in seen)
+
+    def _value(self, seen: Seen, around: Event, name: str = "") -> Value:
+        axes = self._flow.of(seen)
+        sizes = tuple(str(size) for size in seen.shape)
+        return Value(self._names.of(seen, around), text(axes) if atoms(axes) else "", sizes, seen.kind, name)
+
+
+def _there(found: Counterpart) -> str:
+    """The calls in short: equal ones of an RNN are counted."""
+    texts = [str(call) for call in found.calls]
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return f"{len(texts)} x {texts[0]}"
+    return " -> ".join(texts) or found.move
+
+
+def _defaults(name: str, settings: Mapping[str, object], found: Counterpart) -> Iterator[Default]:
+    seen: set[str] = set()
+    calls: tuple[KerasCall, ...] = found.calls
+    for call in calls:
+        for each in differing(name, settings, call):
+            if str(each) not in seen:
+                seen.add(str(each))
+                yield each
+
+
+def _kind(value: object) -> str:
+    """What an argument is: the kind of a tensor, or its value."""
+    if isinstance(value, Seen):
+        return value.kind
+    if isinstance(value, tuple):
+        return "packed" if len(value) == 4 and isinstance(value[1], Seen) and value[1].kind == "int" else "tuple"
+    return str(value)
+
+
+def _parametrised(module: torch.nn.Module) -> list[str]:
+    """Weights that are computed from others, and hooks, which the layer's text does not tell."""
+    notes = []
+    for name, each in getattr(module, "parametrizations", {}).items():
+        how = ", ".join(type(part).__name__.strip("_") for part in each)
+        folded = "Spectral" in how
+        notes.append(f"{name} is parametrised ({how}): " + (
+            "fold it first (torch.nn.utils.parametrize.remove_parametrizations)" if folded
+            else "the row reads it as it is stored" if "WeightNorm" in how else "store the weight itself"))  # fmt: skip
+    if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
+        notes.append("its weight is stored by weight_norm, which the row reads")
+    hooks = [*module._forward_hooks.values()]
+    return [*notes, *(["a forward hook changes what it gives, maybe"] if hooks else [])]
+
+
+def _full(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,242 @@
+"""One run of a PyTorch model as data: every call of a module, and every function of torch between such calls.
+
+A module that is one layer to a porter is one event; of every other module the calls inside it are events too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from wdport import recorder
+from wdport.errors import MisfitError
+from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
+from wdport.porting.outline.unchanged import is_same, kind_of
+
+if TYPE_CHECKING:
+    from wdport.model import Array
+
+MOST_EVENTS = 200_000
+"""Calls in one run; more are a loop whose outline nobody reads."""
+
+_RANKS: Mapping[str, int] = {"constant": 0, "parameter": 1, "input": 2}
+
+
+def trace(
+    module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array], is_layer: Callable[[torch.nn.Module], bool]
+) -> Trace:
+    """Run a float64 module; ``is_layer`` tells the modules that are one event. Raises :class:`MisfitError`."""
+    tracer = _Tracer(module, is_layer)
+    tensors = [torch.from_numpy(array.copy()) for array in inputs]
+    for name, tensor in zip(names, tensors, strict=True):
+        tracer.origins[tensor] = Source("input", name)
+    parts = dict(module.named_modules())
+    try:
+        with (
+            recorder.highest_precision(),
+            recorder.lifted(),
+            tracer,
+            recorder.watched(parts, tracer.called, MOST_EVENTS),
+            torch.no_grad(),
+        ):
+            module(*tensors)
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        what = f"running it raises {recorder.one_line(error)}"
+        raise MisfitError(type(module).__name__, what, "state inputs that it takes, with --input") from error
+    return Trace(tracer.events[0], tracer.events, tuple(tracer.reads))
+
+
+_SHAPE_ALONE = frozenset((
+    "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
+    "empty_like", "rand_like", "randn_like",
+))  # fmt: skip
+"""Functions that read no value of a tensor."""
+
+_READS = frozenset((
+    "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
+))  # fmt: skip
+
+
+class _Tracer(TorchFunctionMode):
+    """Sees every function of torch that is called outside a layer, and through :meth:`called` every module."""
+
+    def __init__(self, module: torch.nn.Module, is_layer: Callable[[torch.nn.Module], bool]) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.reads: dict[str, None] = {}
+        self.origins: MutableMapping[torch.Tensor, Source] = WeakTensorKeyDictionary()
+        self._open: list[Event] = []
+        self._is_layer, self._within = is_layer, False
+        for name, kind, tensor in _held(module):
+            if tensor not in self.origins:
+                self.origins[tensor] = Source(kind, name)
+
+    def called(
+        self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, given: recorder.Given
+    ) -> object:
+        """One call of a module, as :func:`wdport.recorder.watched` tells it."""
+        if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
+            return compute(*given)  # what is in a Sequential is told as steps of the module around it
+        event = self._begin(Event(-1, name, kwargs=self._plain(_named(part, *given)), module=part))
+        event.whole = self._is_layer(part)
+        if isinstance(part, torch.jit.ScriptModule):
+            event.whole = True
+            event.around.append("is compiled by TorchScript: what it does inside is not seen")
+        if event.whole:
+            self._within = True
+        else:
+            self._open.append(event)
+        try:
+            output = compute(*given)
+        finally:
+            if event.whole:
+                self._within = False
+            else:
+                self._open.pop()
+        if event.whole:
+            self._end(event, output)
+        else:
+            event.outputs = tuple(seen_in(self._plain(_tree(output))))
+        return output
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:  # fmt: skip
+        kwargs = kwargs or {}
+        if self._within:
+            return function(*args, **kwargs)
+        name = _name_of(function)
+        before = None if name.endswith("set_") else (self._plain(args), self._plain(kwargs))
+        result = function(*args, **kwargs)
+        if before is not None:
+            self._saw(name, before, args, result)
+        return result
+
+    def _saw(self, name: str, given: tuple[Any, Any], args: tuple[Any, ...], result: object) -> None:
+        """Keep one function call, unless it gives no tensor or the very tensor that it was given."""
+        short = name.rpartition(".")[2]
+        output = args[0] if short == "__setitem__" else result
+        told = list(seen_in(given))
+        made = [leaf for leaf in _leaves(_tree(output)) if isinstance(leaf, torch.Tensor)]
+        if not made:
+            if short in _READS and any(self._depends([each]) == "input" for each in told):
+                self.reads[self._open[-1].name if self._open else ""] = None
+            return
+        if len(made) == 1 and is_same(short, told, made[0], given):
+            self.origins[made[0]] = told[0].source
+            return
+        event = self._begin(Event(-1, name, *given))
+        self._end(event, output)
+        if short == "__setitem__" or (short.endswith("_") and not short.endswith("__")):
+            base = made[0]._base
+            if base is not None:
+                self.origins[base] = event.outputs[0].source
+
+    def _begin(self, event: Event) -> Event:
+        if len(self.events) >= MOST_EVENTS:
+            self._refuse()
+        event.serial, event.parent = len(self.events), self._open[-1].serial if self._open else -1
+        shape_alone = event.module is None and event.name.rpartition(".")[2] in _SHAPE_ALONE
+        event.depends = "constant" if shape_alone else self._depends(event.inputs)
+        self.events.append(event)
+        if self._open:
+            self._open[-1].inside.append(event)
+        return event
+
+    def _end(self, event: Event, output: object) -> None:
+        tree = _tree(output)
+        made = [leaf for leaf in _leaves(tree) if isinstance(leaf, torch.Tensor)]
+        if event.module is not None and event.depends == "constant" and any(True for _ in event.module.parameters()):
+            event.depends = "parameter"
+        for index, tensor in enumerate(made):
+            self.origins[tensor] = Source("event", "", event.serial, index)
+        event.several = isinstance(tree, tuple)
+        event.outputs = tuple(self._seen(tensor) for tensor in made)
+
+    def _depends(self, given: Sequence[Seen]) -> Depends:
+        found: list[Depends] = ["constant"]
+        for each in given:
+            kind = each.source.kind
+            if kind == "event":
+                found.append(self.events[each.source.event].depends)
+            else:
+                found.append("input" if kind == "input" else "constant" if kind == "constant" else "parameter")
+        return max(found, key=_RANKS.__getitem__)
+
+    def _plain(self, value: Any) -> Any:
+        """A call's arguments with :class:`Seen` for tensors and plain values for all else."""
+        if isinstance(value, torch.Tensor):
+            return self._seen(value)
+        if isinstance(value, Mapping):
+            return {str(key): self._plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return tuple(self._plain(item) for item in value)
+        if isinstance(value, slice):
+            return Slice(self._plain(value.start), self._plain(value.stop), self._plain(value.step))
+        if value is None or value is ... or isinstance(value, (bool, int, float, complex, str)):
+            return value
+        named = isinstance(value, (torch.dtype, torch.device, torch.memory_format))
+        return str(value) if named else f"<{type(value).__name__}>"
+
+    def _seen(self, tensor: torch.Tensor) -> Seen:
+        source = self.origins.get(tensor)
+        if source is None:
+            source = self.origins.setdefault(tensor, Source("constant"))
+        return Seen(source, tuple(tensor.shape), kind_of(tensor))
+
+    def _refuse(self) -> NoReturn:
+        what = f"calls more than {MOST_EVENTS} functions of torch in one pass"
+        raise MisfitError("the model", what, "outline the part that it repeats")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """``torch.Tensor.view``; of a property its name alone behind the class."""
+    name = resolve_name(function) or f"torch.{getattr(function, '__name__', function)}"
+    return name.removesuffix(".__get__")
+
+
+def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "buffer", "constant"], torch.Tensor]]:
+    """Every tensor that the modules hold, by its path: first the checkpoint's."""
+    yield from ((name, "parameter", tensor) for name, tensor in module.named_parameters())
+    yield from ((name, "buffer", tensor) for name, tensor in module.named_buffers())
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.Tensor):
+                yield f"{path}.{name}".lstrip("."), "constant", value
+
+
+def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+    """A module's arguments by the names of its parameters."""
+    try:
+        order = [
+            name
+            for name, each in inspect.signature(part.forward).parameters.items()
+            if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        order = []
+    names = [*order, *(f"input_{at}" for at in range(len(order), len(args)))]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _tree(value: object) -> object:
+    """An output as nested tuples."""
+    if isinstance(value, Mapping):
+        return tuple(_tree(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return tuple(_tree(item) for item in value)
+    return value
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

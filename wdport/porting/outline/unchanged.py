@@ -1,0 +1,51 @@
+"""Functions of torch that leave a tensor as it is, which an outline leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from wdport.porting.outline.events import Seen, Slice
+from wdport.porting.outline.functions import numbers
+
+_IDENTITIES = frozenset((
+    "contiguous", "detach", "data", "alias", "requires_grad_", "cpu", "cuda", "pin_memory", "view_as_real_",
+    "share_memory_", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool", "clone",
+    "__copy__", "__deepcopy__", "_to_copy", "identity", "real",
+))  # fmt: skip
+"""Functions that leave a tensor as it is where its shape and its kind stay."""
+
+_NEUTRAL: Mapping[str, float] = {
+    **dict.fromkeys(("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "mul_", "div_"), 1.0),
+    **dict.fromkeys(("add", "__add__", "__radd__", "sub", "__sub__", "add_", "sub_"), 0.0),
+}
+"""Arithmetic with this number leaves a tensor as it is."""
+
+
+def kind_of(tensor: torch.Tensor) -> str:
+    """float, int, bool or complex."""
+    if tensor.dtype.is_complex:
+        return "complex"
+    return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
+
+
+def is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object) -> bool:
+    """Whether a function gives what it was given: a cast to the dtype that is there, a slice of everything."""
+    if not told or told[0].shape != tuple(made.shape) or told[0].kind != kind_of(made):
+        return False
+    if short in _IDENTITIES:
+        return True
+    if short in _NEUTRAL and isinstance(given, tuple) and len(given[0]) == 2 and not given[1]:
+        other = given[0][1]
+        return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
+    shape = tuple(made.shape)
+    if short == "pad" and isinstance(given, tuple):
+        return not any(numbers([given[0][1:2], given[1].get("pad", ())]))
+    if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
+        return bool(shape)
+    if short == "__getitem__":
+        index = given[0][1] if isinstance(given, tuple) else None
+        items = index if isinstance(index, tuple) else (index,)
+        return all(item is ... or (isinstance(item, Slice) and item.step in (None, 1)) for item in items)
+    return False
