@@ -1041,7 +1041,7 @@ def build_alone(
     factory = _find_factory(target)
     if arguments:
         factory = partial(factory, **arguments)
-    takes = _takes_path(factory, target)
+    takes = takes_path(factory, target)
     if takes and checkpoint is None:
         raise Refusal(2, target, "takes the path of a checkpoint", "give it the file, too")
     with lifted():
