@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
-from wdport.cli import map_outline, map_suggest
 from wdport.cli.options import key_option, mapping_option, parse_values
 from wdport.errors import MisfitError, UsageError
 
@@ -23,13 +23,25 @@ _model = click.option(
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
 
 
-@click.group(name="map", no_args_is_help=False)
+_APART = {"outline": "wdport.cli.map_outline", "suggest": "wdport.cli.map_suggest"}
+
+
+class _Verbs(click.Group):
+    """Subcommands with modules of their own are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_APART])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _APART:
+            command: click.Command = import_module(_APART[cmd_name]).command
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(name="map", cls=_Verbs, no_args_is_help=False)
 def command() -> None:
     """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
-
-
-command.add_command(map_outline.command)
-command.add_command(map_suggest.command)
 
 
 @command.command(name="check")

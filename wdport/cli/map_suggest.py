@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from wdport.cli.progress import steps
 from wdport.errors import MisfitError, UsageError
 
 if TYPE_CHECKING:
+    from wdport.parity.verdict import Verdict
     from wdport.porting.suggest import Suggestion
 
 
@@ -57,9 +59,9 @@ def command(
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
         if not no_proof:
-            prove(found, say=say)
+            prove(found, _verify)
             if checkpoint and found.proved:
-                prove(found, checkpoint, say)
+                prove(found, _verify, checkpoint)
     if target is not None and found.stop is None:
         target.write_text(found.text(), encoding="utf-8")
     if as_json:
@@ -69,6 +71,17 @@ def command(
     if found.stop is not None:
         return MisfitError.exit_code
     return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
+
+
+def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
+    """Convert into a temporary file, and verify that."""
+    from wdport.conversion.river import convert
+    from wdport.parity.verify import verify
+
+    with TemporaryDirectory(prefix="wdport-") as folder:
+        converted = Path(folder, "converted.keras")
+        convert(weights, converted, mapping=table, config=config)
+        return verify(weights, converted, mapping=table)
 
 
 def _target(output: str | None, force: bool) -> Path | None:

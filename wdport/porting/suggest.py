@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from wdport.porting.stopping import Stop
 
 Say = Callable[[str], None]
+Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
+"""A table, a checkpoint and, if there is one, a configuration to what verify finds."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,9 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     return made
 
 
-def prove(found: Suggestion, checkpoint: str | None = None, say: Say | None = None) -> None:
-    """Run verify on the table: with random float32 weights of another seed, or with a checkpoint's; sets ``verdict``,
-    or ``failure`` where it could not run."""
-    from wdport.port import Port
-
+def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
+    """Run ``verify`` on the table: with random float32 weights of another seed, or with a checkpoint's; sets
+    ``verdict``, or ``failure`` where it could not run."""
     if found.stop is not None or not found.parts:
         return
     with TemporaryDirectory(prefix="wdport-") as folder:
@@ -154,7 +154,7 @@ def prove(found: Suggestion, checkpoint: str | None = None, say: Say | None = No
             config = Path(folder, "config.yaml")
             config.write_text(yaml.safe_dump(dict(found.models.arguments)), encoding="utf-8")
         try:
-            found.verdict = Port(table).verify(weights, config=config, say=say)
+            found.verdict = verify(table, weights, config)
         except WdportError as error:
             found.failure = " ".join(str(error).replace(str(folder), "").split())
 
