@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,8 @@ class Source:
         self._fd = open_descriptor(path, "give the path of a checkpoint file")
         self._state = state_of(self._fd)
         self.size = self._state.size
+        self.seen: Callable[[int, memoryview], None] | None = None
+        """Called with the offset and the bytes of every read, in steps of :data:`CHUNK`."""
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -52,6 +55,16 @@ class Source:
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill ``target``, a writable view of bytes, from ``offset``; raises :class:`Fault` if the file was changed
         since it was opened."""
+        if self.seen is None:
+            self.read_unseen(offset, target)
+            return
+        for start in range(0, len(target), CHUNK):
+            piece = target[start : start + CHUNK]
+            self.read_unseen(offset + start, piece)
+            self.seen(offset + start, piece)
+
+    def read_unseen(self, offset: int, target: memoryview) -> None:
+        """The same, and nobody is told."""
         if self._fd < 0:
             raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")
         filled = 0
