@@ -62,6 +62,11 @@ class Converted:
         return self.account.dtypes if self.account else None
 
     @property
+    def rounded(self) -> Mapping[str, str]:
+        """The dtype of every variable that was rounded to 16 bits."""
+        return {name: self.account.dtypes[name] for name in self.account.rounded} if self.account else {}
+
+    @property
     def by_keras(self) -> bool:
         """Whether Keras's own code reads it."""
         return isinstance(self.family, KeptByKeras) and self.format in KERAS
