@@ -6,8 +6,8 @@ makes a bfloat16 folder of a Llama-like model shard by shard (transposed linear 
 with ``cp`` and converts it with ``wdport convert``, taken in turn, and prints seconds, the ratio and peak memory. Both
 times include the sync of what was written. Before each run the files are dropped from the page cache (``--warm`` reads
 them into it instead). Memory is sampled from /proc every 20 ms: RssAnon and RssShmem, so that no page of a file counts,
-and VmHWM beside it. It is held against the process as it is before the first tensor is written, with Python, numpy, JAX
-and Keras loaded; a bare interpreter's is printed too. Files are removed at the end (``--keep``).
+and VmHWM beside it. It is held against a bare interpreter, and against one that has loaded numpy, JAX and Keras. Files
+are removed at the end (``--keep``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ import numpy as np
 
 HEADS, KV_HEADS = 32, 8
 STEP = 1 << 24
+LIBRARIES = "import keras, jax.numpy, h5py, wdport.cli.main, wdport.conversion.river; jax.numpy.zeros(1)"
 
 TABLE = """format: 2
 keras: model:build
@@ -183,31 +185,33 @@ def memory(pid: int) -> dict[str, int]:
 
 
 def watched(command: list[str], folder: Path, environment: dict[str, str]) -> dict[str, float]:
-    """Run it; seconds, and its peak of memory that is no file's, before and after the first tensor is written."""
-    started = time.monotonic()
+    """Run it; seconds, and its peaks of memory that is no file's and of all."""
+    started, used = time.monotonic(), cpu()
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
-    before = peak = high = 0
+    peak = high = 0
     while process.poll() is None:
         found = memory(process.pid)
-        own = found.get("RssAnon", 0) + found.get("RssShmem", 0)
-        if any(folder.glob(".out.*/model-*")):
-            peak = max(peak, own)
-        elif not peak:
-            before = own
+        peak = max(peak, found.get("RssAnon", 0) + found.get("RssShmem", 0))
         high = max(high, found.get("VmHWM", 0))
         time.sleep(0.02)
-    seconds = time.monotonic() - started
+    seconds, used = time.monotonic() - started, cpu() - used
     if process.returncode:
         raise SystemExit(f"it ended with {process.returncode}")
-    return {"seconds": seconds, "before": before, "peak": peak, "high": high}
+    return {"seconds": seconds, "cpu": used, "peak": peak, "high": high}
+
+
+def cpu() -> float:
+    """Seconds of processors that ended children have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def copied(source: Path, target: Path) -> dict[str, float]:
-    started = time.monotonic()
+    started, used = time.monotonic(), cpu()
     subprocess.run(["cp", "-r", source, target], check=True)
     returned = time.monotonic() - started
     subprocess.run(["sync", *files(target)], check=True)
-    return {"seconds": time.monotonic() - started, "returned": returned}
+    return {"seconds": time.monotonic() - started, "cpu": cpu() - used, "returned": returned}
 
 
 def sha256(folder: Path) -> dict[str, str]:
@@ -219,10 +223,10 @@ def sha256(folder: Path) -> dict[str, str]:
         return dict(pool.map(one, files(folder)))
 
 
-def bare() -> int:
-    """The memory of an interpreter that does nothing."""
-    code = "import sys; print(open('/proc/self/status').read())"
-    text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+def idle(code: str, environment: dict[str, str]) -> int:
+    """The memory of an interpreter that has run ``code``."""
+    command = [sys.executable, "-c", f"{code}; print(open('/proc/self/status').read())"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith(("RssAnon", "RssShmem")))
 
 
@@ -248,9 +252,13 @@ def main() -> None:
         )
         (folder / "table.yaml").write_text(TABLE.replace("LINEARS", rows))
         state = "warm" if given.warm else "cold"
-        print(f"{size / 1e9:.2f} GB in {len(files(source))} files, {state} page cache, "
-              f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores, interpreter {bare() >> 20} MiB")  # fmt: skip
+        print(
+            f"{size / 1e9:.2f} GB in {len(files(source))} files, {state} page cache, "
+            f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"
+        )
         environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": os.pathsep.join(sys.path[1:])}
+        bare, loaded = idle("pass", environment), idle(LIBRARIES, environment)
+        print(f"memory of a bare interpreter {bare / 2**20:.0f} MiB, with the libraries {loaded / 2**20:.0f} MiB")
         command = [sys.executable, "-m", "wdport", "convert", str(source), "--mapping", "table.yaml", "-o", "out/",
                    "--dtype", "bfloat16", "--max-memory", given.max_memory]  # fmt: skip
         for _ in range(given.rounds):
@@ -258,15 +266,16 @@ def main() -> None:
             copy = copied(source, folder / "copy")
             shutil.rmtree(folder / "copy")
             print(f"cp       {copy['seconds']:6.1f} s {size / copy['seconds'] / 1e9:5.2f} GB/s with sync, "
-                  f"{copy['returned']:.1f} s without")  # fmt: skip
+                  f"{copy['returned']:.1f} s without; {copy['cpu']:.1f} s of CPU")  # fmt: skip
             ready(source)
             made = watched(command, folder, environment)
             print(f"convert  {made['seconds']:6.1f} s {size / made['seconds'] / 1e9:5.2f} GB/s, "
                   f"{copy['seconds'] / made['seconds']:.2f} x cp with sync, "
-                  f"{copy['returned'] / made['seconds']:.2f} x without")  # fmt: skip
+                  f"{copy['returned'] / made['seconds']:.2f} x without; {made['cpu']:.1f} s of CPU")  # fmt: skip
             print(
-                f"memory   {made['peak'] / 2**20:.0f} MiB at most, {(made['peak'] - made['before']) / 2**20:.0f} MiB "
-                f"above the process before tensors ({made['before'] / 2**20:.0f}); VmHWM {made['high'] / 2**20:.0f}"
+                f"memory   {made['peak'] / 2**20:.0f} MiB at most: {(made['peak'] - bare) / 2**20:.0f} above a bare "
+                f"interpreter, {(made['peak'] - loaded) / 2**20:.0f} above one with the libraries; "
+                f"VmHWM {made['high'] / 2**20:.0f} MiB"
             )
             manifest = json.loads((folder / "out.wdport.json").read_text())
             print(f"sha256   in {manifest['source']['sha256']}, out {manifest['output']['sha256']}")

@@ -145,7 +145,8 @@ def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
     from wdport.exporting.torch_file import write_tensors
     from wdport.files.target import Target
 
-    state = {"odd": torch.tensor([True, False, True]), "half": torch.randn(3).to(torch.bfloat16), "count": torch.tensor(7),
+    half = torch.randn(3).to(torch.bfloat16)
+    state = {"odd": torch.tensor([True, False, True]), "half": half, "count": torch.tensor(7),
              "wide": torch.randn(2, 3, dtype=torch.float64), "none": torch.zeros(0, 4)}  # fmt: skip
     held = {name: _numpy(value) for name, value in state.items()}
     size = write_tensors(Target(tmp_path / "a.safetensors", "safetensors"), held)
