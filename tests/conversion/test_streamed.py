@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,10 @@ from wdport.cli.main import main
 from wdport.conversion.load import open_converted, sound_variables
 from wdport.conversion.river import Conversion
 from wdport.conversion.steps import Budget
-from wdport.errors import MisfitError, UsageError, WdportError
+from wdport.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.families.choice import own_model
 from wdport.files.model_files import sha256_at
+from wdport.files.sharded_file import ShardedWriter
 
 from .streamed_model import sharded, table, tensors
 
@@ -184,6 +187,34 @@ def test_a_folder_is_replaced_only_if_it_is_a_conversion(tmp_path: Path) -> None
         wdport.convert(source, f"{source}/", mapping=table(tmp_path), force=True)
 
 
+def test_what_a_killed_process_left_is_removed_if_it_is_ours(tmp_path: Path) -> None:
+    left, foreign = (tmp_path / f".out.{digit * 16}.wdport-tmp" for digit in "ab")
+    for folder, name in ((left, "model-00001-of-00002.safetensors"), (foreign, "thesis.txt")):
+        folder.mkdir()
+        (folder / name).write_text("half")
+    convert(tmp_path, sharded(tmp_path / "in", tensors()))
+    assert not left.exists()
+    assert (foreign / "thesis.txt").exists()
+
+
+def test_an_interruption_ends_the_threads_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    written: list[str] = []
+
+    def write(writer: ShardedWriter, name: str, start: int, data: memoryview) -> None:
+        written.append(name)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ShardedWriter, "write_at", write)
+    source, before = sharded(tmp_path / "in", tensors()), threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        convert(tmp_path, source)
+    assert threading.active_count() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "table.yaml"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -215,3 +246,11 @@ def test_buffers_are_within_the_budget() -> None:
         budget = Budget(Budget.for_buffer(size))
         assert budget.buffer >= size
         assert 4 * budget.buffer + budget.rest <= budget.total
+
+
+def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = sharded(tmp_path / "in", tensors())
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=512))
+    with pytest.raises(MachineError, match=r"No space left on device: 0\.0 GB are needed\); free some space"):
+        convert(tmp_path, source)
+    assert not (tmp_path / "out").exists()

@@ -7,7 +7,7 @@ variable), and whoever takes the pieces and writes them. Values whose dtype stay
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -92,7 +92,7 @@ class Stream:
         self._casts: dict[str, Cast] = {}
         self._hashes: dict[str, hashlib._Hash] = {}
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Generator[Piece]:
         """Every variable, in the order of :attr:`entries`, once.
 
         Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at values that the dtype cannot hold, unless

@@ -57,8 +57,12 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
             told["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.size} for part in parts]
         return {**made, "output": told}
 
-    with prepared.checkpoint.hashed() as hashed, closing(_open(file, plans, stream.entries, manifest)) as writer:
-        for piece in stream.pieces():
+    with (
+        prepared.checkpoint.hashed() as hashed,
+        closing(_open(file, plans, stream.entries, manifest)) as writer,
+        closing(stream.pieces()) as pieces,
+    ):
+        for piece in pieces:
             writer.write_at(piece.name, piece.start, piece.data)
             piece.release()
             if plans.progress:

@@ -7,6 +7,7 @@ header stands in front of values whose hashes nobody knows yet.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -52,7 +53,8 @@ class _Shard:
 class ShardedWriter:
     """Streams variables, each in ascending pieces and all in the order of ``entries``, into ``folder``.
 
-    A shard holds at most ``most`` bytes of values, or a single variable that is larger.
+    A shard holds at most ``most`` bytes of values, or a single variable that is larger. Raises ``OSError`` if the disk
+    has no room for all.
     """
 
     def __init__(self, folder: Path, entries: Sequence[Entry], most: int) -> None:
@@ -62,6 +64,9 @@ class ShardedWriter:
             _Shard(f"model-{number:05}-of-{len(groups):05}.safetensors", group)
             for number, group in enumerate(groups, 1)
         ]
+        free, size = os.statvfs(folder), sum(shard.size for shard in self._shards)
+        if free.f_bavail * free.f_frsize < size:  # told now, not after minutes
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size / 1e9:.1f} GB are needed")
         self._expected = [(shard, entry) for shard in self._shards for entry in shard.entries]
         self._at, self._done = 0, 0
         self._pool = ThreadPoolExecutor(1)
