@@ -94,3 +94,7 @@ def test_a_model_is_loaded_in_its_own_dtype_or_in_float32(tmp_path: Path, capsys
     assert "converted model (safetensors-sharded)" in shown
     assert "out.wdport.json agrees" in shown
     assert "bfloat16" in shown
+    assert main(["sample", str(made.output), "-n", "2", "--sampler", "ddim", "--steps", "2"]) == 0
+    assert made.output.with_name("out.samples.npz").exists()
+    assert main(["map", "explain", "level_0/input_proj/kernel", str(made.output)]) == 0
+    assert "level_0/input_proj/kernel  bfloat16" in capsys.readouterr().out

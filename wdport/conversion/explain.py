@@ -151,7 +151,8 @@ def from_account(path: Path, account: Account) -> Routes:
         moved: dict[tuple[str, ...], Route] = {}
         for entry in manifest["tensors"]:
             end = End(str(entry["source"]), tuple(map(int, entry["shape"])), str(entry["dtype"]))
-            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), "float32") for t in entry["targets"])
+            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
+                            for t in entry["targets"])  # fmt: skip
             key = tuple(target.name for target in targets)
             known = moved.get(key)
             told = ("recomputed: 16 bits ruin its stored values",) if entry["recomputed"] else ()
