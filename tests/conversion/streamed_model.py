@@ -20,16 +20,32 @@ layers:
 tensors:
   - {torch: conv.weight, keras: conv/kernel, rule: "out in w -> w in out"}
   - {torch: [q.weight, k.weight], keras: qk/kernel, rule: "[part] out in -> in (part out)"}
+  - {torch: swap, keras: held/swap, rule: "a b c -> a c b"}
+  - {torch: scale, keras: held/scale, rule: "... -> ..."}
+  - {torch: none, keras: held/none, rule: "out in -> in out"}
   - {torch: [b0, b1], keras: qk/bias, rule: "... -> ...", combine: sum}
 tied:
   - {torch: lm_head.weight, same_as: embed.weight}
 """
 
 
+class Held(layers.Layer):
+    """Variables of every rank, one of them empty."""
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.swap = self.add_weight(shape=(40, 6, 4), name="swap")
+        self.scale = self.add_weight(shape=(), name="scale")
+        self.none = self.add_weight(shape=(3, 0), name="none")
+
+    def call(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        return x * self.scale
+
+
 def build() -> keras.Model:
     ids = keras.Input((6,), dtype="int32")
     x = layers.LayerNormalization(name="norm")(layers.Embedding(50, 8, name="embed")(ids))
     x = layers.Dense(8, name="down")(layers.Dense(300, use_bias=False, name="up")(x))
+    x = Held(name="held")(x)
     x = layers.Dense(12, name="qk")(layers.Conv1D(8, 9, padding="same", name="conv", use_bias=False)(x))
     return keras.Model(ids, x)
 
@@ -38,7 +54,8 @@ def tensors(dtype: torch.dtype = torch.bfloat16, scale: float = 1.0) -> dict[str
     torch.manual_seed(0)
     shapes = {"embed.weight": (50, 8), "norm.weight": (8,), "norm.bias": (8,), "up.weight": (300, 8),
               "down.weight": (8, 300), "down.bias": (8,), "conv.weight": (8, 8, 9), "q.weight": (6, 8),
-              "k.weight": (6, 8), "b0": (12,), "b1": (12,)}  # fmt: skip
+              "k.weight": (6, 8), "b0": (12,), "b1": (12,),
+              "swap": (40, 4, 6), "scale": (), "none": (0, 3)}  # fmt: skip
     made = {name: (torch.randn(shape) * scale).to(dtype) for name, shape in shapes.items()}
     return {**made, "lm_head.weight": made["embed.weight"].clone()}
 

@@ -41,6 +41,9 @@ def expected(state: dict[str, torch.Tensor], dtype: str) -> dict[str, torch.Tens
         "up/kernel": single["up.weight"].T,
         "down/kernel": single["down.weight"].T,
         "down/bias": single["down.bias"],
+        "held/swap": single["swap"].permute(0, 2, 1),
+        "held/scale": single["scale"],
+        "held/none": single["none"].T,
         "conv/kernel": single["conv.weight"].permute(2, 1, 0),
         "qk/kernel": torch.cat([single["q.weight"], single["k.weight"]]).T,
         "qk/bias": (state["b0"].double() + state["b1"].double()).float(),
@@ -49,7 +52,7 @@ def expected(state: dict[str, torch.Tensor], dtype: str) -> dict[str, torch.Tens
 
 
 def bits(value: torch.Tensor) -> bytes:
-    return value.contiguous().view(torch.uint8).numpy().tobytes()
+    return value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def in_folder(folder: Path) -> dict[str, torch.Tensor]:
