@@ -32,20 +32,29 @@ tied:
 class Held(layers.Layer):
     """Variables of every rank, one of them empty."""
 
+    def __init__(self, empty: bool = True, **named: object) -> None:
+        super().__init__(**named)
+        self.empty = empty
+
     def build(self, shape: tuple[int, ...]) -> None:
         self.swap = self.add_weight(shape=(40, 6, 4), name="swap")
         self.scale = self.add_weight(shape=(), name="scale")
-        self.none = self.add_weight(shape=(3, 0), name="none")
+        if self.empty:
+            self.none = self.add_weight(shape=(3, 0), name="none")
 
     def call(self, x: keras.KerasTensor) -> keras.KerasTensor:
         return x * self.scale
 
 
-def build() -> keras.Model:
+def without_empty() -> keras.Model:
+    return build(empty=False)
+
+
+def build(empty: bool = True) -> keras.Model:
     ids = keras.Input((6,), dtype="int32")
     x = layers.LayerNormalization(name="norm")(layers.Embedding(50, 8, name="embed")(ids))
     x = layers.Dense(8, name="down")(layers.Dense(300, use_bias=False, name="up")(x))
-    x = Held(name="held")(x)
+    x = Held(empty, name="held")(x)
     x = layers.Dense(12, name="qk")(layers.Conv1D(8, 9, padding="same", name="conv", use_bias=False)(x))
     return keras.Model(ids, x)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    help="NAME.keras, .safetensors, .weights.h5, .npz, or FOLDER/ for shards.  [default: .keras beside the input]",
+    help="NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the input]",
 )
 @click.option(
     "--dtype",

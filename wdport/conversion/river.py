@@ -27,8 +27,7 @@ from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
-from wdport.files.sharded_file import is_partly_ours
-from wdport.files.target import FOLDER, KERAS, Target, choose_target
+from wdport.files.target import FOLDER, KERAS, ORBAX, Target, choose_target, holds_ours
 from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import by_name, require_apart
 from wdport.model import Array
@@ -76,7 +75,7 @@ def convert(
     Args:
         checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
         output: ``.keras`` (default: beside the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
-            ends in ``/`` is a folder of safetensors shards.
+            ends in ``/`` is a folder of safetensors shards, and one in ``.orbax`` an Orbax checkpoint.
         config: training configuration (YAML); what it does not say is read off the shapes or assumed.
         mapping: a mapping table of your own instead of the shipped one that fits.
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
@@ -119,9 +118,9 @@ def _streamed(plans: Plans) -> Manifest:
     """Into a file or a folder, in bounded memory; the manifest beside it."""
     target = plans.target
     with ExitStack() as made:
-        if target.format == FOLDER:
+        if target.format in (FOLDER, ORBAX):
             (beside,) = made.enter_context(replacing(target.manifest))
-            file = made.enter_context(whole_folder(target.path, is_partly_ours))
+            file = made.enter_context(whole_folder(target.path, holds_ours))
         else:
             file, beside = made.enter_context(replacing(target.path, target.manifest))
         manifest = write_streamed(plans, file)

@@ -11,7 +11,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
 from wdport.errors import UsageError
 from wdport.files import npz_file
-from wdport.files.target import FOLDER, KERAS, Target
+from wdport.files.target import FOLDER, KERAS, ORBAX, Target
 
 SHARD_SIZE: Final = 5_000_000_000
 """Bytes of a shard where nobody states them, as Hugging Face's libraries have it."""
@@ -43,9 +43,12 @@ class Storage:
             raise UsageError(option, what, "end the name that -o gives in .safetensors, or in / for a folder")
         if target.format == "npz" and self.dtype not in npz_file.DTYPES:
             raise UsageError("--dtype", f"numpy has no {self.dtype}", "write a .safetensors file or a folder")
+        if target.format == ORBAX and self.max_memory is not None:
+            what = "does not go with an Orbax checkpoint, which is written at once"
+            raise UsageError("--max-memory", what, "write a folder of safetensors shards")
         if target.format != FOLDER and self.max_shard_size is not None:
             raise UsageError("--max-shard-size", "goes with a folder", "end the name that -o gives in /")
-        return target.format in (FOLDER, "npz") or any(asked.values())
+        return target.format in (FOLDER, ORBAX, "npz") or any(asked.values())
 
     def dtypes(self, prepared: Prepared) -> Mapping[str, str]:
         """The dtype of every variable: a table that is checked against its formula stays float32, since 16 bits ruin

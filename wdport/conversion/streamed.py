@@ -22,9 +22,10 @@ from wdport.errors import MachineError
 from wdport.files.manifests import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, sha256_at, size_at, stored_digests
 from wdport.files.npz_file import NpzWriter
+from wdport.files.orbax_folder import OrbaxWriter
 from wdport.files.safetensors_file import Entry, SafetensorsWriter
 from wdport.files.sharded_file import Part, ShardedWriter
-from wdport.files.target import FOLDER, Target
+from wdport.files.target import FOLDER, ORBAX, Target
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,11 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
 
 def _open(
     file: Path, plans: Plans, entries: list[Entry], manifest: Callable[[Hashes | None], Manifest]
-) -> ShardedWriter | SafetensorsWriter | NpzWriter:
+) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:
     if plans.target.format == FOLDER:
         return ShardedWriter(file, entries, plans.storage.max_shard_size or SHARD_SIZE)
+    if plans.target.format == ORBAX:
+        return OrbaxWriter(file, entries)
     if plans.target.format == "npz":
         return NpzWriter(file, entries)
     shapes, dtypes = ({entry.name: entry.shape for entry in entries}, {entry.name: entry.dtype for entry in entries})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -28,8 +27,9 @@ from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.keras_archive import MANIFEST, KerasArchive
 from wdport.files.manifests import CONVERT_AGAIN, file_sha256, folder_sha256
 from wdport.files.npz_file import manifest_in, open_npz, values_of
+from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
 from wdport.files.safetensors_file import METADATA, Entry, SafetensorsWriter
-from wdport.files.sharded_file import INDEX, SHARD
+from wdport.files.sharded_file import INDEX
 from wdport.files.target import Target
 from wdport.files.weights_file import dataset_paths, open_weights
 from wdport.limits import MAX_MANIFEST_BYTES
@@ -172,7 +172,10 @@ def read_variables(
 
 
 def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
-    """The SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces; raises alike."""
+    """The SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces, or of an Orbax checkpoint;
+    raises alike."""
+    if path.is_dir():
+        return {entry.name: digest(array) for entry, array, _ in _read(path, entries)}
     found = {}
     with ExitStack() as files:
         files.enter_context(located(path))
@@ -193,10 +196,12 @@ def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def sha256_at(path: Path) -> str:
-    """The SHA-256 of a converted file, or of a folder as :func:`folder_sha256` has it: of its index, and its shards."""
+    """The SHA-256 of a converted file, or of a folder as :func:`folder_sha256` has it: of its files, the
+    index first, without the manifest."""
     if not path.is_dir():
         return file_sha256(path)
-    names = [INDEX, *sorted(name for name in os.listdir(path) if SHARD.fullmatch(name))]
+    names = [str(each.relative_to(path)) for each in sorted(path.rglob("*")) if each.is_file()]
+    names = sorted(set(names) - {MANIFEST}, key=lambda name: (name != INDEX, name))
     with ThreadPoolExecutor(2) as pool:
         hashes = pool.map(lambda name: file_sha256(path / name), names)
         return folder_sha256(zip(names, hashes, strict=True))
@@ -204,7 +209,9 @@ def sha256_at(path: Path) -> str:
 
 def size_at(path: Path) -> int:
     """The bytes of a converted file, or of all that lies in a folder."""
-    return sum(each.stat().st_size for each in path.iterdir()) if path.is_dir() else path.stat().st_size
+    return (
+        sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) if path.is_dir() else path.stat().st_size
+    )
 
 
 def digest(array: Array) -> str:
@@ -240,7 +247,12 @@ def _sha256(data: bytes) -> str:
 def _read(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
     """Every variable as it is stored, and its dtype."""
     names = [entry.name for entry in wanted]
-    if path.is_dir() or path.name.endswith(".safetensors"):
+    if path.is_dir() and (path / ITEM).is_dir():
+        with located(path):
+            require_orbax(path)
+            arrays = read_orbax(path, wanted)
+            yield from ((entry, *arrays[entry.name]) for entry in wanted)
+    elif path.is_dir() or path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             _same_names(path, set(names), set(file.tensors))
             for entry in wanted:

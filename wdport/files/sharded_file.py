@@ -165,11 +165,6 @@ def _grouped(entries: Sequence[Entry], most: int) -> list[list[Entry]]:
     return groups
 
 
-def is_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what this writer writes, and so may be replaced."""
-    return is_partly_ours(folder) and {INDEX, MANIFEST} <= set(os.listdir(folder))
-
-
 def is_partly_ours(folder: Path) -> bool:
-    """The same of one that may be unfinished."""
+    """Whether a folder holds nothing but what this writer writes, whole or not."""
     return all(name in (INDEX, MANIFEST) or SHARD.fullmatch(name) for name in os.listdir(folder))

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import InputError, UsageError
+from wdport.files import orbax_folder, sharded_file
 from wdport.files.keras_archive import MANIFEST
 from wdport.files.manifests import manifest_of
-from wdport.files.sharded_file import INDEX, is_ours
+from wdport.files.orbax_folder import ITEM, require_orbax
+from wdport.files.sharded_file import INDEX
 from wdport.files.writable import is_replaceable, require_apart, require_no_link, require_parent, require_writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5", ".npz": "npz"}
 FOLDER: Final = "safetensors-sharded"
+ORBAX: Final = "orbax"
+_ORBAX: Final = ".orbax"
 KERAS: Final = ("keras", "weights.h5")
 """Formats of Keras's own, in which Keras itself writes the models of users."""
 
@@ -28,7 +32,9 @@ def stem_of(path: Path) -> str:
 def format_at(path: Path) -> str | None:
     """The format of a converted file by its name, or of a folder by what lies in it; None if it is none."""
     if path.is_dir():
-        return FOLDER if (path / INDEX).is_file() and (path / MANIFEST).is_file() else None
+        if not (path / MANIFEST).is_file():
+            return None
+        return FOLDER if (path / INDEX).is_file() else ORBAX if (path / ITEM).is_dir() else None
     return next((FORMATS[suffix] for suffix in FORMATS if path.name.endswith(suffix)), None)
 
 
@@ -56,7 +62,7 @@ def choose_target(
 
     ``inputs`` are the other files that are read, by what they are called; ``folder`` says that the output is one.
     """
-    if output is not None and folder:
+    if output is not None and (folder or output.suffix == _ORBAX):
         return _choose_folder(output, {"checkpoint": source, **(inputs or {})}, force)
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
@@ -64,7 +70,7 @@ def choose_target(
     path = output or source.with_name(f"{stem}.keras")
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:
-        fix = f"end the name in {', '.join(FORMATS)}, or in / for a folder of shards"
+        fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
         raise UsageError(path, "unknown output format", fix)
     target = Target(path, FORMATS[suffix])
     inputs = {"checkpoint": source, **(inputs or {})}
@@ -85,14 +91,22 @@ def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Targe
         require_no_link(path, " with -o")
         if any(is_within(each, path) for each in inputs.values()):
             raise UsageError(path, "holds an input", "give another folder with -o")
-        if os.listdir(path) and not (force and is_ours(path)):
-            what = "exists already" if is_ours(path) else "is a folder of other files, which is never replaced"
-            fix = "give another name with -o" + (", or --force to replace it" if is_ours(path) else "")
+        ours = format_at(path) is not None and holds_ours(path)
+        if os.listdir(path) and not (force and ours):
+            what = "exists already" if ours else "is a folder of other files, which is never replaced"
+            fix = "give another name with -o" + (", or --force to replace it" if ours else "")
             raise UsageError(path, what, fix)
     require_parent(path, " with -o")
-    target = Target(path, FOLDER)
+    target = Target(path, ORBAX if path.suffix == _ORBAX else FOLDER)
+    if target.format == ORBAX:
+        require_orbax(path)
     require_manifest(target, inputs, force)
     return target
+
+
+def holds_ours(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a conversion writes, whole or not."""
+    return sharded_file.is_partly_ours(folder) or orbax_folder.is_partly_ours(folder)
 
 
 def is_within(path: Path, folder: Path) -> bool:
