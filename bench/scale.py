@@ -223,6 +223,16 @@ def sha256(folder: Path) -> dict[str, str]:
         return dict(pool.map(one, files(folder)))
 
 
+def in_turn(folder: Path) -> str:
+    """The SHA-256 of the index and then its shards."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("model*"), key=lambda path: (path.suffix != ".json", path.name)):
+        with path.open("rb", buffering=0) as file:
+            while data := file.read(STEP):
+                digest.update(data)
+    return digest.hexdigest()
+
+
 def idle(code: str, environment: dict[str, str]) -> int:
     """The memory of an interpreter that has run ``code``."""
     command = [sys.executable, "-c", f"{code}; print(open('/proc/self/status').read())"]
@@ -282,7 +292,8 @@ def main() -> None:
             if given.check:
                 found = sha256(folder / "out")
                 assert all(found[each["name"]] == each["sha256"] for each in manifest["output"]["files"])
-                print("         every output file has the hash that the manifest states")
+                assert in_turn(source) == manifest["source"]["sha256"]
+                print("         a second read of all files gives the hashes that the manifest states")
             shutil.rmtree(folder / "out")
             (folder / "out.wdport.json").unlink()
     finally:
