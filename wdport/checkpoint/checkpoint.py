@@ -129,12 +129,18 @@ class Checkpoint:
         with located(span.source.path, name):
             return read_stored(ref, span)
 
-    def read_run(self, name: str, start: int, target: memoryview) -> None:
-        """Fill ``target`` with stored bytes, from the element ``start`` of the tensor's extent on; raises alike."""
+    def read_run(self, name: str, start: int, target: memoryview, once: bool = False) -> None:
+        """Fill ``target`` with stored bytes, from the element ``start`` of the tensor's extent on; raises alike.
+
+        ``once`` says that they are not read again, so that the page cache need not keep them.
+        """
         ref = self.tensors[name].ref
         span = self._contents.spans[ref.storage.key]
         with located(span.source.path, name):
-            span.read_into(target, (ref.storage.first + ref.offset + start) * ITEMSIZE[ref.dtype])
+            first = (ref.storage.first + ref.offset + start) * ITEMSIZE[ref.dtype]
+            span.read_into(target, first)
+            if once:
+                span.source.forget(span.start + first, len(target))
 
     def same(self, name: str, other: str) -> bool:
         """Whether two tensors are equal in dtype, shape and every bit; compared in pieces where both are contiguous."""

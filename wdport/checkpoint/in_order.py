@@ -1,13 +1,15 @@
 """Files that are read in pieces go in; the SHA-256 of all their bytes in turn comes out, without a second read.
 
 Bytes are hashed as they are read, where they follow on what was hashed before; what was passed over is read for the
-hash alone, so a reader who goes forward through the files has it for nothing.
+hash alone, so a reader who goes forward through the files has it for nothing. A thread hashes while the next bytes are
+read.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 
@@ -16,11 +18,16 @@ from wdport.checkpoint.source import CHUNK, Source
 
 
 class InOrder:
-    """The hash of ``sources`` in turn; a context manager, which looks at their reads until it ends."""
+    """The hash of ``sources`` in turn; a context manager, which looks at their reads until it ends.
+
+    Whoever reads calls :meth:`settle` before the memory is used again.
+    """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
         self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1)
+        self._hashing: list[Future[None]] = []
         self._at, self._position = 0, 0
 
     def __enter__(self) -> InOrder:
@@ -28,18 +35,28 @@ class InOrder:
             source.seen = partial(self._saw, number)
         return self
 
+    def settle(self) -> None:
+        """Wait for the hash of all that was read: its memory may change from now on."""
+        while self._hashing:
+            self._hashing.pop(0).result()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for source in self._sources:
             source.seen = None
+        self._thread.shutdown()
 
     def hexdigest(self) -> str:
         """The hash, after what nobody has read; raises :class:`InputError` if a file was changed meanwhile."""
+        self.settle()
         self._catch_up(len(self._sources) - 1, self._sources[-1].size)
         return self._digest.hexdigest()
 
     def _saw(self, number: int, offset: int, piece: memoryview) -> None:
+        self._hashing.append(self._thread.submit(self._hash, number, offset, piece))
+
+    def _hash(self, number: int, offset: int, piece: memoryview) -> None:
         if (number, offset + len(piece)) <= (self._at, self._position):
             return
         self._catch_up(number, offset)

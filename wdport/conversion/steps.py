@@ -65,6 +65,8 @@ class Step:
     """Whether the move is done with it."""
     again: bool = False
     """Whether the same values were read before, for another strip."""
+    once: bool = True
+    """Whether they are read for this step alone."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Shaped:
             for read in reads:
                 last = read is reads[-1]
                 yield Step(self.move, rule, sizes, read, strip, last, last and strip is strips[-1],
-                           strip is not strips[0])  # fmt: skip
+                           strip is not strips[0], len(strips) == 1)  # fmt: skip
 
 
 class TooSmall(Exception):

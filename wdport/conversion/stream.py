@@ -1,14 +1,13 @@
 """A plan carried out in bounded memory: the stored bytes of every variable, in the order of the checkpoint's files.
 
-Three stages run side by side: read (with the SHA-256 of the checkpoint), change (checks, rule, dtype, SHA-256 of every
-variable), and whoever takes the pieces and writes them. Values whose dtype stays are moved as bits.
+Three stages run side by side: read, change (checks, rule, dtype), and whoever takes the pieces and writes them. Values
+whose dtype stays are moved as bits.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from threading import Event
@@ -69,8 +68,8 @@ class Stream:
     memory: int | None = None
     allow_nonfinite: bool = False
     cast: bool = False
-    digests: dict[str, str] = field(default_factory=dict)
-    """The SHA-256 of every variable that is whole."""
+    read: Callable[[], None] = lambda: None
+    """Called when a buffer was read into, before it may be read into again."""
 
     def __post_init__(self) -> None:
         checkpoint, plan = self.prepared.checkpoint, self.prepared.plan
@@ -90,7 +89,6 @@ class Stream:
         self._stop = Event()
         self._inputs, self._outputs = (Buffers(2, self._budget.buffer, self._stop) for _ in "ab")
         self._casts: dict[str, Cast] = {}
-        self._hashes: dict[str, hashlib._Hash] = {}
 
     def pieces(self) -> Generator[Piece]:
         """Every variable, in the order of :attr:`entries`, once.
@@ -109,7 +107,9 @@ class Stream:
     def _read(self) -> Iterator[_Read]:
         for step in self._steps:
             buffer = self._inputs.take()
-            yield _Read(step, buffer, self._arrays(step, buffer))
+            arrays = self._arrays(step, buffer)
+            self.read()
+            yield _Read(step, buffer, arrays)
 
     def _arrays(self, step: Step, buffer: Array) -> list[Array]:
         checkpoint = self.prepared.checkpoint
@@ -124,7 +124,7 @@ class Stream:
                 continue
             run = buffer[start : start + ref.extent * ITEMSIZE[ref.dtype]]
             if run.size:
-                checkpoint.read_run(name, 0, run.data)
+                checkpoint.read_run(name, 0, run.data, once=True)
             arrays.append(strided(run.view(NUMPY[ref.dtype]), ref))
             start += aligned(run.size)
         return arrays
@@ -136,7 +136,7 @@ class Stream:
         sizes = _cut(step.sizes, slowest(step.rule.source, step.sizes), part)
         inner = prod(sizes.values()) // (part[1] - part[0])
         run = buffer[: prod(sizes.values()) * ITEMSIZE[dtype]]
-        self.prepared.checkpoint.read_run(name, part[0] * inner, run.data)
+        self.prepared.checkpoint.read_run(name, part[0] * inner, run.data, once=step.once)
         return run.view(NUMPY[dtype]).reshape([sizes[n] for n in step.rule.source.names])
 
     def _change(self, read: Iterator[_Read]) -> Iterator[Piece]:
@@ -204,10 +204,6 @@ class Stream:
         """The arrays of a step's variables as pieces; ``buffer`` is free again after the last."""
         for name, array in zip(step.move.targets, arrays, strict=True):
             data = array.reshape(-1).view(np.uint8).data
-            digest = self._hashes.setdefault(name, hashlib.sha256())
-            digest.update(data)
-            if step.ends:
-                self.digests[name] = self._hashes.pop(name).hexdigest()
             start = 0
             if step.target is not None:
                 whole = prod(self.prepared.variables[name]) * ITEMSIZE[self.dtypes[name]]

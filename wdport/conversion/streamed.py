@@ -7,7 +7,9 @@ compared and hashed.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,21 +63,26 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
     with (
         prepared.checkpoint.hashed() as hashed,
         closing(_open(file, plans, stream.entries, manifest)) as writer,
+        ThreadPoolExecutor(1) as thread,
         closing(stream.pieces()) as pieces,
     ):
+        stream.read = hashed.settle
+        digests = {entry.name: hashlib.sha256() for entry in stream.entries}
         for piece in pieces:
+            hashing = thread.submit(digests[piece.name].update, piece.data)
             writer.write_at(piece.name, piece.start, piece.data)
+            hashing.result()
             piece.release()
             if plans.progress:
                 plans.progress(piece.done, stream.total)
-        hashes, source = Hashes(stream.digests), hashed.hexdigest()
+        hashes, source = Hashes({name: each.hexdigest() for name, each in digests.items()}), hashed.hexdigest()
         parts = writer.finished() if isinstance(writer, ShardedWriter) else None
         inside = manifest(hashes, source, parts)
         writer.finish(sealed(inside))
     if parts is not None:
         whole = folder_sha256((part.name, part.sha256) for part in parts)
     else:
-        _require_written(file, target, stream.entries, stream.digests)
+        _require_written(file, target, stream.entries, hashes.variables)
         whole = sha256_at(file)
     return manifest_beside(inside, target, Written(whole, size_at(file), hashes))
 

@@ -1,8 +1,8 @@
 """A folder of safetensors shards and their index, as Hugging Face's libraries write and read it, variable by variable.
 
 The shards are filled one after another, in the order of the variables, so that the SHA-256 of each is that of the bytes
-as they pass, and a finished shard is synced while the next one is written. The manifest is a file of its own: a shard's
-header stands in front of values whose hashes nobody knows yet.
+as they pass, taken by a thread of its own, and a finished shard is synced while the next one is written. The manifest
+is a file of its own: a shard's header stands in front of values whose hashes nobody knows yet.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import InternalError
+from wdport.files.forward_file import ForwardFile
 from wdport.files.keras_archive import MANIFEST
-from wdport.files.safetensors_file import Entry, header_bytes, write_at
+from wdport.files.safetensors_file import Entry, header_bytes
 
 INDEX: Final = "model.safetensors.index.json"
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-STEP: Final = 1 << 20
-"""Bytes that are written and hashed at a time, while the processor's cache has them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Part:
 class _Shard:
     name: str
     entries: list[Entry]
-    file: int = -1
+    file: ForwardFile | None = None
     position: int = 0
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
@@ -69,7 +68,7 @@ class ShardedWriter:
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size / 1e9:.1f} GB are needed")
         self._expected = [(shard, entry) for shard in self._shards for entry in shard.entries]
         self._at, self._done = 0, 0
-        self._pool = ThreadPoolExecutor(1)
+        self._pool, self._hashing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._synced: list[Future[None]] = []
 
     @property
@@ -94,10 +93,7 @@ class ShardedWriter:
         shard, entry = self._expected[self._at]
         if (entry.name, self._done) != (name, start) or start + len(data) > entry.nbytes:
             raise InternalError(self._folder, f"{name} was written out of turn", "report this")
-        if shard.file < 0:
-            self._open(shard)
-        for at in range(0, len(data), STEP):
-            self._put(shard, data[at : at + STEP])
+        self._put(shard, shard.file or self._open(shard), data)
         self._done += len(data)
 
     def finish(self, manifest: str) -> None:
@@ -115,10 +111,11 @@ class ShardedWriter:
     def close(self) -> None:
         """Close the files, complete or not."""
         self._pool.shutdown(wait=True)
+        self._hashing.shutdown(wait=True)
         for shard in self._shards:
-            if shard.file >= 0:
-                os.close(shard.file)
-                shard.file = -1
+            if shard.file is not None:
+                shard.file.close()
+                shard.file = None
 
     def _next(self) -> None:
         shard, entry = self._expected[self._at]
@@ -128,28 +125,30 @@ class ShardedWriter:
         if entry is shard.entries[-1]:
             self._close(shard)
 
-    def _open(self, shard: _Shard) -> None:
-        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        shard.file = os.open(self._folder / shard.name, new, 0o666)
-        self._put(shard, memoryview(header_bytes(shard.entries, {"format": "pt"})))
+    def _open(self, shard: _Shard) -> ForwardFile:
+        shard.file = file = ForwardFile(self._folder / shard.name)
+        self._put(shard, file, memoryview(header_bytes(shard.entries, {"format": "pt"})))
+        return file
 
-    def _put(self, shard: _Shard, data: memoryview) -> None:
-        write_at(shard.file, data, shard.position)
-        shard.digest.update(data)
+    def _put(self, shard: _Shard, file: ForwardFile, data: memoryview) -> None:
+        hashing = self._hashing.submit(shard.digest.update, data)
+        try:
+            file.write(data)
+        finally:
+            hashing.result()
         shard.position += len(data)
 
     def _close(self, shard: _Shard) -> None:
-        if shard.file < 0:  # none of its variables has values
-            self._open(shard)
-        file, shard.file = shard.file, -1
+        file = shard.file or self._open(shard)  # none of its variables may have values
+        shard.file = None
         self._synced.append(self._pool.submit(_sync, file))
 
 
-def _sync(file: int) -> None:
+def _sync(file: ForwardFile) -> None:
     try:
-        os.fsync(file)
+        file.finish()
     finally:
-        os.close(file)
+        file.close()
 
 
 def _grouped(entries: Sequence[Entry], most: int) -> list[list[Entry]]:
