@@ -21,6 +21,7 @@ import numpy as np
 from keras.src.backend.common import dtypes, global_state
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 
 from wdport.errors import UsageError
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
@@ -163,6 +164,31 @@ def described() -> Iterator[None]:
 
     with patch.object(keras.Variable, "_initialize_with_initializer", describe):
         yield
+
+
+def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
+    """What ``build`` makes, its variables known by shape and dtype alone, whatever it takes to build it.
+
+    It runs under JAX's abstract evaluation, where nothing has a value: memory is taken for none, and a function that
+    looks at values raises an error of JAX.
+    """
+    seeds = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    made: list[KerasModel] = []
+
+    def run() -> int:
+        made.append(build())
+        return 0
+
+    try:
+        with patch.dict(globals(), {"_zeros": _abstract(jnp.zeros), "_ones": _abstract(jnp.ones)}):
+            jax.eval_shape(run)
+    finally:
+        global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, seeds)  # one that is made inside has no value
+    return made[0]
+
+
+def _abstract(make: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    return lambda shape, dtype=None: make(shape, jnp.dtype(dtype or "float32"))
 
 
 def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> Array:

@@ -136,3 +136,29 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in said
         assert said.count("\n") == 1
     assert main(["export", model, "--like", other]) == 2
+
+
+def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    from wdport.exporting.torch_file import write_tensors
+    from wdport.files.target import Target
+
+    half = torch.randn(3).to(torch.bfloat16)
+    state = {"odd": torch.tensor([True, False, True]), "half": half, "count": torch.tensor(7),
+             "wide": torch.randn(2, 3, dtype=torch.float64), "none": torch.zeros(0, 4)}  # fmt: skip
+    held = {name: _numpy(value) for name, value in state.items()}
+    size = write_tensors(Target(tmp_path / "a.safetensors", "safetensors"), held)
+    found = load_file(tmp_path / "a.safetensors")
+    assert size == (tmp_path / "a.safetensors").stat().st_size
+    assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in state.items())
+
+
+def _numpy(value: Any) -> Any:
+    import ml_dtypes
+    import torch
+
+    if value.dtype == torch.bfloat16:
+        return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return value.numpy()

@@ -278,6 +278,11 @@ MODE = re.compile(r"[wax]")
 WRITERS = {
     "files/atomic.py": "the writer",
     "files/temporary.py": "what it writes under at first",
+    "files/whole_folder.py": "the writer of folders",
+    "files/forward_file.py": "writes to the name that its caller has of that writer",
+    "files/sharded_file.py": "writes to the folder that that writer gives it",
+    "files/orbax_folder.py": "writes to the folder that the writer gives it",
+    "files/npz_file.py": "writes to the name that the writer gives it",
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_files.py": "writes to the name that the writer gives it",
     "conversion/river.py": "writes the manifest to the name that the writer gives it",

@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from wdport.checkpoint.contents import Contents
+from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import INDEX, Folder, open_folder
+from wdport.checkpoint.in_order import InOrder
 from wdport.checkpoint.layout import StateDict, find_state_dict
 from wdport.checkpoint.legacy import read_legacy
 from wdport.checkpoint.located import located
@@ -24,7 +26,7 @@ from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
-from wdport.checkpoint.source import Source
+from wdport.checkpoint.source import CHUNK, Source
 from wdport.checkpoint.tensor import TensorInfo, TensorRef
 from wdport.checkpoint.torchzip import read_torch_zip
 from wdport.checkpoint.unread import not_read
@@ -118,6 +120,51 @@ class Checkpoint:
             raise UsageError((self.path, name), "no tensor of that name", "see Checkpoint.tensors")
         return self._read(info.ref, name)
 
+    def read_stored(self, name: str) -> Array:
+        """The same as it is stored: little-endian, of bfloat16 the bits as uint16; raises alike."""
+        from wdport.checkpoint.reading import read_stored
+
+        ref = self.tensors[name].ref
+        span = self._contents.spans[ref.storage.key]
+        with located(span.source.path, name):
+            return read_stored(ref, span)
+
+    def read_run(self, name: str, start: int, target: memoryview, once: bool = False) -> None:
+        """Fill ``target`` with stored bytes, from the element ``start`` of the tensor's extent on; raises alike.
+
+        ``once`` says that they are not read again, so that the page cache need not keep them.
+        """
+        ref = self.tensors[name].ref
+        span = self._contents.spans[ref.storage.key]
+        with located(span.source.path, name):
+            first = (ref.storage.first + ref.offset + start) * ITEMSIZE[ref.dtype]
+            span.read_into(target, first)
+            if once:
+                span.source.forget(span.start + first, len(target))
+
+    def same(self, name: str, other: str) -> bool:
+        """Whether two tensors are equal in dtype, shape and every bit; compared in pieces where both are contiguous."""
+        one, two = self.tensors[name].ref, self.tensors[other].ref
+        if one == two or (one.dtype, one.shape) != (two.dtype, two.shape):
+            return one == two
+        if not (one.contiguous and two.contiguous):
+            return self.read_stored(name).tobytes() == self.read_stored(other).tobytes()
+        step = CHUNK // ITEMSIZE[one.dtype]
+        for start in range(0, one.numel, step):
+            ours, theirs = (bytearray(min(step, one.numel - start) * ITEMSIZE[one.dtype]) for _ in "ab")
+            self.read_run(name, start, memoryview(ours))
+            self.read_run(other, start, memoryview(theirs))
+            if ours != theirs:
+                return False
+        return True
+
+    def place(self, name: str) -> tuple[int, int]:
+        """Where a tensor begins: the number of its file, in the order of :meth:`file_sha256`, and the offset there."""
+        ref = self.tensors[name].ref
+        span = self._contents.spans[ref.storage.key]
+        first = span.start + (ref.storage.first + ref.offset) * ITEMSIZE[ref.dtype]
+        return self._contents.sources.index(span.source), first
+
     def read_ref(self, ref: object) -> Array:
         """The same for a tensor leaf of :attr:`tree`, such as an optimiser's moment."""
         if not isinstance(ref, TensorRef) or ref.storage.key not in self._contents.spans:
@@ -132,6 +179,10 @@ class Checkpoint:
         digest = _sha256(self._contents.sources)
         self.require_unchanged()
         return digest
+
+    def hashed(self) -> InOrder:
+        """The same hash of what is read while it is open, which saves a second read."""
+        return InOrder(self._contents.sources)
 
     def require_unchanged(self) -> None:
         """Raise :class:`InputError` if a file was written to or replaced since it was opened.

@@ -21,6 +21,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def read_tensor(ref: TensorRef, span: Span) -> Array:
     """The tensor, C-contiguous and in native byte order; bfloat16 becomes float32, exactly."""
+    return decode(read_stored(ref, span), ref.dtype)
+
+
+def read_stored(ref: TensorRef, span: Span) -> Array:
+    """The tensor's stored values, C-contiguous and little-endian; of bfloat16 the bits as uint16."""
     if ref.dtype not in NUMPY:
         raise Fault(f"has dtype {ref.dtype}, which is not read", OTHER_DTYPE)
     first = ref.storage.first + ref.offset
@@ -28,11 +33,10 @@ def read_tensor(ref: TensorRef, span: Span) -> Array:
         if ref.contiguous:
             stored = np.empty(ref.shape, NUMPY[ref.dtype])
             _fill(stored.reshape(-1), first, span)
-        else:
-            run = np.empty(ref.extent, NUMPY[ref.dtype])
-            _fill(run, first, span)
-            stored = _gather(run, ref)
-        return _decode(stored, ref.dtype)
+            return stored
+        run = np.empty(ref.extent, NUMPY[ref.dtype])
+        _fill(run, first, span)
+        return strided(run, ref).copy(order="C")
     except MemoryError:
         raise MemoryError(f"needs {2 * ref.nbytes >> 20} MiB of memory") from None
 
@@ -43,16 +47,16 @@ def _fill(flat: Array, first: int, span: Span) -> None:
         span.read_into(flat.view(np.uint8).data, first * flat.itemsize)
 
 
-def _gather(run: Array, ref: TensorRef) -> Array:
-    """The view of ``run``, an extent, with the tensor's strides, copied into C order.
+def strided(run: Array, ref: TensorRef) -> Array:
+    """The view of ``run``, an extent, with the tensor's shape and strides.
 
     The ndarray constructor checks the view against its buffer once more; ``as_strided`` would not.
     """
     strides = tuple(stride * ITEMSIZE[ref.dtype] for stride in ref.strides)
-    return np.ndarray(ref.shape, run.dtype, run.data, strides=strides).copy(order="C")
+    return np.ndarray(ref.shape, run.dtype, run.data, strides=strides)
 
 
-def _decode(stored: Array, dtype: str) -> Array:
+def decode(stored: Array, dtype: str) -> Array:
     """From little-endian stored bits to native values."""
     if dtype == "bfloat16":
         # A bfloat16 is the upper half of a float32.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,9 @@ from wdport.errors import UsageError
 CHUNK: Final = 1 << 20
 """Read and checksum in steps of 1 MiB, so that the checksum finds the bytes in the processor's cache."""
 
+LARGE: Final = 1 << 28
+"""Bytes of a file from which on the page cache need not keep what is read once."""
+
 
 class Source:
     """A file held open by descriptor; ``size`` is its length at opening."""
@@ -30,12 +35,24 @@ class Source:
         self._fd = open_descriptor(path, "give the path of a checkpoint file")
         self._state = state_of(self._fd)
         self.size = self._state.size
+        self.seen: Callable[[int, memoryview], None] | None = None
+        """Called with the offset and the bytes of every read, in steps of :data:`CHUNK`."""
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def forget(self, offset: int, count: int) -> None:
+        """Tell the system that these bytes are not read again, if the file is a large one.
+
+        Its page cache uses the same few pages for the next ones then. New ones cost, on a virtual machine that gives
+        its memory back, up to 1.6 seconds of a processor for each gigabyte (measured; 0.1 otherwise).
+        """
+        if self.size >= LARGE and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(self._fd, offset, count, os.POSIX_FADV_DONTNEED)
 
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes from ``offset``."""
@@ -52,6 +69,16 @@ class Source:
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill ``target``, a writable view of bytes, from ``offset``; raises :class:`Fault` if the file was changed
         since it was opened."""
+        if self.seen is None:
+            self.read_unseen(offset, target)
+            return
+        for start in range(0, len(target), CHUNK):
+            piece = target[start : start + CHUNK]
+            self.read_unseen(offset + start, piece)
+            self.seen(offset + start, piece)
+
+    def read_unseen(self, offset: int, target: memoryview) -> None:
+        """The same, and nobody is told."""
         if self._fd < 0:
             raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")
         filled = 0

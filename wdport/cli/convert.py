@@ -27,8 +27,17 @@ MOST_VALUES = 10
     "-o",
     "--output",
     metavar="FILE",
-    help="NAME.keras, NAME.safetensors or NAME.weights.h5.  [default: .keras beside the checkpoint]",
+    help="NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the input]",
 )
+@click.option(
+    "--dtype",
+    metavar="DTYPE",
+    default="float32",
+    show_default=True,
+    help="Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is refused.",
+)
+@click.option("--max-memory", metavar="SIZE", help="Memory for tensors, such as 512MiB (.safetensors, .npz, folder).")
+@click.option("--max-shard-size", metavar="SIZE", help="Of a file in a folder of shards, such as 5GB.  [default: 5GB]")
 @click.option("--config", metavar="FILE", help="Training configuration (YAML), for what shapes cannot tell.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value, such as num_heads=8; repeatable.")
 @click.option("--norm-stats", metavar="FILE", help="Mean and std per feature (JSON, NPZ), kept with the model.")
@@ -58,14 +67,19 @@ def command(
     cast: bool,
     allow_nonfinite: bool,
     as_json: bool,
+    dtype: str,
+    max_memory: str | None,
+    max_shard_size: str | None,
 ) -> int:
-    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth or .safetensors) into a Keras model file.
+    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, or a folder of shards) into a Keras model file.
 
-    Writes the model, re-reads and compares it, and puts a manifest FILE.wdport.json beside it.
+    Writes the model, re-reads and compares it (a folder is hashed as it is written), and puts a manifest
+    FILE.wdport.json beside it.
     """
     values = parse_values(pairs)
     require_sha256(checkpoint, sha256)
     from wdport.conversion.river import convert
+    from wdport.conversion.storage import parse_size
     from wdport.conversion.value_finding import to_json
 
     with progress_bar("converting") as progress:
@@ -84,6 +98,9 @@ def command(
             cast=cast,
             allow_nonfinite=allow_nonfinite,
             progress=progress,
+            dtype=dtype,
+            max_memory=parse_size("--max-memory", max_memory),
+            max_shard_size=parse_size("--max-shard-size", max_shard_size),
         )
     manifest = conversion.manifest
     if as_json:
@@ -123,6 +140,7 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
+        ("stored as", manifest["output"].get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),

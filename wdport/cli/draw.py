@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -150,10 +151,14 @@ def _hashes(wanted: Wanted) -> Hashes:
 
 
 def _hash(path: str) -> str:
-    """Of a regular file: another may have no end."""
+    """Of a regular file, since another may have no end, or of a converted folder."""
     from wdport.data.files import data_file
     from wdport.files.manifests import file_sha256
+    from wdport.files.model_files import sha256_at
+    from wdport.files.target import format_at
 
+    if Path(path).is_dir() and format_at(Path(path)):
+        return sha256_at(Path(path))
     with data_file(path) as file:
         return file_sha256(file)
 

@@ -13,7 +13,7 @@ import click
 from wdport.checkpoint.known import require_sha256
 from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.errors import WdportError
-from wdport.files.target import FORMATS
+from wdport.files.target import KERAS, format_at
 
 if TYPE_CHECKING:
     from wdport.checkpoint import Checkpoint
@@ -74,9 +74,10 @@ def _converted(path: Path) -> Found | None:
     from wdport.files.model_files import read_beside
     from wdport.mapping.table import CUSTOM
 
-    if not any(path.name.endswith(suffix) for suffix in FORMATS):
+    form = format_at(path)
+    if form is None:
         return None
-    if path.name.endswith(".safetensors") and read_beside(path).manifest is None:
+    if form not in KERAS and read_beside(path).manifest is None:
         return None  # a checkpoint in this format
     account, _ = open_account(path)
     if account is None or account.family != CUSTOM:
@@ -84,7 +85,7 @@ def _converted(path: Path) -> Found | None:
     else:
         _check_own(path, account)
         built_by = str(account.values["keras"])
-        found = _found(path, f"your own, built by {built_by}", account.config, account.variables)
+        found = _found(path, f"your own, built by {built_by}", account.config, account.variables, account.dtypes)
         found["built_by"] = built_by
     if account is None:
         found["manifest"] = f"none: saved by Keras, {UNTOLD}"
@@ -107,44 +108,53 @@ def _shipped(path: Path) -> Found:
         name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()
     }
     variant = converted.account.variant if converted.account else "variant unknown"
-    return _found(path, f"{converted.family.name}, {variant}", config, converted.variables)
+    dtypes = converted.dtypes or {}
+    return _found(path, f"{converted.family.name}, {variant}", config, converted.variables, dtypes)
 
 
 def _check_own(path: Path, account: Account) -> None:
-    """What can be checked of a user's own model without building it: the values of a safetensors file, which has them
-    by name, the archive's CRC, and that the file is made as Keras makes it."""
+    """What can be checked of a user's own model without building it: the values of a file or folder that has them by
+    name, an archive's CRC, and that the file is made as Keras makes it."""
     from wdport.checkpoint.located import located
     from wdport.files.model_files import read_variables
     from wdport.files.weights_file import open_weights
 
-    if path.name.endswith(".safetensors"):
-        for _ in read_variables(path, account.variables, account.digests):
+    if format_at(path) not in KERAS:
+        for _ in read_variables(path, account.variables, account.digests, account.dtypes):
             pass
     else:
         with located(path), open_weights(path):
             pass
 
 
-def _found(path: Path, model: str, config: Mapping[str, ConfigEntry], variables: Mapping[str, Sequence[int]]) -> Found:
-    form = next(FORMATS[suffix] for suffix in FORMATS if path.name.endswith(suffix))
+def _found(
+    path: Path,
+    model: str,
+    config: Mapping[str, ConfigEntry],
+    variables: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, str],
+) -> Found:
+    from wdport.files.model_files import size_at
+
     return {
         "file": path.name,
-        "kind": f"converted model ({form})",
-        "bytes": path.stat().st_size,
+        "kind": f"converted model ({format_at(path)})",
+        "bytes": size_at(path),
         "model": model,
         "config": dict(config),
-        "tensors": {name: {"dtype": "float32", "shape": list(s)} for name, s in variables.items()},
+        "tensors": {name: {"dtype": dtypes.get(name, "float32"), "shape": list(s)} for name, s in variables.items()},
     }
 
 
 def _manifest(path: Path, account: Account) -> str:
     """What is to be said of the manifest beside the file."""
     from wdport.conversion.account import torn
-    from wdport.files.manifests import file_sha256, manifest_of
+    from wdport.files.manifests import manifest_of
+    from wdport.files.model_files import sha256_at
 
     if not manifest_of(path).exists():
         return f"{manifest_of(path).name} is missing; the file holds the same"
-    return torn(path, account, file_sha256(path)) or f"{manifest_of(path).name} agrees"
+    return torn(path, account, sha256_at(path)) or f"{manifest_of(path).name} agrees"
 
 
 def _checkpoint(path: Path, key: str | None) -> Found:

@@ -14,6 +14,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.entries import ConfigEntry
+from wdport.conversion.rounding import STORED
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
@@ -34,7 +35,7 @@ class Named:
 @dataclass(frozen=True)
 class Account:
     """A manifest: what the file is from, the configuration, each value with its origin, and of every variable the
-    path, shape and SHA-256. ``config_json`` is the SHA-256 of Keras's own description in a ``.keras`` archive."""
+    path, shape, dtype and SHA-256. ``config_json`` is the SHA-256 of Keras's own description in an archive."""
 
     manifest: Mapping[str, object] = field(repr=False)
     family: str
@@ -45,6 +46,14 @@ class Account:
     variables: Mapping[str, Shape] = field(repr=False)
     digests: Mapping[str, str] = field(repr=False)
     config_json: str | None
+    dtypes: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """Variables that are stored in 16 bits and made of tensors of another dtype."""
+        tensors: Any = self.manifest["tensors"]
+        made = [(each["path"], tensor["dtype"]) for tensor in tensors for each in tensor["targets"]]
+        return tuple(dict.fromkeys(name for name, dtype in made if self.dtypes[name] not in ("float32", dtype)))
 
     @property
     def values(self) -> dict[str, object]:
@@ -77,9 +86,16 @@ def read_account(text: bytes) -> Account:
             {str(each["path"]): tuple(map(int, each["shape"])) for each in targets},
             {str(each["path"]): str(each["sha256"]) for each in targets},
             output.get("config_json"),
+            {str(each["path"]): _dtype(each) for each in targets},
         )
     except _FAULTS as error:
         raise Fault(f"its manifest is damaged ({type(error).__name__}: {error})", CONVERT_AGAIN) from None
+
+
+def _dtype(target: Mapping[str, object]) -> str:
+    if (dtype := str(target.get("dtype", "float32"))) not in STORED:
+        raise ValueError(f"unknown dtype {dtype}")
+    return dtype
 
 
 def torn(path: Path, account: Account, sha256: str) -> str:

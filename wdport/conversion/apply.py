@@ -28,9 +28,7 @@ def converted_arrays(
     these are allowed; and ``InputError`` if the file was changed meanwhile.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    if faults := plan.unequal_ties(prepared.checkpoint.read):
-        fix = "correct the checkpoint, or give the tensor a row of its own"
-        raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
+    require_equal_ties(prepared)
     total, done = sum(tensors[name].nbytes for move in plan.moves for name in move.sources), 0
     for move in plan.moves:
         yield from zip(move.targets, moved_arrays(prepared, move, allow_nonfinite, cast, see), strict=True)
@@ -38,6 +36,13 @@ def converted_arrays(
         if progress:
             progress(done, total)
     prepared.checkpoint.require_unchanged()
+
+
+def require_equal_ties(prepared: Prepared) -> None:
+    """Raise ``MisfitError`` where a tied tensor is not, bit for bit, what it is tied to."""
+    if faults := prepared.plan.unequal_ties(prepared.checkpoint.same):
+        fix = "correct the checkpoint, or give the tensor a row of its own"
+        raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
 
 
 def moved_arrays(

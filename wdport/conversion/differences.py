@@ -49,10 +49,11 @@ def _tensors(path: Path, key: str | None) -> tuple[dict[str, Properties], Proper
 
 
 def _variables(path: Path) -> dict[str, Properties]:
-    """By the manifest in the file; by its configuration where Keras saved it. All are float32."""
+    """By the manifest in the file; by its configuration where Keras saved it, as float32."""
     account, _ = open_account(path)
     variables = account.variables if account is not None else open_converted(path).variables
-    return {name: _properties(shape, "float32") for name, shape in variables.items()}
+    dtypes = account.dtypes if account is not None else {}
+    return {name: _properties(shape, dtypes.get(name, "float32")) for name, shape in variables.items()}
 
 
 def _properties(shape: Sequence[int], dtype: str) -> Properties:

@@ -27,8 +27,17 @@ class MappingEntry(TypedDict):
     variant: str
 
 
+class FileEntry(TypedDict):
+    """One file of a folder."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
 class OutputEntry(TypedDict):
-    """The file that was written: ``config_json`` is the SHA-256 of Keras's own description in a ``.keras`` archive.
+    """The file that was written: ``config_json`` is the SHA-256 of Keras's own description in a ``.keras`` archive,
+    ``dtype`` what was asked for instead of float32, and ``files`` the index and the shards of a folder.
 
     What the whole file is, ``name``, ``sha256`` and ``bytes``, the manifest beside it says alone.
     """
@@ -36,6 +45,8 @@ class OutputEntry(TypedDict):
     format: str
     variables: int
     config_json: NotRequired[str]
+    dtype: NotRequired[str]
+    files: NotRequired[list[FileEntry]]
     name: NotRequired[str]
     sha256: NotRequired[str]
     bytes: NotRequired[int]
@@ -49,11 +60,12 @@ class ConfigEntry(TypedDict):
 
 
 class TargetEntry(TypedDict):
-    """One variable as it was written."""
+    """One variable as it was written; float32 where no dtype stands."""
 
     path: str
     shape: list[int]
     sha256: str
+    dtype: NotRequired[str]
 
 
 class TensorEntry(TypedDict):

@@ -18,7 +18,7 @@ from wdport.conversion.prepare import Prepared, Settings, prepare_headers
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifests import CONVERT_AGAIN
 from wdport.files.model_files import read_beside
-from wdport.files.target import FORMATS
+from wdport.files.target import KERAS, format_at
 from wdport.mapping.arithmetic import combined_shape
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.catalog import find_rule
@@ -119,9 +119,8 @@ def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
 
 def is_converted(path: Path) -> bool:
     """Whether a file is, by its name, a converted model; one of safetensors only if it holds a manifest."""
-    if not any(path.name.endswith(suffix) for suffix in FORMATS):
-        return False
-    return not path.name.endswith(".safetensors") or read_beside(path).manifest is not None
+    form = format_at(path)
+    return form is not None and (form in KERAS or read_beside(path).manifest is not None)
 
 
 def from_plan(prepared: Prepared) -> Routes:
@@ -152,7 +151,8 @@ def from_account(path: Path, account: Account) -> Routes:
         moved: dict[tuple[str, ...], Route] = {}
         for entry in manifest["tensors"]:
             end = End(str(entry["source"]), tuple(map(int, entry["shape"])), str(entry["dtype"]))
-            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), "float32") for t in entry["targets"])
+            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
+                            for t in entry["targets"])  # fmt: skip
             key = tuple(target.name for target in targets)
             known = moved.get(key)
             told = ("recomputed: 16 bits ruin its stored values",) if entry["recomputed"] else ()

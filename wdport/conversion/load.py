@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from os import PathLike
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
@@ -21,8 +22,8 @@ from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
 from wdport.families.roles import Documented, Family, KeptByKeras
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
-from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables
-from wdport.files.target import FORMATS
+from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables, size_at
+from wdport.files.target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
 from wdport.model import Array, KerasModel
@@ -54,6 +55,21 @@ class Converted:
     def digests(self) -> Digests | None:
         """The SHA-256 of every variable; None where nothing states it."""
         return self.account.digests if self.account else None
+
+    @property
+    def dtypes(self) -> Mapping[str, str] | None:
+        """The dtype that every variable is stored in; None where nothing states it."""
+        return self.account.dtypes if self.account else None
+
+    @property
+    def rounded(self) -> Mapping[str, str]:
+        """The dtype of every variable that was rounded to 16 bits."""
+        return {name: self.account.dtypes[name] for name in self.account.rounded} if self.account else {}
+
+    @property
+    def by_keras(self) -> bool:
+        """Whether Keras's own code reads it."""
+        return isinstance(self.family, KeptByKeras) and self.format in KERAS
 
     @property
     def note(self) -> str:
@@ -110,8 +126,10 @@ def _same_description(family: Family, config: Any, beside: Beside) -> None:
 def _large_enough(converted: Converted) -> Converted:
     """Raise :class:`Fault` where the file cannot hold the variables of its configuration, before a model is built."""
     variables = converted.variables
-    least = 4 if converted.account is not None else 2  # bytes of a number: Keras may have saved it in 16 bits
-    if (size := converted.path.stat().st_size) < least * sum(map(prod, variables.values())):
+    dtypes = converted.dtypes  # None: Keras may have saved them in 16 bits
+    least = sum((ITEMSIZE[dtypes.get(name, "float32")] if dtypes is not None else 2) * prod(shape)
+                for name, shape in variables.items())  # fmt: skip
+    if (size := size_at(converted.path)) < least:
         raise Fault(f"has {size} bytes, too few for the model of its configuration", CONVERT_AGAIN)
     if converted.account is not None and converted.account.variables != variables:
         raise Fault("its manifest has other variables than the model of its configuration", CONVERT_AGAIN)
@@ -140,11 +158,11 @@ def open_account(file: Path) -> tuple[Account | None, Beside]:
 
 
 def format_of(file: Path) -> str:
-    """One of :data:`FORMATS`; raises ``InputError`` where the name has no such ending."""
-    suffix = next((s for s in FORMATS if file.name.endswith(s)), None)
-    if suffix is None:
+    """See :func:`format_at`; raises ``InputError`` where it is no converted file or folder."""
+    form = format_at(file)
+    if form is None:
         raise InputError(file, "not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
-    return FORMATS[suffix]
+    return form
 
 
 def _own_values(account: Account | None) -> dict[str, object]:
@@ -155,8 +173,10 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasMode
     """A converted file as a Keras model, ready to be called.
 
     Args:
-        path: a ``.keras``, ``.safetensors`` or ``.weights.h5`` file from :func:`wdport.convert`.
-        dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None.
+        path: a ``.keras``, ``.safetensors``, ``.weights.h5`` or ``.npz`` file, or a folder, from
+            :func:`wdport.convert`.
+        dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None. Values
+            that are stored in 16 bits are widened, or kept as they are under "bfloat16" or "float16".
 
     Raises:
         InputError: the file is damaged or not ours. UsageError: Keras runs on another backend, or
@@ -174,10 +194,10 @@ def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
     Of a file that Keras saved, which states none, values that are not finite are refused as at a conversion. Raises
     ``InputError``.
     """
-    if isinstance(converted.family, KeptByKeras) and converted.format != "safetensors":
+    if isinstance(converted.family, KeptByKeras) and converted.by_keras:
         found = _by_keras(converted, converted.family)
     else:
-        found = read_variables(converted.path, converted.variables, converted.digests)
+        found = read_variables(converted.path, converted.variables, converted.digests, converted.dtypes)
     for name, array in found:
         if converted.digests is None and not np.isfinite(array).all():
             raise InputError((converted.path, name), "has NaN or infinite values", "save a sound model with Keras")

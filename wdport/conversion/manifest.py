@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
-from wdport.conversion.entries import Manifest, OutputEntry
+from wdport.conversion.entries import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
 from wdport.files.manifests import BLANK
 from wdport.files.model_files import Hashes, Written
@@ -21,8 +22,17 @@ FORMAT = 2
 _PACKAGES = ("numpy", "keras", "jax", "h5py")
 
 
-def make_manifest(prepared: Prepared, target: Target, hashes: Hashes | None, source_sha256: str = BLANK) -> Manifest:
-    """The manifest that goes into the file, as JSON values; without ``hashes`` one that takes the same room."""
+def make_manifest(
+    prepared: Prepared,
+    target: Target,
+    hashes: Hashes | None,
+    source_sha256: str = BLANK,
+    dtypes: Mapping[str, str] | None = None,
+) -> Manifest:
+    """The manifest that goes into the file, as JSON values; without ``hashes`` one that takes the same room.
+
+    ``dtypes`` are those of the variables, float32 where none stands.
+    """
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
     digests = hashes.variables if hashes else dict.fromkeys(prepared.variables, BLANK)
     return {
@@ -62,10 +72,7 @@ def make_manifest(prepared: Prepared, target: Target, hashes: Hashes | None, sou
                 "table": move.file or _name(table.path),
                 "line": move.line,
                 "recomputed": source in prepared.recomputed,
-                "targets": [
-                    {"path": name, "shape": list(prepared.variables[name]), "sha256": digests[name]}
-                    for name in move.targets
-                ],
+                "targets": [_target(prepared, name, digests[name], (dtypes or {}).get(name)) for name in move.targets],
             }
             for move in plan.moves
             for source in move.sources
@@ -91,6 +98,13 @@ def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Man
 def render_manifest(manifest: Manifest) -> str:
     """A manifest as text; JSON has no infinities, so none gets in."""
     return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
+
+
+def _target(prepared: Prepared, name: str, sha256: str, dtype: str | None) -> TargetEntry:
+    entry: TargetEntry = {"path": name, "shape": list(prepared.variables[name]), "sha256": sha256}
+    if dtype not in (None, "float32"):
+        entry["dtype"] = str(dtype)
+    return entry
 
 
 def _output(prepared: Prepared, target: Target, hashes: Hashes | None) -> OutputEntry:

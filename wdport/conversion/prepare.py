@@ -22,7 +22,7 @@ from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.choice import family_of
 from wdport.families.registry import find_family
-from wdport.families.roles import Family
+from wdport.families.roles import Family, Outlined
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -41,7 +41,8 @@ class Settings:
     whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
     says of itself. ``model``, ``reference`` and ``inputs`` are of the user's own model: functions that build it in
     Keras and in PyTorch, as ``module:name``, and its inputs, where the table does not say them; ``own`` is all of this
-    with its table, where it was read before.
+    with its table, where it was read before. ``shapes`` says that of a user's own model nothing but the shapes of its
+    variables is needed, so that no memory is taken for their values.
     """
 
     config: PathText | None = None
@@ -55,6 +56,7 @@ class Settings:
     reference: str | None = None
     inputs: Sequence[str] = ()
     own: Family | None = None
+    shapes: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,10 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-    variables = family.variables(resolved.config)
+    if settings.shapes and isinstance(family, Outlined):
+        variables = family.outline(resolved.config)
+    else:
+        variables = family.variables(resolved.config)
     plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, notes)
 

@@ -1,12 +1,15 @@
 """The river: read, plan, apply, write. A checkpoint in, a Keras model file and its manifest out.
 
-Arrays pass one at a time, so peak memory is about one tensor; keras, jax and torch are not imported.
+Arrays pass one at a time, so peak memory is about one tensor, or in pieces (:mod:`wdport.conversion.stream`); keras,
+jax and torch are not imported.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
+from wdport.conversion.storage import Storage
+from wdport.conversion.streamed import Plans, write_streamed
 from wdport.conversion.value_finding import ValueFinding
 from wdport.conversion.values import ValueLint
 from wdport.data.series import read_series
@@ -24,7 +29,8 @@ from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
-from wdport.files.target import Target, choose_target
+from wdport.files.target import FOLDER, KERAS, ORBAX, Target, choose_target, holds_ours
+from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import by_name, require_apart
 from wdport.model import Array
 
@@ -63,12 +69,16 @@ def convert(
     allow_nonfinite: bool = False,
     cast: bool = False,
     progress: Progress | None = None,
+    dtype: str = "float32",
+    max_memory: int | None = None,
+    max_shard_size: int | None = None,
 ) -> Conversion:
     """Convert a PyTorch checkpoint into a Keras model file.
 
     Args:
-        checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file.
-        output: ``.keras`` (default: beside the checkpoint), ``.safetensors`` or ``.weights.h5``.
+        checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
+        output: ``.keras`` (default: beside the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
+            ends in ``/`` is a folder of safetensors shards, and one in ``.orbax`` an Orbax checkpoint.
         config: training configuration (YAML); what it does not say is read off the shapes or assumed.
         mapping: a mapping table of your own instead of the shipped one that fits.
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
@@ -82,18 +92,52 @@ def convert(
         allow_nonfinite: accept NaN and infinity among the weights.
         cast: accept float64 weights that float32 cannot hold exactly.
         progress: called with (bytes done, bytes in all).
+        dtype: of the variables in a ``.safetensors`` or ``.npz`` file or a folder: "float32", "bfloat16" or "float16".
+        max_memory: bytes for tensors, for the same formats; larger tensors pass in pieces.
+        max_shard_size: bytes of a shard at most; the output is a folder then.
 
     Raises:
         WdportError: see `wdport.errors`; nothing is written then, and an older output is untouched.
     """
     inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
-    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs)
-    settings = Settings(config, values, mapping, key, strict, _statistics(norm_stats, data), model=model)
-    with prepare(checkpoint, settings) as prepared, ThreadPoolExecutor(1) as pool:
+    folder = max_shard_size is not None or str(output or "").endswith(os.sep)
+    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
+    storage = Storage(dtype, max_memory, max_shard_size)
+    streams = storage.streams(target)
+    settings = Settings(
+        config, values, mapping, key, strict, _statistics(norm_stats, data), model=model, shapes=streams
+    )
+    with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
+        lint = ValueLint(prepared.plan, dtype)
+        if streams:
+            whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
+        else:
+            arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
+            whole = _by_arrays(prepared, target, arrays)
+        odd = lint.findings(prepared.checkpoint)
+    assumed, shown = prepared.resolved.assumed, prepared.family.shown
+    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd)
+
+
+def _streamed(plans: Plans) -> Manifest:
+    """Into a file or a folder, in bounded memory; the manifest beside it."""
+    target = plans.target
+    with ExitStack() as made:
+        if target.format in (FOLDER, ORBAX):
+            (beside,) = made.enter_context(replacing(target.manifest))
+            file = made.enter_context(whole_folder(target.path, holds_ours))
+        else:
+            file, beside = made.enter_context(replacing(target.path, target.manifest))
+        manifest = write_streamed(plans, file)
+        beside.write_text(render_manifest(manifest), encoding="utf-8")
+    return manifest
+
+
+def _by_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Manifest:
+    """One variable after another into a file; the manifest beside it."""
+    with ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
-        lint = ValueLint(prepared.plan)
-        arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
 
         def manifest(hashes: Hashes | None) -> Manifest:
             return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
@@ -102,9 +146,7 @@ def convert(
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
             whole = manifest_beside(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(whole), encoding="utf-8")
-            odd = lint.findings(prepared.checkpoint)
-    assumed, shown = prepared.resolved.assumed, prepared.family.shown
-    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd)
+    return whole
 
 
 def _write(
@@ -113,7 +155,7 @@ def _write(
     """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
     family, config = prepared.family, prepared.config
     variables = prepared.variables
-    if isinstance(family, KeptByKeras) and target.format != "safetensors":
+    if isinstance(family, KeptByKeras) and target.format in KERAS:
         own = family
         return write_by_keras(
             file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path), manifest

@@ -6,9 +6,14 @@ import importlib.util
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import IO
 
+import numpy as np
+
+from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import whole_file
+from wdport.files.safetensors_file import Entry, header_bytes
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 from wdport.model import Array
@@ -31,17 +36,21 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 
     ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if the machine refuses.
     """
-    data = _safetensors(tensors) if target.format == "safetensors" else _pickled(tensors)
     with whole_file(target.path) as file:
-        file.write(data)
-    return len(data)
+        if target.format == "safetensors":
+            _write_safetensors(file, tensors)
+        else:
+            file.write(_pickled(tensors))
+        return file.tell()
 
 
-def _safetensors(tensors: Mapping[str, Array]) -> bytes:
-    from safetensors.numpy import save
-
-    made: bytes = save(dict(tensors), metadata={"format": "pt"})
-    return made
+def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
+    """One tensor after another, those of wide values first, so that all are aligned."""
+    entries = [Entry(name, array.dtype.name, array.shape) for name, array in tensors.items()]
+    entries.sort(key=lambda entry: (-ITEMSIZE[entry.dtype], entry.name))
+    file.write(header_bytes(entries, {"format": "pt"}))
+    for entry in entries:
+        file.write(np.ascontiguousarray(tensors[entry.name]).reshape(-1).view(np.uint8).data)
 
 
 def _pickled(tensors: Mapping[str, Array]) -> memoryview:

@@ -112,6 +112,17 @@ class CustomFamily:
 
         return {path: tuple(variable.shape) for path, variable in variables_by_path(self._keep(config)).items()}
 
+    def outline(self, config: CustomConfig) -> dict[str, Shape]:
+        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+        from wdport.keras_runtime import traced_model, variables_by_path
+
+        try:
+            model = traced_model(lambda: self._build(config, "float32"))
+        except MisfitError:  # it may look at its own values, or be at fault: the build in full tells
+            return self.variables(config)
+        return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+
     def constants(self, config: CustomConfig) -> dict[str, Constant]:
         return {}
 

@@ -146,6 +146,15 @@ class Documented(Protocol):
 
 
 @runtime_checkable
+class Outlined(Protocol):
+    """A family whose variables take a built model to know, which may be too large for the machine."""
+
+    def outline(self, config: Configuration) -> dict[str, Shape]:
+        """The same as ``variables``, without memory for values."""
+        ...
+
+
+@runtime_checkable
 class KeptByKeras(Protocol):
     """A family whose files are written and read by Keras's own code."""
 
@@ -158,7 +167,7 @@ class KeptByKeras(Protocol):
         ...
 
 
-class OwnFamily(Family, KeptByKeras, Protocol):
+class OwnFamily(Family, KeptByKeras, Outlined, Protocol):
     """The user's own model, as its mapping table and the user describe it."""
 
     table: Table

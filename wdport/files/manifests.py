@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,13 @@ def file_sha256(path: str | Path) -> str:
     """A file's SHA-256, in hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_sha256(parts: Iterable[tuple[str, str]]) -> str:
+    """The SHA-256 that stands for a folder: of the lines that ``sha256sum`` prints for its files, (name, SHA-256) in
+    this order."""
+    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in parts)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def sealed(manifest: Mapping[str, object]) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,15 +17,22 @@ from typing import Protocol
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
-from wdport.checkpoint.source import Source
+from wdport.checkpoint.reading import decode
+from wdport.checkpoint.safetensors import read_safetensors
+from wdport.checkpoint.source import CHUNK, Source, Span
 from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.keras_archive import MANIFEST, KerasArchive
-from wdport.files.manifests import CONVERT_AGAIN, file_sha256
-from wdport.files.safetensors_file import METADATA, SafetensorsWriter
+from wdport.files.manifests import CONVERT_AGAIN, file_sha256, folder_sha256
+from wdport.files.npz_file import manifest_in, open_npz, values_of
+from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
+from wdport.files.safetensors_file import METADATA, Entry, SafetensorsWriter
+from wdport.files.sharded_file import INDEX
 from wdport.files.target import Target
 from wdport.files.weights_file import dataset_paths, open_weights
+from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.model import Array
 
 Shape = tuple[int, ...]
@@ -130,6 +138,10 @@ def read_beside(path: Path) -> Beside:
             text = file.metadata.get(METADATA)
             return Beside(text.encode() if isinstance(text, str) else None)
     with located(path):
+        if path.is_dir():
+            return Beside(_small(path / MANIFEST))
+        if path.name.endswith(".npz"):
+            return Beside(manifest_in(path))
         if path.name.endswith(".h5"):
             with open_weights(path) as weights:
                 return Beside(weights.read(MANIFEST).tobytes() if MANIFEST in weights.contents.datasets else None)
@@ -139,25 +151,80 @@ def read_beside(path: Path) -> Beside:
 
 
 def read_variables(
-    path: Path, variables: Mapping[str, Shape], digests: Digests | None = None
+    path: Path,
+    variables: Mapping[str, Shape],
+    digests: Digests | None = None,
+    dtypes: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, Array]]:
-    """Every variable of a converted file.
+    """Every variable of a converted file as float32; one that is stored in 16 bits, by ``dtypes``, is widened.
 
     Raises :class:`InputError` if one is missing, has another shape or dtype, or not the SHA-256 that ``digests`` has
     for it; or if too many are there.
     """
-    for name, array in _read(path, variables):
-        if array.shape != variables[name] or array.dtype != np.float32:
-            what = f"is {array.dtype} {array.shape}, not float32 {variables[name]}"
-            raise InputError((path, name), what, CONVERT_AGAIN)
-        if digests is not None and digest(array) != digests[name]:
-            raise InputError((path, name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
-        yield name, array
+    wanted = [Entry(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
+    for entry, array, dtype in _read(path, wanted):
+        if array.shape != entry.shape or dtype != entry.dtype:
+            what = f"is {dtype} {array.shape}, not {entry.dtype} {entry.shape}"
+            raise InputError((path, entry.name), what, CONVERT_AGAIN)
+        if digests is not None and digest(array) != digests[entry.name]:
+            raise InputError((path, entry.name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
+        yield entry.name, decode(array, dtype).astype(np.float32, copy=False)
+
+
+def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
+    """The SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces, or of an Orbax checkpoint;
+    raises alike."""
+    if path.is_dir():
+        return {entry.name: digest(array) for entry, array, _ in _read(path, entries)}
+    found = {}
+    with ExitStack() as files:
+        files.enter_context(located(path))
+        spans: Mapping[str, Span]
+        if path.name.endswith(".npz"):
+            members = files.enter_context(open_npz(path))
+            spans = {entry.name: values_of(members, entry) for entry in entries}
+        else:
+            spans = read_safetensors(files.enter_context(closing(Source(path)))).spans
+        for entry in entries:
+            hashed, span = hashlib.sha256(), spans[entry.name]
+            for start in range(0, span.nbytes, CHUNK):
+                piece = bytearray(min(CHUNK, span.nbytes - start))
+                span.read_into(memoryview(piece), start)
+                hashed.update(piece)
+            found[entry.name] = hashed.hexdigest()
+    return found
+
+
+def sha256_at(path: Path) -> str:
+    """The SHA-256 of a converted file, or of a folder as :func:`folder_sha256` has it: of its files, the
+    index first, without the manifest."""
+    if not path.is_dir():
+        return file_sha256(path)
+    names = [str(each.relative_to(path)) for each in sorted(path.rglob("*")) if each.is_file()]
+    names = sorted(set(names) - {MANIFEST}, key=lambda name: (name != INDEX, name))
+    with ThreadPoolExecutor(2) as pool:
+        hashes = pool.map(lambda name: file_sha256(path / name), names)
+        return folder_sha256(zip(names, hashes, strict=True))
+
+
+def size_at(path: Path) -> int:
+    """The bytes of a converted file, or of all that lies in a folder."""
+    return (
+        sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) if path.is_dir() else path.stat().st_size
+    )
 
 
 def digest(array: Array) -> str:
     """The SHA-256 of an array's values, see :data:`Digests`."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def _small(path: Path) -> bytes:
+    """The manifest of a folder."""
+    with closing(Source(path)) as source:
+        if source.size > MAX_MANIFEST_BYTES:
+            raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
+        return source.read(0, source.size)
 
 
 def _open(file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str) -> Writer:
@@ -177,21 +244,41 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _read(path: Path, variables: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
-    if path.name.endswith(".safetensors"):
+def _read(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
+    """Every variable as it is stored, and its dtype."""
+    names = [entry.name for entry in wanted]
+    if path.is_dir() and (path / ITEM).is_dir():
+        with located(path):
+            require_orbax(path)
+            arrays = read_orbax(path, wanted)
+            yield from ((entry, *arrays[entry.name]) for entry in wanted)
+    elif path.is_dir() or path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
-            _same_names(path, set(variables), set(file.tensors))
-            for name in variables:
-                yield name, file.read(name)
-        return
+            _same_names(path, set(names), set(file.tensors))
+            for entry in wanted:
+                yield entry, file.read_stored(entry.name), file.tensors[entry.name].dtype
+    elif path.name.endswith(".npz"):
+        with located(path), open_npz(path) as members:
+            _same_names(path, set(names), set(members) - {MANIFEST})
+            for entry in wanted:
+                array = np.empty(entry.shape, NUMPY[entry.dtype])
+                if entry.nbytes:
+                    values_of(members, entry).read_into(array.reshape(-1).view(np.uint8).data)
+                yield entry, array, entry.dtype
+    else:
+        yield from _read_hdf5(path, wanted)
+
+
+def _read_hdf5(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
     with located(path), open_weights(path) as weights:
-        places = dataset_paths(variables)
+        places = dataset_paths(entry.name for entry in wanted)
         if len(found := weights.arrays) != len(places):
             raise Fault(f"has {len(found)} variables where the model has {len(places)}", CONVERT_AGAIN)
-        for name, place in places.items():
-            if place not in found:
-                raise Fault("is missing", CONVERT_AGAIN, name)
-            yield name, weights.read(place)
+        for entry in wanted:
+            if (place := places[entry.name]) not in found:
+                raise Fault("is missing", CONVERT_AGAIN, entry.name)
+            array = weights.read(place)
+            yield entry, array, str(array.dtype)
 
 
 def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:

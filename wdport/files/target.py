@@ -6,22 +6,41 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from wdport.errors import InputError, UsageError
+from wdport.files import orbax_folder, sharded_file
+from wdport.files.keras_archive import MANIFEST
 from wdport.files.manifests import manifest_of
-from wdport.files.writable import is_replaceable, require_apart, require_no_link, require_writable
+from wdport.files.orbax_folder import ITEM, require_orbax
+from wdport.files.sharded_file import INDEX
+from wdport.files.writable import is_replaceable, require_apart, require_no_link, require_parent, require_writable
 
-FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5"}
+FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5", ".npz": "npz"}
+FOLDER: Final = "safetensors-sharded"
+ORBAX: Final = "orbax"
+_ORBAX: Final = ".orbax"
+KERAS: Final = ("keras", "weights.h5")
+"""Formats of Keras's own, in which Keras itself writes the models of users."""
 
 
 def stem_of(path: Path) -> str:
     """The name of a converted file without its ending, one of :data:`FORMATS`."""
-    return next(path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix))
+    return next((path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix)), path.name)
+
+
+def format_at(path: Path) -> str | None:
+    """The format of a converted file by its name, or of a folder by what lies in it; None if it is none."""
+    if path.is_dir():
+        if not (path / MANIFEST).is_file():
+            return None
+        return FOLDER if (path / INDEX).is_file() else ORBAX if (path / ITEM).is_dir() else None
+    return next((FORMATS[suffix] for suffix in FORMATS if path.name.endswith(suffix)), None)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A file to be written, its format, and its manifest beside it."""
+    """A file or folder to be written, its format, and its manifest beside it."""
 
     path: Path
     format: str
@@ -32,23 +51,67 @@ class Target:
         return manifest_of(self.path)
 
 
-def choose_target(source: Path, output: Path | None, force: bool, inputs: Mapping[str, Path] | None = None) -> Target:
+def choose_target(
+    source: Path,
+    output: Path | None,
+    force: bool,
+    inputs: Mapping[str, Path] | None = None,
+    folder: bool = False,
+) -> Target:
     """The target of a conversion of ``source``; raises :class:`UsageError` where it may not be written.
 
-    ``inputs`` are the other files that are read, by what they are called.
+    ``inputs`` are the other files that are read, by what they are called; ``folder`` says that the output is one.
     """
+    if output is not None and (folder or output.suffix == _ORBAX):
+        return _choose_folder(output, {"checkpoint": source, **(inputs or {})}, force)
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
     stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
     path = output or source.with_name(f"{stem}.keras")
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:
-        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
+        fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
+        raise UsageError(path, "unknown output format", fix)
     target = Target(path, FORMATS[suffix])
     inputs = {"checkpoint": source, **(inputs or {})}
     require_writable(path, inputs, force)
     require_manifest(target, inputs, force)
     return target
+
+
+def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+    """A folder that is not there or empty, or with ``force`` one that holds nothing but an older conversion."""
+    if any(path.name.endswith(suffix) for suffix in FORMATS):
+        raise UsageError(path, "has the ending of a file", "give a folder without one, or leave out --max-shard-size")
+    if os.path.lexists(path) and not path.is_dir():
+        raise UsageError(path, "is no folder", "give another name with -o")
+    if not path.name or path.resolve() == Path.cwd():
+        raise UsageError(path, "cannot be replaced", "give the name of a folder with -o")
+    if path.is_dir():
+        require_no_link(path, " with -o")
+        if any(is_within(each, path) for each in inputs.values()):
+            raise UsageError(path, "holds an input", "give another folder with -o")
+        ours = format_at(path) is not None and holds_ours(path)
+        if os.listdir(path) and not (force and ours):
+            what = "exists already" if ours else "is a folder of other files, which is never replaced"
+            fix = "give another name with -o" + (", or --force to replace it" if ours else "")
+            raise UsageError(path, what, fix)
+    require_parent(path, " with -o")
+    target = Target(path, ORBAX if path.suffix == _ORBAX else FOLDER)
+    if target.format == ORBAX:
+        require_orbax(path)
+    require_manifest(target, inputs, force)
+    return target
+
+
+def holds_ours(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a conversion writes, whole or not."""
+    return sharded_file.is_partly_ours(folder) or orbax_folder.is_partly_ours(folder)
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder, links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) -> None:

@@ -12,8 +12,9 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ class Temporary:
         """Remove it, unless it has its name, and let go of it."""
         with suppress(OSError):
             if self.is_there():
-                self.path.unlink()
+                _remove(self.path)
         os.close(self.descriptor)
 
 
@@ -74,14 +75,25 @@ def make_temporary(finished: Path) -> Temporary:
         os.close(made.descriptor)  # taken for left over before it was held
 
 
-def remove_leftovers(finished: Path) -> None:
-    """Remove what processes that died left of the file ``finished``."""
+def make_temporary_folder(finished: Path) -> Temporary:
+    """A new empty folder, held likewise; raises ``OSError``."""
+    while True:
+        path = finished.with_name(f".{finished.name}.{secrets.token_hex(8)}{_MARK}")
+        os.mkdir(path)
+        made = Temporary(finished, path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+        if _lock(made.descriptor, fcntl.LOCK_SH) is not False and made.is_there():
+            return made
+        os.close(made.descriptor)
+
+
+def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None) -> None:
+    """Remove what processes that died left of the file ``finished``, or of the folder, of those that are ``ours``."""
     with suppress(PermissionError):
         for name in os.listdir(finished.parent):
             made = _UNFINISHED.fullmatch(name)
             if made and made["finished"] == finished.name and not _is_running(made["token"]):
                 with suppress(OSError):  # another one's, or gone meanwhile
-                    _remove_unheld(finished.with_name(name))
+                    _remove_unheld(finished.with_name(name), ours)
 
 
 def is_temporary(name: str, of: re.Pattern[str]) -> bool:
@@ -114,13 +126,22 @@ def _is_running(token: str) -> bool:
     return token.isdecimal() and Path(f"/proc/{token}").exists()
 
 
-def _remove_unheld(path: Path) -> None:
+def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
     descriptor = os.open(path, _LOOK)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor, fcntl.LOCK_EX):
-            path.unlink()
+        kind = os.fstat(descriptor).st_mode
+        wanted = stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and ours is not None and ours(path))
+        if wanted and _lock(descriptor, fcntl.LOCK_EX):
+            _remove(path)
     finally:
         os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _lock(descriptor: int, how: int) -> bool | None:

@@ -65,6 +65,16 @@ def require_writable(
         replace = "--force" if option else "force=True"
         what = "exists already" + (f" and is no {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
+    _require_name(path, by)
+
+
+def require_parent(path: Path, by: str) -> None:
+    """Refuse a name, of a file or a folder, that nothing can be written under; raises as :func:`require_writable`."""
+    _require_folder(path, by)
+    _require_name(path, by)
+
+
+def _require_name(path: Path, by: str) -> None:
     if len(os.fsencode(path.name)) > LONGEST:
         raise UsageError(path, f"has a name of more than {LONGEST} bytes", f"give a shorter one{by}")
     if not os.access(path.parent, os.W_OK):

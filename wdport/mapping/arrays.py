@@ -6,13 +6,15 @@ not exact, is in :mod:`wdport.mapping.arithmetic`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.mapping.axes import Rule
+from wdport.mapping.axes import Rule, Side
 
 Array = NDArray[Any]
 
@@ -36,3 +38,71 @@ def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -
     shape = rule.target.shape(sizes)
     parts = list(ordered) if rule.target.stacked else [ordered]
     return [np.ascontiguousarray(part).reshape(shape) for part in parts]
+
+
+def rearrangement(
+    rule: Rule, sizes: Mapping[str, int], sources: Sequence[Array], targets: Sequence[Array]
+) -> Iterator[tuple[Array, Array]]:
+    """What :func:`apply_rule` does, as copies that need no memory: (view of a target, view of a source) of one shape.
+
+    Sources may have any strides; targets are C-contiguous and filled once, between all pairs.
+    """
+    if rule.source.any_axes:
+        yield targets[0], sources[0]
+        return
+    ours = [named_axes(target, rule.target, sizes) for target in targets]
+    theirs = [named_axes(source, rule.source, sizes) for source in sources]
+    fixed = [name for name in rule.target.names if name in (rule.source.stacked, rule.target.stacked, *rule.orders)]
+    free = [name for name in rule.target.names if name not in fixed]
+    for at in product(*(range(sizes[name]) for name in fixed)):
+        here = dict(zip(fixed, at, strict=True))
+        there = {name: rule.orders[name][n] if name in rule.orders else n for name, n in here.items()}
+        yield _picked(rule.target, ours, here, free), _picked(rule.source, theirs, there, free)
+
+
+def named_axes(array: Array, side: Side, sizes: Mapping[str, int]) -> Array:
+    """A view of one of a side's tensors with an axis for every name; raises ``ValueError`` where it is none."""
+    view = array.view()
+    view.shape = tuple(sizes[name] for group in side.groups for name in group)
+    return view
+
+
+def _picked(side: Side, arrays: Sequence[Array], at: Mapping[str, int], free: Sequence[str]) -> Array:
+    """The array of the stacked index, at these indices of other axes, with its ``free`` axes in this order."""
+    array = arrays[at[side.stacked]] if side.stacked else arrays[0]
+    names = [name for group in side.groups for name in group]
+    picked = array[tuple(at[name] if name in at else slice(None) for name in names)]
+    left = [name for name in names if name not in at]
+    return picked.transpose([left.index(name) for name in free])
+
+
+def copy_blocks(target: Array, source: Array, change: Callable[[Array], Array] | None = None) -> None:
+    """Copy ``source`` into ``target``, of one shape, by blocks that stay in a processor's cache, each by ``change``.
+
+    A transposition is bound by cache lines: 16 values of the target's last axis at a time make it eight times as fast
+    as all of it at once (0.3 to 2.5 GB/s, 4096 x 14336 of two bytes, into memory that was written before).
+    """
+    for block in _blocks(target, source):
+        target[block] = source[block] if change is None else change(source[block])
+
+
+def _blocks(target: Array, source: Array) -> Iterator[tuple[slice, ...]]:
+    if not target.ndim or not target.size:
+        yield ()
+        return
+    steps = list(target.shape)
+    if abs(source.strides[-1]) != source.itemsize and target.shape[-1] > 1:
+        steps[-1] = min(_LINE, steps[-1])
+    for axis in range(target.ndim):  # the slowest axes are cut first
+        if prod(steps) <= _BLOCK:
+            break
+        steps[axis] = max(1, min(steps[axis], _BLOCK * steps[axis] // prod(steps)))
+    for start in product(*(range(0, size, step) for size, step in zip(target.shape, steps, strict=True))):
+        yield tuple(slice(at, at + step) for at, step in zip(start, steps, strict=True))
+
+
+_LINE = 16
+"""Values of the target's last axis that are written at a time where the source lies across."""
+
+_BLOCK = 1 << 16
+"""Values in a block, so that what ``change`` makes of them stays in a cache of 1 MiB."""

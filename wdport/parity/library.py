@@ -1,4 +1,4 @@
-"""A converted file read by the library that its format belongs to: Keras or safetensors, not by wdport's own reader.
+"""A converted file read by the library of its format, Keras, safetensors or numpy, not by wdport's own reader.
 
 Writer and reader of wdport share one description of the layout, so a fault of that would pass unseen between them.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted
+from wdport.files.target import FOLDER
 from wdport.model import Array, KerasVariable
 
 
@@ -21,10 +22,16 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
 
     Keras loads into a model of the family that is never run: what it assigns is kept, which compiles nothing.
     """
-    if converted.format == "safetensors":
+    path = converted.path
+    if converted.format in ("safetensors", FOLDER):
         from safetensors.numpy import load_file
 
-        return "safetensors", load_file(converted.path)
+        files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+        held = {name: array for file in files for name, array in load_file(file).items()}
+        return "safetensors", {name: array.astype(np.float32, copy=False) for name, array in held.items()}
+    if converted.format == "npz":
+        with np.load(path) as arrays:
+            return "numpy", {name: arrays[name].astype(np.float32, copy=False) for name in converted.variables}
     import keras
 
     found: dict[str, Array] = {}

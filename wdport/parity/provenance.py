@@ -8,6 +8,7 @@ from wdport.compare.findings import Finding, fact, notice
 from wdport.conversion.account import torn
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared, Settings, source_of, what_is_told
+from wdport.conversion.rounding import narrow
 from wdport.errors import MisfitError
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import manifest_of
@@ -30,8 +31,11 @@ def provenance(
     if account is None:
         return [notice(converted.note)]
     found = []
+    if account.rounded:
+        dtypes = ", ".join(sorted({account.dtypes[name] for name in account.rounded}))
+        found.append(notice(f"the weights were rounded to {dtypes}; the reference computes with the rounded ones"))
     for name, array in variables.items():
-        if digest(array) != account.digests.get(name):
+        if digest(narrow(array, account.dtypes.get(name, "float32"))) != account.digests.get(name):
             found.append(fact(f"{name} is not what was written: another SHA-256", name, "damaged"))
     beside = manifest_of(converted.path)
     if contradiction := torn(converted.path, account, sha256):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from wdport.compare.calls import Case
@@ -184,13 +185,20 @@ def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
         raise MachineError("verify", what, "install wdport[torch]") from None
 
 
-def user_reference(target: str, prepared: Prepared, key: str | None = None) -> Live:
-    """The model of the user's own ``module:factory`` with the weights of the checkpoint."""
+def user_reference(
+    target: str, prepared: Prepared, key: str | None = None, rounded: Mapping[str, Array] | None = None
+) -> Live:
+    """The model of the user's own ``module:factory`` with the weights of the checkpoint, or with those that are
+    ``rounded``; raises :class:`MisfitError` where it takes others."""
     signature = prepared.family.signature(prepared.config)
     with translated():
-        state = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
+        state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
         subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
+    for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
+        if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
+            what = f"does not take {name} as it is given, and the converted file is rounded to 16 bits"
+            raise MisfitError(target, what, "return the module without weights, or verify a float32 conversion")
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise UsageError(target, "nothing tells what the model's inputs are", fix)

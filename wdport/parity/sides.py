@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import jax
@@ -19,6 +20,8 @@ from wdport.compare.measure import same_bits
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
+from wdport.conversion.rounding import rounded_values
+from wdport.errors import MisfitError
 from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
@@ -65,16 +68,26 @@ class Weights:
 
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
-    """The checkpoint and the converted file, as they are."""
+    """The checkpoint and the converted file, as they are; tensors are rounded where the file's variables are.
+
+    Raises :class:`MisfitError` where arithmetic was rounded, since no tensors make that.
+    """
     tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
+    for move in prepared.plan.moves:
+        dtype = converted.rounded.get(move.targets[0])
+        if dtype is not None and not move.exact:
+            what = f"{move.targets[0]} is arithmetic that was rounded to {dtype}, which no reference computes"
+            raise MisfitError(converted.path, what, "verify a float32 conversion of the checkpoint")
+        if dtype is not None:
+            tensors |= {name: rounded_values(tensors[name], dtype) for name in move.sources}
     return unrounded(prepared, Weights("converted weights", tensors, file_variables(prepared, converted)))
 
 
 def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
     """Every variable of the converted file; by Keras's own reader where Keras wrote it."""
-    if isinstance(converted.family, KeptByKeras) and converted.format != "safetensors":
+    if isinstance(converted.family, KeptByKeras) and converted.by_keras:
         return dict(converted.family.read(converted.config, converted.path))
-    return dict(read_variables(converted.path, prepared.variables))
+    return dict(read_variables(converted.path, prepared.variables, dtypes=converted.dtypes))
 
 
 def unrounded(prepared: Prepared, weights: Weights) -> Weights:
@@ -93,12 +106,16 @@ def _tensor(prepared: Prepared, name: str) -> Array:
     return source_array(prepared, name, cast=True)
 
 
-def unequal_variables(prepared: Prepared, weights: Weights) -> list[Finding]:
-    """Findings on variables of the converted file that are not, bit for bit, what their tensors become."""
+def unequal_variables(
+    prepared: Prepared, weights: Weights, rounded: Mapping[str, str] = MappingProxyType({})
+) -> list[Finding]:
+    """Findings on variables of the converted file that are not, bit for bit, what their tensors become, ``rounded`` to
+    these dtypes."""
     wrong = []
     for move in prepared.plan.moves:
         pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
-        wrong += [name for name, array in pairs if not same_bits(array, weights.variables[name])]
+        made = ((name, rounded_values(array, rounded.get(name, "float32"))) for name, array in pairs)
+        wrong += [name for name, array in made if not same_bits(array, weights.variables[name])]
     return [unequal(name) for name in wrong]
 
 

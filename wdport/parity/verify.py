@@ -34,6 +34,7 @@ from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras
 from wdport.files.manifests import file_sha256
+from wdport.files.model_files import sha256_at
 from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
@@ -119,14 +120,14 @@ def verify(
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
         say("reading both files")
         weights = converted_weights(prepared, opened)
-        digests = {"checkpoint": prepared.checkpoint.file_sha256(), "converted": file_sha256(opened.path)}
-        unequal = [*unequal_variables(prepared, weights), *contradictions(prepared, opened, own, told)]
+        digests = {"checkpoint": prepared.checkpoint.file_sha256(), "converted": sha256_at(opened.path)}
+        unequal = [*unequal_variables(prepared, weights, opened.rounded), *contradictions(prepared, opened, own, told)]
         say("building four models")
         named = reference or (own.reference if own is not None else None)
         if own is not None and not named:
             fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
-        theirs = user_reference(named, prepared, key) if named else None
+        theirs = user_reference(named, prepared, key, weights.tensors if opened.rounded else None) if named else None
         return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro)
 
 
@@ -160,12 +161,15 @@ def verify_recording(
     started = time.monotonic()
     say = say or (lambda _: None)
     opened = open_converted(converted, own_model(mapping, model, None, inputs))
+    if opened.rounded:
+        what = f"was rounded to {', '.join(sorted(set(opened.rounded.values())))}, and the recording is not"
+        raise MisfitError(opened.path, what, "verify it against the checkpoint, or a float32 conversion")
     say("reading both files")
     with open_recording(Path(recording)) as recorded:
         prepared = recorded_plan(recorded, opened, mapping)
         weights = recorded_weights(prepared, recorded, opened)
         unequal = unequal_to_recording(prepared, recorded, weights)
-        digests = {"recording": file_sha256(Path(recording)), "converted": file_sha256(opened.path)}
+        digests = {"recording": file_sha256(Path(recording)), "converted": sha256_at(opened.path)}
         return _verify(prepared, opened, weights, unequal, digests, Replay(recorded), say, started, repro=repro)
 
 

@@ -1,0 +1,88 @@
+"""The dtype in which variables are stored: values as a checkpoint has them in, the bits of another floating dtype out.
+
+Values are rounded to nearest, ties to even, by way of float32, as ``torch.Tensor.to`` rounds them; a NaN stays one,
+with whatever payload. Bits are little-endian arrays of :data:`wdport.checkpoint.dtypes.NUMPY`, of bfloat16 uint16.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from wdport.checkpoint.dtypes import NUMPY
+from wdport.checkpoint.reading import decode
+from wdport.model import Array
+
+STORED: Final = ("float32", "float16", "bfloat16")
+"""Dtypes that variables can be stored in."""
+
+FLOATS: Final = (*STORED, "float64")
+
+_INFINITY: Final = {"float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x1F << 10, "bfloat16": 0xFF << 7}
+"""The bits of infinity; those of a NaN are larger."""
+
+
+class Cast:
+    """Values of one tensor, in pieces, from their stored dtype to that of a variable.
+
+    ``lost`` counts the finite values that became infinite, and ``largest`` is the largest of them; ``inexact`` says
+    whether float32 changed a float64 value.
+    """
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source, self.target = source, target
+        self.lost, self.largest, self.inexact = 0, 0.0, False
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything changes."""
+        return self.source != self.target
+
+    def __call__(self, stored: Array) -> Array:
+        """The bits of the variable's dtype, of the same shape."""
+        if not self.needed:
+            return stored
+        values = decode(stored, self.source)
+        with np.errstate(over="ignore", invalid="ignore"):
+            single = values.astype(np.float32, copy=False)
+            if self.target == "float32":
+                self.inexact |= self.source == "float64" and not np.array_equal(single, values, equal_nan=True)
+                return single
+            rounded = narrow(single, self.target)
+        if is_nonfinite(rounded, self.target):
+            self._count(values, rounded)
+        return rounded
+
+    def _count(self, values: Array, rounded: Array) -> None:
+        """Finite values among those that were rounded to infinity."""
+        over = np.isfinite(values) & ~np.isfinite(decode(rounded, self.target))
+        if over.any():
+            self.lost += int(np.count_nonzero(over))
+            self.largest = max(self.largest, float(np.max(np.abs(values[over]))))
+
+
+def narrow(single: Array, dtype: str) -> Array:
+    """Float32 values, rounded, as the bits of ``dtype``."""
+    if dtype == "bfloat16":
+        return single.astype(ml_dtypes.bfloat16).view(np.uint16)
+    return single.astype(NUMPY[dtype], copy=False)
+
+
+def rounded_values(array: Array, dtype: str) -> Array:
+    """Float32 values as they come back from a file that stores them in ``dtype``, float32."""
+    return array if dtype == "float32" else decode(narrow(array, dtype), dtype).astype(np.float32, copy=False)
+
+
+def is_nonfinite(stored: Array, dtype: str) -> bool:
+    """Whether a NaN or infinity is among the stored values; without a copy, whatever their strides.
+
+    Of positive ones the bits are the largest signed integers, of negative ones the largest unsigned.
+    """
+    if not stored.size:
+        return False
+    size, infinity = stored.itemsize, _INFINITY[dtype]
+    sign = 1 << (8 * size - 1)
+    signed, unsigned = stored.view(f"<i{size}"), stored.view(f"<u{size}")
+    return bool(signed.max() >= infinity or unsigned.max() >= infinity + sign)

@@ -1,0 +1,170 @@
+"""A plan cut into steps that fit buffers of a given size: what is read at a time, and what of a variable it makes.
+
+A tensor that fits is one step. A larger one, if its values are only moved from one tensor to one variable, is cut:
+where the slowest axis stays the slowest into blocks, each read once; else into strips of the variable, for each of
+which the tensor is read through once. All is settled on shapes before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from wdport.checkpoint.dtypes import ITEMSIZE
+from wdport.checkpoint.tensor import TensorInfo
+from wdport.errors import UsageError
+from wdport.mapping.axes import Rule, Shape, Side
+from wdport.mapping.moves import Move
+
+Range = tuple[int, int]
+
+ALIGNED: Final = 64
+"""Bytes; where each of several arrays in a buffer begins."""
+
+_ARITHMETIC: Final = 40
+"""Bytes of memory that arithmetic in float64 takes for each value, beside the buffers."""
+
+FLAT: Final = Rule("flat", Side((("flat",),)), Side((("flat",),)))
+"""What a rule is that leaves all axes as they are, whatever they are."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes for tensors in all: two buffers to read into, two to write from, and an eighth for all the rest."""
+
+    total: int
+
+    @property
+    def buffer(self) -> int:
+        return self.total * 7 // 32
+
+    @property
+    def rest(self) -> int:
+        return self.total // 8
+
+    @staticmethod
+    def for_buffer(size: int) -> int:
+        """The smallest budget with such buffers."""
+        return -(-size * 32 // 7)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One read. ``source`` and ``target`` are indices of the slowest axes of both sides, None for whole arrays; it is
+    the ``last`` that makes this part of the target."""
+
+    move: Move
+    rule: Rule
+    sizes: Mapping[str, int]
+    source: Range | None = None
+    target: Range | None = None
+    last: bool = True
+    ends: bool = True
+    """Whether the move is done with it."""
+    again: bool = False
+    """Whether the same values were read before, for another strip."""
+    once: bool = True
+    """Whether they are read for this step alone."""
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """What the steps of a move depend on: its tensors, and its variables with shape and dtype."""
+
+    move: Move
+    tensors: tuple[TensorInfo, ...]
+    targets: tuple[tuple[Shape, str], ...]
+
+    @property
+    def source_bytes(self) -> int:
+        return sum(aligned(info.ref.extent * ITEMSIZE[info.dtype]) for info in self.tensors)
+
+    @property
+    def target_bytes(self) -> int:
+        return sum(aligned(prod(shape) * ITEMSIZE[dtype]) for shape, dtype in self.targets)
+
+    @property
+    def whole(self) -> int:
+        """The budget that takes it in one step."""
+        rest = 0 if self.move.exact else 8 * _ARITHMETIC * sum(info.ref.numel for info in self.tensors)
+        return max(Budget.for_buffer(max(self.source_bytes, self.target_bytes)), rest)
+
+    @property
+    def divisible(self) -> bool:
+        """Whether it can be cut."""
+        rule = self.move.rule
+        plain = not (rule.source.stacked or rule.target.stacked or rule.orders)
+        return self.move.exact and plain and len(self.tensors) == 1 and self.tensors[0].ref.contiguous
+
+    def cut(self, budget: Budget) -> Iterator[Step]:
+        """The steps; raises :class:`UsageError`'s cause as :class:`TooSmall`."""
+        if self.whole <= budget.total:
+            yield Step(self.move, self.move.rule, self.move.sizes)
+            return
+        if not self.divisible:
+            raise TooSmall(self.whole)
+        yield from self._pieces(budget.buffer)
+
+    def _pieces(self, room: int) -> Iterator[Step]:
+        info, (shape, dtype) = self.tensors[0], self.targets[0]
+        count = prod(shape)
+        flat = self.move.rule.source.any_axes
+        rule, sizes = (FLAT, {"flat": count}) if flat else (self.move.rule, dict(self.move.sizes))
+        ours, theirs = slowest(rule.target, sizes), slowest(rule.source, sizes)
+        target = count // sizes[ours] * ITEMSIZE[dtype]
+        source = count // sizes[theirs] * ITEMSIZE[info.dtype]
+        if (most := max(target, source)) > room:
+            raise TooSmall(Budget.for_buffer(most))
+        if ours == theirs:
+            blocks = list(_ranges(sizes[ours], room // most))
+            for block in blocks:
+                yield Step(self.move, rule, sizes, block, block, ends=block is blocks[-1])
+            return
+        strips = list(_ranges(sizes[ours], room // target))
+        reads = list(_ranges(sizes[theirs], room // source))
+        for strip in strips:
+            for read in reads:
+                last = read is reads[-1]
+                yield Step(self.move, rule, sizes, read, strip, last, last and strip is strips[-1],
+                           strip is not strips[0], len(strips) == 1)  # fmt: skip
+
+
+class TooSmall(Exception):
+    """The budget is; ``needed`` bytes are not."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
+    """The steps of all moves; raises :class:`UsageError` with the smallest budget that works, and the tensor."""
+    steps: list[Step] = []
+    needed = {}
+    for each in shaped:
+        try:
+            steps += each.cut(budget)
+        except TooSmall as small:
+            needed[each.tensors[0].name] = small.needed
+    if needed:
+        name = max(needed, key=needed.__getitem__)
+        fix = f"give --max-memory {-(-needed[name] >> 20)}MiB or more"
+        raise UsageError(name, f"does not fit into --max-memory {budget.total >> 20}MiB", fix)
+    return steps
+
+
+def slowest(side: Side, sizes: Mapping[str, int]) -> str:
+    """The axis that varies slowest, of those with more than one index."""
+    return next((name for name in side.names if sizes[name] > 1), side.names[0])
+
+
+def aligned(size: int) -> int:
+    """So many bytes, filled up."""
+    return -(-size // ALIGNED) * ALIGNED
+
+
+def _ranges(size: int, step: int) -> Iterator[Range]:
+    for start in range(0, size, step):
+        yield start, min(start + step, size)

@@ -1,0 +1,274 @@
+"""A plan carried out in bounded memory: the stored bytes of every variable, in the order of the checkpoint's files.
+
+Three stages run side by side: read, change (checks, rule, dtype), and whoever takes the pieces and writes them. Values
+whose dtype stays are moved as bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from threading import Event
+
+import ml_dtypes
+import numpy as np
+
+from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
+from wdport.checkpoint.reading import decode, strided
+from wdport.conversion.ahead import Buffers, ahead
+from wdport.conversion.apply import require_equal_ties
+from wdport.conversion.prepare import Prepared
+from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
+from wdport.conversion.steps import Budget, Range, Shaped, Step, aligned, all_steps, slowest
+from wdport.conversion.values import See
+from wdport.errors import InputError, MisfitError
+from wdport.files.safetensors_file import Entry
+from wdport.mapping.arrays import copy_blocks, rearrangement
+from wdport.mapping.axes import Shape
+from wdport.mapping.moves import Move
+from wdport.model import Array
+
+USUAL = 1 << 30
+"""Bytes for tensors where nobody states them; more where one cannot be cut."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive bytes of a variable, from the byte ``start`` on; ``release`` lets their memory be used again.
+
+    ``done`` is how many bytes of the checkpoint's tensors are dealt with.
+    """
+
+    name: str
+    start: int
+    data: memoryview
+    release: Callable[[], None]
+    done: int
+
+
+@dataclass
+class _Read:
+    """What one step has read: arrays of stored values in a buffer."""
+
+    step: Step
+    buffer: Array
+    arrays: list[Array]
+
+
+@dataclass
+class Stream:
+    """The variables of a planned conversion as pieces. ``dtypes`` are those in which they are stored.
+
+    Raises ``UsageError`` where ``memory``, in bytes, is too small, and ``MisfitError`` for tensors that are not
+    floating point; see :meth:`pieces` for the rest.
+    """
+
+    prepared: Prepared
+    dtypes: Mapping[str, str]
+    memory: int | None = None
+    allow_nonfinite: bool = False
+    cast: bool = False
+    see: See = lambda name, array: None
+    """Shown every tensor, or piece of one, as it is stored; of bfloat16 only vectors, since looking at all of them
+    would take longer than reading."""
+    read: Callable[[], None] = lambda: None
+    """Called when a buffer was read into, before it may be read into again."""
+
+    def __post_init__(self) -> None:
+        checkpoint, plan = self.prepared.checkpoint, self.prepared.plan
+        moves = sorted(plan.moves, key=lambda move: min(map(checkpoint.place, move.sources)))
+        for name in (name for move in moves for name in move.sources):
+            if (dtype := checkpoint.tensors[name].dtype) not in FLOATS:
+                fix = "check the table's row for it"
+                raise MisfitError((checkpoint.path, name), f"is {dtype}, not floating point", fix)
+        shaped = [self._shaped(move) for move in moves]
+        usual = max([USUAL, *(each.whole for each in shaped if not each.divisible)])
+        self._budget = Budget(min(self.memory or usual, max([Budget.for_buffer(1 << 20), *(e.whole for e in shaped)])))
+        self._steps = all_steps(shaped, self._budget)
+        self.total = sum(checkpoint.tensors[name].nbytes for move in moves for name in move.sources)
+        self.entries = [
+            Entry(name, self.dtypes[name], self.prepared.variables[name]) for move in moves for name in move.targets
+        ]
+        self._stop = Event()
+        self._inputs, self._outputs = (Buffers(2, self._budget.buffer, self._stop) for _ in "ab")
+        self._casts: dict[str, Cast] = {}
+
+    def pieces(self) -> Generator[Piece]:
+        """Every variable, in the order of :attr:`entries`, once.
+
+        Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at values that the dtype cannot hold, unless
+        these are allowed; and ``InputError`` if the file was changed meanwhile.
+        """
+        require_equal_ties(self.prepared)
+        yield from ahead(self._change(ahead(self._read(), self._stop)), self._stop)
+        self.prepared.checkpoint.require_unchanged()
+
+    def _shaped(self, move: Move) -> Shaped:
+        tensors = tuple(self.prepared.checkpoint.tensors[name] for name in move.sources)
+        return Shaped(move, tensors, tuple((self.prepared.variables[n], self.dtypes[n]) for n in move.targets))
+
+    def _read(self) -> Iterator[_Read]:
+        for step in self._steps:
+            buffer = self._inputs.take()
+            arrays = self._arrays(step, buffer)
+            self.read()
+            yield _Read(step, buffer, arrays)
+
+    def _arrays(self, step: Step, buffer: Array) -> list[Array]:
+        checkpoint = self.prepared.checkpoint
+        if step.source is not None:
+            return [self._part(step, step.source, buffer)]
+        arrays, start = [], 0
+        for name in step.move.sources:
+            ref = checkpoint.tensors[name].ref
+            if name in self.prepared.recomputed:
+                constant = self.prepared.constants[self.prepared.plan.checks[name]]
+                arrays.append(constant.values.astype(np.float32))
+                continue
+            run = buffer[start : start + ref.extent * ITEMSIZE[ref.dtype]]
+            if run.size:
+                checkpoint.read_run(name, 0, run.data, once=True)
+            arrays.append(strided(run.view(NUMPY[ref.dtype]), ref))
+            start += aligned(run.size)
+        return arrays
+
+    def _part(self, step: Step, part: Range, buffer: Array) -> Array:
+        """Some indices of the slowest axis of the one tensor, with an axis for every name of the rule."""
+        name = step.move.source
+        dtype = self.prepared.checkpoint.tensors[name].dtype
+        sizes = _cut(step.sizes, slowest(step.rule.source, step.sizes), part)
+        inner = prod(sizes.values()) // (part[1] - part[0])
+        run = buffer[: prod(sizes.values()) * ITEMSIZE[dtype]]
+        self.prepared.checkpoint.read_run(name, part[0] * inner, run.data, once=step.once)
+        return run.view(NUMPY[dtype]).reshape([sizes[n] for n in step.rule.source.names])
+
+    def _change(self, read: Iterator[_Read]) -> Iterator[Piece]:
+        done, output = 0, None
+        for each in read:
+            step, names = each.step, each.step.move.sources
+            self._require_finite(each)
+            target = self.dtypes[step.move.targets[0]]
+            casts = [self._casts.setdefault(name, Cast(self._dtype(name), target)) for name in names]
+            done += sum(self.prepared.checkpoint.tensors[name].nbytes for name in names) if step.ends else 0
+            if not step.move.exact:
+                arrays = self._combined(step.move, each.arrays, casts)
+                self._inputs.give(each.buffer)
+                yield from self._pieces(step, arrays, None, None, done)
+            elif _passes(step) and each.arrays[0].flags.c_contiguous and not casts[0].needed:
+                yield from self._pieces(step, each.arrays, each.buffer, self._inputs, done)
+            else:
+                output = self._outputs.take() if output is None else output
+                arrays = self._fill(step, each.arrays, casts, output)
+                self._inputs.give(each.buffer)
+                if step.last:
+                    self._require_kept(step, casts)
+                    yield from self._pieces(step, arrays, output, self._outputs, done)
+                    output = None
+
+    def _dtype(self, name: str) -> str:
+        """The dtype of a source as it comes from :meth:`_arrays`."""
+        return "float32" if name in self.prepared.recomputed else self.prepared.checkpoint.tensors[name].dtype
+
+    def _fill(self, step: Step, arrays: list[Array], casts: list[Cast], output: Array) -> list[Array]:
+        """What this step makes of its arrays, put into ``output``; the arrays of its variables there."""
+        shapes = [self.prepared.variables[name] for name in step.move.targets]
+        if step.source is None or step.target is None:
+            made = _placed(output, shapes, self.dtypes[step.move.targets[0]])
+            for target, source in rearrangement(step.rule, step.sizes, arrays, made):
+                copy_blocks(target, source, casts[0] if casts[0].needed else None)
+            return made
+        names = step.rule.target.names
+        ours, theirs = slowest(step.rule.target, step.sizes), slowest(step.rule.source, step.sizes)
+        strip = tuple(_cut(step.sizes, ours, step.target)[name] for name in names)
+        (whole,) = _placed(output, [strip], self.dtypes[step.move.targets[0]])
+        source = arrays[0].transpose([step.rule.source.names.index(name) for name in names])
+        target = whole
+        if ours != theirs:
+            target = target[tuple(slice(*step.source) if name == theirs else slice(None) for name in names)]
+            source = source[tuple(slice(*step.target) if name == ours else slice(None) for name in names)]
+        copy_blocks(target, source, casts[0] if casts[0].needed else None)
+        return [whole]
+
+    def _combined(self, move: Move, arrays: list[Array], casts: list[Cast]) -> list[Array]:
+        """Arithmetic starts from the values as they are stored, so that it is rounded once, to float32."""
+        for cast, array in zip(casts, arrays, strict=True):
+            single = Cast(cast.source, "float32")
+            single(array)
+            self._require_single(cast.source, single, move.sources[casts.index(cast)])
+        made = move.apply([decode(array, cast.source) for cast, array in zip(casts, arrays, strict=True)])
+        last = Cast("float32", casts[0].target)
+        stored = [np.ascontiguousarray(last(array)) for array in made]
+        self._require_held(last, move.sources[0])
+        return stored
+
+    def _pieces(
+        self, step: Step, arrays: list[Array], buffer: Array | None, owner: Buffers | None, done: int
+    ) -> Iterator[Piece]:
+        """The arrays of a step's variables as pieces; ``buffer`` is free again after the last."""
+        for name, array in zip(step.move.targets, arrays, strict=True):
+            data = array.reshape(-1).view(np.uint8).data
+            start = 0
+            if step.target is not None:
+                whole = prod(self.prepared.variables[name]) * ITEMSIZE[self.dtypes[name]]
+                start = whole // step.sizes[slowest(step.rule.target, step.sizes)] * step.target[0]
+            release: Callable[[], None] = _nothing
+            if buffer is not None and owner is not None and name == step.move.targets[-1]:
+                release = partial(owner.give, buffer)
+            yield Piece(name, start, data, release, done)
+
+    def _require_finite(self, read: _Read) -> None:
+        if read.step.again:
+            return
+        for name, array in zip(read.step.move.sources, read.arrays, strict=True):
+            if self._dtype(name) != "bfloat16":
+                self.see(name, array)
+            elif len(self.prepared.checkpoint.tensors[name].shape) < 2:
+                self.see(name, array.view(ml_dtypes.bfloat16).astype(np.float32))
+            if not self.allow_nonfinite and is_nonfinite(array, self._dtype(name)):
+                fix = "use a sound checkpoint, or --allow-nonfinite"
+                raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
+
+    def _require_kept(self, step: Step, casts: list[Cast]) -> None:
+        """Raise ``MisfitError`` where values did not survive their change of dtype."""
+        for name, cast in zip(step.move.sources, casts, strict=True):
+            if step.ends:
+                self._require_held(cast, name)
+            self._require_single(cast.source, cast, name)
+
+    def _require_single(self, source: str, cast: Cast, name: str) -> None:
+        if cast.inexact and not self.cast:
+            what, fix = "has float64 values that float32 cannot hold", "accept the rounding with --cast"
+            raise MisfitError((self.prepared.checkpoint.path, name), what, fix)
+
+    def _require_held(self, cast: Cast, name: str) -> None:
+        if cast.lost:
+            values = "value" if cast.lost == 1 else "values"
+            what = f"{cast.lost} {values} overflow {cast.target}, the largest {cast.largest:.6g}"
+            other = "bfloat16 or float32" if cast.target == "float16" else "float32"
+            raise MisfitError((self.prepared.checkpoint.path, name), what, f"use --dtype {other}")
+
+
+def _passes(step: Step) -> bool:
+    """Whether the bytes of the tensor are those of the variable."""
+    ours, theirs = step.rule.target, step.rule.source
+    return ours.any_axes or (ours.names == theirs.names and not (ours.stacked or theirs.stacked or step.rule.orders))
+
+
+def _cut(sizes: Mapping[str, int], name: str, part: Range) -> dict[str, int]:
+    return {**sizes, name: part[1] - part[0]}
+
+
+def _placed(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
+    """Arrays of these shapes in a buffer, one after another."""
+    arrays, start = [], 0
+    for shape in shapes:
+        size = prod(shape) * ITEMSIZE[dtype]
+        arrays.append(buffer[start : start + size].view(NUMPY[dtype]).reshape(shape))
+        start += aligned(size)
+    return arrays
+
+
+def _nothing() -> None:
+    """Nothing has to be let go of."""

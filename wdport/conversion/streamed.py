@@ -1,0 +1,109 @@
+"""A conversion in bounded memory: variables as pieces into a folder of shards, a ``.safetensors`` or an ``.npz`` file.
+
+A folder is read once and written once, with the SHA-256 of all that is read and written; nothing is read back. A single
+file has its manifest in front of values that are not hashed yet, or a CRC of each, so it is read once more, in pieces,
+compared and hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from wdport.conversion.apply import Progress
+from wdport.conversion.entries import Manifest, OutputEntry
+from wdport.conversion.manifest import make_manifest, manifest_beside
+from wdport.conversion.prepare import Prepared
+from wdport.conversion.storage import SHARD_SIZE, Storage
+from wdport.conversion.stream import Stream
+from wdport.conversion.values import See
+from wdport.errors import MachineError
+from wdport.files.manifests import BLANK, folder_sha256, sealed
+from wdport.files.model_files import Hashes, Written, sha256_at, size_at, stored_digests
+from wdport.files.npz_file import NpzWriter
+from wdport.files.orbax_folder import OrbaxWriter
+from wdport.files.safetensors_file import Entry, SafetensorsWriter
+from wdport.files.sharded_file import Part, ShardedWriter
+from wdport.files.target import FOLDER, ORBAX, Target
+
+
+@dataclass(frozen=True)
+class Plans:
+    """A planned conversion, where it goes, and how."""
+
+    prepared: Prepared
+    target: Target
+    storage: Storage
+    allow_nonfinite: bool = False
+    cast: bool = False
+    progress: Progress | None = None
+    see: See = lambda name, array: None
+
+
+def write_streamed(plans: Plans, file: Path) -> Manifest:
+    """Write the variables to ``file``, the target's temporary file or folder; the manifest that goes beside it.
+
+    Raises as :class:`wdport.conversion.stream.Stream` does.
+    """
+    prepared, target = plans.prepared, plans.target
+    dtypes = plans.storage.dtypes(prepared)
+    stream = Stream(prepared, dtypes, plans.storage.max_memory, plans.allow_nonfinite, plans.cast, plans.see)
+
+    def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[Part] | None = None) -> Manifest:
+        made = make_manifest(prepared, target, hashes, source, dtypes)
+        told: OutputEntry = {**made["output"]}
+        if plans.storage.dtype != "float32":
+            told["dtype"] = plans.storage.dtype
+        if parts:
+            told["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.size} for part in parts]
+        return {**made, "output": told}
+
+    with (
+        prepared.checkpoint.hashed() as hashed,
+        closing(_open(file, plans, stream.entries, manifest)) as writer,
+        ThreadPoolExecutor(1) as thread,
+        closing(stream.pieces()) as pieces,
+    ):
+        stream.read = hashed.settle
+        digests = {entry.name: hashlib.sha256() for entry in stream.entries}
+        for piece in pieces:
+            hashing = thread.submit(digests[piece.name].update, piece.data)
+            writer.write_at(piece.name, piece.start, piece.data)
+            hashing.result()
+            piece.release()
+            if plans.progress:
+                plans.progress(piece.done, stream.total)
+        hashes, source = Hashes({name: each.hexdigest() for name, each in digests.items()}), hashed.hexdigest()
+        parts = writer.finished() if isinstance(writer, ShardedWriter) else None
+        inside = manifest(hashes, source, parts)
+        writer.finish(sealed(inside))
+    if parts is not None:
+        whole = folder_sha256((part.name, part.sha256) for part in parts)
+    else:
+        _require_written(file, target, stream.entries, hashes.variables)
+        whole = sha256_at(file)
+    return manifest_beside(inside, target, Written(whole, size_at(file), hashes))
+
+
+def _open(
+    file: Path, plans: Plans, entries: list[Entry], manifest: Callable[[Hashes | None], Manifest]
+) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:
+    if plans.target.format == FOLDER:
+        return ShardedWriter(file, entries, plans.storage.max_shard_size or SHARD_SIZE)
+    if plans.target.format == ORBAX:
+        return OrbaxWriter(file, entries)
+    if plans.target.format == "npz":
+        return NpzWriter(file, entries)
+    shapes, dtypes = ({entry.name: entry.shape for entry in entries}, {entry.name: entry.dtype for entry in entries})
+    return SafetensorsWriter(file, shapes, sealed(manifest(None)), dtypes)
+
+
+def _require_written(file: Path, target: Target, entries: list[Entry], digests: Mapping[str, str]) -> None:
+    found = stored_digests(file, entries)
+    for name in digests:
+        if found[name] != digests[name]:
+            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")

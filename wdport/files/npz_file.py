@@ -1,0 +1,110 @@
+"""A ``.npz`` file of a model's variables: written in pieces, and read again by a strict reader of what is written here.
+
+``numpy.load`` reads it: an array for every variable path, and the manifest's bytes under ``wdport.json``. numpy has no
+bfloat16, so values are float32 or float16.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from wdport.checkpoint.dtypes import NUMPY
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.ziparchive import read_flat_members
+from wdport.errors import InternalError
+from wdport.files.keras_archive import MANIFEST
+from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.safetensors_file import Entry
+from wdport.limits import MAX_MANIFEST_BYTES
+
+DTYPES: Final = ("float32", "float16")
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_NPY: Final = ".npy"
+
+
+class NpzWriter:
+    """Streams variables, each in ascending pieces and all in the order of ``entries``, into ``path``."""
+
+    def __init__(self, path: Path, entries: Sequence[Entry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+        self._archive = zipfile.ZipFile(path, "w")
+        self._name = ""
+        self._member: IO[bytes] | None = None
+
+    def write_at(self, name: str, start: int, data: memoryview) -> None:
+        """The next bytes of the variable ``name``, which begin at its byte ``start``."""
+        if not start:
+            self._end()
+            head = _header(self._entries[name])
+            told = zipfile.ZipInfo(f"{name}{_NPY}", _EPOCH)
+            told.file_size = len(head) + self._entries[name].nbytes
+            self._name, self._member = name, self._archive.open(told, "w")
+            self._member.write(head)
+        if self._member is None or name != self._name:
+            raise InternalError(name, "was written out of turn", "report this")
+        self._member.write(data)
+
+    def finish(self, manifest: str) -> None:
+        """Write the manifest and close."""
+        self._end()
+        self._archive.writestr(zipfile.ZipInfo(MANIFEST, _EPOCH), manifest)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        self._end()
+        self._archive.close()
+
+    def _end(self) -> None:
+        if self._member is not None:
+            member, self._member = self._member, None
+            member.close()
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[dict[str, Span]]:
+    """The members of a file, by variable path, and the manifest's; raises :class:`Fault`."""
+    with closing(Source(path)) as source:
+        members = read_flat_members(source)
+        yield {name.removesuffix(_NPY): span for name, span in members.items()}
+
+
+def manifest_in(path: Path) -> bytes | None:
+    """The manifest's text; None if there is none. Raises :class:`Fault`."""
+    with open_npz(path) as members:
+        span = members.get(MANIFEST)
+        if span is not None and span.nbytes > MAX_MANIFEST_BYTES:
+            raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
+        return span.read() if span is not None else None
+
+
+def values_of(members: Mapping[str, Span], entry: Entry) -> Span:
+    """Where the values of a variable are; raises :class:`Fault` unless it is the array that is written of it."""
+    head, span = _header(entry), members.get(entry.name)
+    if span is None:
+        raise Fault("is missing", CONVERT_AGAIN, entry.name)
+    if span.nbytes != len(head) + entry.nbytes or not _begins(span, head):
+        raise Fault(f"is no {entry.dtype} array of shape {entry.shape}", CONVERT_AGAIN, entry.name)
+    return Span(span.source, span.start + len(head), entry.nbytes, None, entry.name)
+
+
+def _begins(span: Span, head: bytes) -> bool:
+    found = bytearray(len(head))
+    span.read_into(memoryview(found))
+    return bytes(found) == head
+
+
+def _header(entry: Entry) -> bytes:
+    """What stands before the values in an array's member: numpy's format, version 1.0."""
+    held = io.BytesIO()
+    described = {"descr": NUMPY[entry.dtype], "fortran_order": False, "shape": entry.shape}
+    np.lib.format.write_array_header_1_0(held, described)
+    return held.getvalue()
