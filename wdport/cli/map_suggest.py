@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,10 +20,16 @@ from wdport.cli.machine import start_jax
 from wdport.cli.options import force_option
 from wdport.cli.progress import steps
 from wdport.errors import MisfitError, UsageError
+from wdport.files.atomic import write_text
+from wdport.files.writable import by_name, require_writable
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
     from wdport.porting.suggest import Suggestion
+
+
+PAUSE = 0.3
+"""Seconds between two looks at the files under --watch."""
 
 
 @click.command(name="suggest")
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="FILE", help="Where to write the table.  [default: print it]")
 @click.option("--no-proof", is_flag=True, help="Leave out the run of verify; the table is then a guess.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
+@click.option("--watch", is_flag=True, help="Try again whenever a file beside the Keras model's is saved.")
 @force_option
 def command(
     reference: str | None,
@@ -40,6 +52,7 @@ def command(
     output: str | None,
     no_proof: bool,
     as_json: bool,
+    watch: bool,
     force: bool,
 ) -> int:
     """Find the mapping table of a PyTorch and a Keras model by running both.
@@ -47,15 +60,28 @@ def command(
     Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
     layer belongs to the module that is given the same values and makes the same of them. The table is then proved by
     verify with other weights and other inputs. Where the two models part, the first layer that differs is named.
+
+    Without --reference the table is guessed from the names and shapes in the checkpoint, and nothing is proved.
     """
-    for option, given in (("--reference", reference), ("--model", model)):
-        if not given:
-            raise UsageError(option, "is missing", "name both functions, as MODULE:FUNCTION")
-    target = _target(output, force)
+    if not model:
+        raise UsageError("--model", "is missing", "name the function of the Keras model, as MODULE:FUNCTION")
+    if not reference and not checkpoint:
+        raise UsageError("--reference", "is missing", "name the function of the PyTorch model, or give --checkpoint")
+    target = _target(output, by_name(checkpoint=checkpoint, config=config), force)
+    if watch:
+        return _watch(str(model), ["suggest", *_again()])
     start_jax()
     from wdport.porting.suggest import Models, prove, suggest, to_json
 
-    models = Models(str(reference), str(model), inputs, _arguments(config), checkpoint)
+    models = Models(reference or "", model, inputs, _arguments(config), checkpoint)
+    if not reference:
+        from wdport.porting.by_names import suggest_by_names
+
+        guessed = suggest_by_names(models)
+        if target is not None:
+            write_text(target, guessed.text())
+        click.echo(json.dumps(to_json(guessed), indent=1) if as_json else _text(guessed, target))
+        return 0
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
         if not no_proof:
@@ -63,7 +89,7 @@ def command(
             if checkpoint and found.proved:
                 prove(found, _verify, checkpoint)
     if target is not None and found.stop is None:
-        target.write_text(found.text(), encoding="utf-8")
+        write_text(target, found.text())
     if as_json:
         click.echo(json.dumps(to_json(found), indent=1))
     else:
@@ -71,6 +97,35 @@ def command(
     if found.stop is not None:
         return MisfitError.exit_code
     return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
+
+
+def _again() -> list[str]:
+    """The options of this call without --watch."""
+    words = sys.argv[1:]
+    return [word for word in words[words.index("suggest") + 1 :] if word != "--watch"]
+
+
+def _watch(model: str, words: list[str]) -> int:
+    """Run the command in a process of its own until it finds a table, again whenever a Python file beside the Keras
+    model's is saved."""
+    sys.path.insert(0, os.getcwd())
+    found = find_spec(model.partition(":")[0])
+    if found is None or not found.origin:
+        raise UsageError(model, "its file is not found", "run in your project's folder and environment")
+    folder = Path(found.origin).parent
+    while True:
+        before = _times(folder)
+        done = subprocess.run([sys.executable, "-m", "wdport", "map", *words], check=False).returncode
+        if done == 0:
+            return 0
+        click.echo(f"watching {folder}; save the model to try again, or press Ctrl-C")
+        while _times(folder) == before:
+            time.sleep(PAUSE)
+        click.echo()
+
+
+def _times(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*.py")) if path.is_file()}
 
 
 def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
@@ -84,14 +139,11 @@ def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
         return verify(weights, converted, mapping=table)
 
 
-def _target(output: str | None, force: bool) -> Path | None:
+def _target(output: str | None, inputs: Mapping[str, Path], force: bool) -> Path | None:
     if output is None:
         return None
     path = Path(output)
-    if path.exists() and not force:
-        raise UsageError(path, "exists already", "give another -o, or --force")
-    if not path.parent.is_dir():
-        raise UsageError(path, "its folder does not exist", "make the folder, or give another -o")
+    require_writable(path, inputs, force)
     return path
 
 

@@ -71,6 +71,7 @@ class Suggestion:
     failure: str = ""
     notes: tuple[str, ...] = ()
     layers: int = 0
+    how: str = "found by running both models with the same random weights"
 
     @property
     def proved(self) -> bool:
@@ -80,7 +81,7 @@ class Suggestion:
     def text(self) -> str:
         """The table as YAML."""
         models = self.models
-        head = ["Suggested by wdport map suggest: found by running both models with the same random weights."]
+        head = [f"Suggested by wdport map suggest: {self.how}."]
         if self.verdict is not None:
             gates = ", ".join(gate.title for gate in self.verdict.gates)
             state = "Proved" if self.proved else "NOT proved"
@@ -106,7 +107,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     tell = say or (lambda _: None)
     tell("building the models")
     module = build_module(models.reference, models.arguments, models.checkpoint)
-    family = _family(models)
+    family = family_of(models)
     told = family.told()
     if not told:
         raise UsageError("--input", "nothing tells what the models take", "state it, such as --input 'x: b 3 48 48'")
@@ -169,7 +170,7 @@ def _random_checkpoint(models: Models, path: Path) -> Path:
     return path
 
 
-def _family(models: Models) -> CustomFamily:
+def family_of(models: Models) -> CustomFamily:
     """The user's models as a family without a table yet."""
     rows: Sequence[Fields] = [{"torch": "x", "keras": "x", "rule": "identity"}]
     return CustomFamily(table_of(rows), models.model, models.reference, models.inputs)

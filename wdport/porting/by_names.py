@@ -1,0 +1,127 @@
+"""A table guessed from a checkpoint and a Keras model, where PyTorch's code cannot run: names, shapes, order and kinds.
+
+Shapes say which tensors may fill a layer. Where several may, names and order choose, and every such row is a doubt:
+nothing here is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from wdport.errors import MisfitError
+from wdport.mapping.axes import Shape
+from wdport.model import KerasLayer
+from wdport.porting.assigning import KerasSide
+from wdport.porting.folding import fold, fold_doubts, sections
+from wdport.porting.likeness import likeness
+from wdport.porting.options import Fields, layer_option, tensor_rules
+from wdport.porting.suggest import Models, Suggestion, family_of
+from wdport.porting.units import Unit, keras_kinds
+
+_UNFIT = 1e6
+
+
+def suggest_by_names(models: Models) -> Suggestion:
+    """The likeliest table; raises :class:`WdportError` where the checkpoint cannot be read or the model not built."""
+    import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+
+    from wdport.checkpoint import open_checkpoint
+    from wdport.families.custom import CustomConfig
+
+    path = Path(str(models.checkpoint))
+    with open_checkpoint(path) as checkpoint:
+        shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    family = family_of(models)
+    side = KerasSide(family.build(CustomConfig(models.model, models.inputs, models.arguments), "float32"))
+    rows, doubts = _guessed(side, shapes)
+    if not rows:
+        raise MisfitError(path, f"no layer of {models.model} fits any tensor by its shape", "check both")
+    made = Suggestion(models, tuple(rows), doubts=tuple(fold_doubts(doubts)), layers=len(rows),
+                      how="guessed from names and shapes; nothing was run, and nothing is proved")  # fmt: skip
+    modules = {name.rpartition(".")[0] for name in shapes}
+    made.parts = tuple(sections(fold(rows, modules, list(shapes))))
+    return made
+
+
+def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields], list[str]]:
+    units = _units(shapes)
+    layers = [(path, layer) for path, layer in side.layers.items() if side.own(path)]
+    options = [[_row(unit, path, layer, side) for unit in units] for path, layer in layers]
+    rows: list[Fields] = []
+    doubts: list[str] = []
+    taken: set[str] = set()
+    filled: set[str] = set()
+    if units and layers:
+        costs = np.array([[_cost(row, unit, path, at / len(layers), place / len(units))
+                           for place, (unit, row) in enumerate(zip(units, each, strict=True))]
+                          for at, ((path, _), each) in enumerate(zip(layers, options, strict=True))])  # fmt: skip
+        for at, place in zip(*linear_sum_assignment(costs), strict=True):
+            row, unit, path = options[at][place], units[place], layers[at][0]
+            if row is None:
+                continue
+            others = sum(each is not None for each in options[at]) - 1
+            rows.append(row)
+            taken |= set(unit.names)
+            filled |= set(side.own(path))
+            if others:
+                doubts.append(f"{unit.path}: goes into {path} by name and order alone; {others} others fit its shape")
+    rows += _loose(side, shapes, taken, filled, doubts)
+    for name in shapes:
+        if name not in taken and not name.endswith("num_batches_tracked"):
+            doubts.append(f"{name}: no variable of its shape is left")
+    for name in side.variables:
+        if name not in filled:
+            doubts.append(f"{name}: no tensor of its shape is left")
+    return rows, doubts
+
+
+def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
+    """The modules of a checkpoint, with empty values of the right shapes."""
+    below: dict[str, dict[str, Shape]] = {}
+    for name, shape in shapes.items():
+        module, _, last = name.rpartition(".")
+        if module:
+            below.setdefault(module, {})[last] = shape
+    return [Unit(module, (), {name: np.broadcast_to(np.float32(0), shape) for name, shape in found.items()}, module,
+                 "", (), at, 0) for at, (module, found) in enumerate(below.items())]  # fmt: skip
+
+
+def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
+    """The row of the first kind that fits both."""
+    variables = {name: tuple(each.shape) for name, each in side.own(path).items()}
+    if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
+        return None
+    for kind in keras_kinds(layer) or ():
+        if option := layer_option(unit, path, kind, variables):
+            return option.rows[0]
+    return None
+
+
+def _cost(row: Fields | None, unit: Unit, path: str, place: float, order: float) -> float:
+    return _UNFIT if row is None else abs(place - order) - likeness(unit.path, path)
+
+
+def _loose(
+    side: KerasSide, shapes: Mapping[str, Shape], taken: set[str], filled: set[str], doubts: list[str]
+) -> Iterator[Fields]:
+    """Variables of layers of no kind, each from the likest tensor that fits; ``taken`` and ``filled`` grow."""
+    for name, variable in side.variables.items():
+        if name in filled:
+            continue
+        shape = tuple(variable.shape)
+        fits = {each: next(tensor_rules(own, shape), None) for each, own in shapes.items() if each not in taken}
+        left: Sequence[str] = [each for each, rule in fits.items() if rule is not None]
+        if not left:
+            continue
+        chosen = max(left, key=lambda each: likeness(each, name))
+        taken.add(chosen)
+        filled.add(name)
+        rule = str(fits[chosen])
+        if len(left) > 1:
+            doubts.append(f"{chosen}: goes into {name} by name alone; {len(left) - 1} others fit its shape")
+        yield {"torch": chosen, "keras": name, "rule": "identity" if rule == "... -> ..." else rule}
