@@ -17,9 +17,10 @@ import numpy as np
 from wdport.compare.calls import Call, layer_of
 from wdport.compare.layouts import fed_in_port, in_port
 from wdport.compare.measure import relative_l2
+from wdport.compare.pairs import Pair
 from wdport.compare.recognize import attention_difference, difference, forms
 from wdport.compare.relations import arrangement, relations, same
-from wdport.compare.settings import differences
+from wdport.compare.settings import compare_pair
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
@@ -151,7 +152,8 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Eve
     placed = _placed(option, call, layer, event)
     if placed is not None and placed[0] is not None and event.given and not same(placed[0], event.given[0]):
         return _misfed(scene, last, event, here, placed[0])
-    causes = _told(option.kind, unit.module, layer, event, placed[1] if placed else None)
+    fed = unit.first_input().shape
+    causes = _told(option.kind, unit.module, layer, event, placed[1] if placed else None, fed)
     if not causes and inner is not None and inner.given:
         causes += _attended(scene, unit, inner)
     if placed is not None and event.made and placed[1] is not None:
@@ -207,15 +209,22 @@ def _laid(array: Array, like: Array, placed: Array) -> Array | None:
     return None
 
 
-def _told(kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, made: Array | None) -> list[str]:
-    """Settings that differ."""
-    if module is None or not kind:
+def _told(
+    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, made: Array | None,
+    fed: Sequence[int] = (),
+) -> list[str]:  # fmt: skip
+    """Settings that differ; ``fed`` is the shape of what the module is given."""
+    if module is None:
         return []
-    given = np.shape(event.given[0]) if event.given else ()
+    given, shape = np.shape(event.given[0]) if event.given else (), () if made is None else made.shape
     try:
-        return differences(kind, module, layer, given, () if made is None else made.shape)
+        found = compare_pair(Pair(kind, module, layer, fed=tuple(fed), given=given, made=shape))[1]
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
+    told = [each for each in found if each.level == "differs"]
+    # An activation within the layer may be a function of its own in PyTorch, which the values tell.
+    told = [each for each in told if each.name != "activation" or each.torch is not None]
+    return [each.text for each in sorted(told, key=lambda each: each.name in ("data_format", "activation"))]
 
 
 def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
@@ -302,14 +311,12 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
     if module is None:
         return []
     unit = Unit("", _kinds(module), {}, "", "", (), 0, 0, module)
-    for kind in possible(unit, layer):
-        made = value.made.array
-        shape = (made.shape[0], *made.shape[2:], made.shape[1]) if made.ndim > 2 else made.shape
-        try:
-            if found := differences(kind, module, layer, np.shape(event.given[0]), shape):
-                return found
-        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-            continue
+    made = value.made.array
+    fed = scene.run.values[value.given[0]].made.array.shape if value.given else ()
+    placed = np.moveaxis(made, 1, -1) if made.ndim > 2 else made
+    for kind in (*possible(unit, layer), ""):
+        if told := _told(kind, module, layer, event, placed, fed):
+            return told
     return []
 
 
@@ -378,7 +385,7 @@ def _unlike(scene: _Scene, event: Event) -> list[str]:
     for unit in scene.units if layer is not None else ():
         if unit.module is not None and unit.call_with(prints) is not None:
             for kind in possible(unit, layer):
-                if told := _told(kind, unit.module, layer, event, None):
+                if told := _told(kind, unit.module, layer, event, None, unit.first_input().shape):
                     return told
     return []
 
