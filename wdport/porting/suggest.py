@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -173,7 +173,7 @@ def _random_checkpoint(models: Models, path: Path) -> Path:
 def family_of(models: Models) -> CustomFamily:
     """The user's models as a family without a table yet."""
     rows: Sequence[Fields] = [{"torch": "x", "keras": "x", "rule": "identity"}]
-    return CustomFamily(table_of(rows), models.model, models.reference, models.inputs)
+    return CustomFamily(replace(table_of(rows), path="--input"), models.model, models.reference, models.inputs)
 
 
 def to_json(found: Suggestion) -> Mapping[str, object]:

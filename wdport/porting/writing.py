@@ -20,7 +20,7 @@ def table_text(
     """The table as YAML; ``head`` and ``doubts`` become comments."""
     lines = [f"# {line}" for line in head]
     lines += [f"# doubt: {line}" for line in doubts]
-    lines += ["format: 2", f"torch: {_scalar(torch)}", f"keras: {_scalar(keras)}"]
+    lines += ["format: 2", *([f"torch: {_scalar(torch)}"] if torch else []), f"keras: {_scalar(keras)}"]
     if inputs:
         lines.append(f"inputs: [{', '.join(_quoted(each) for each in inputs)}]")
     if config:

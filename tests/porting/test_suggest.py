@@ -1,0 +1,183 @@
+"""The parts of `wdport map suggest`: prints of values, folding, tables from names alone, and its refusals.
+
+Whole models are in parity_tests/suggest.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdport.cli.main import main
+from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.table import parse_table
+from wdport.porting.folding import fold, fold_doubts, sections
+from wdport.porting.options import axes_between, table_of, tensor_rules
+from wdport.porting.prints import Print, Prints
+from wdport.porting.writing import table_text
+
+
+@given(st.integers(0, 2**32 - 1), st.permutations(range(3)))
+def test_moved_padded_and_repeated_values_have_one_print(seed: int, order: list[int]) -> None:
+    values = np.random.default_rng(seed).standard_normal((2, 3, 5))
+    moved = np.pad(values.transpose(order), [(0, 0), (1, 2), (0, 1)])
+    assert Print(values).same(Print(moved))
+    assert Print(values).same(Print(np.concatenate([values, values])))
+    assert Print(values).same(Print(values * (1 + 1e-14)))
+    other = values.copy()
+    other.flat[seed % other.size] += 1e-6
+    assert not Print(values).same(Print(other))
+
+
+def test_whole_numbers_are_compared_in_order() -> None:
+    ids = np.array([[3, 1, 2]])
+    assert Print(ids).same(Print(np.array([3, 1, 2], np.int32)))
+    assert Print(ids).same(Print(np.array([[3, 1, 2], [3, 1, 2]])))
+    assert not Print(ids).same(Print(np.array([1, 2, 3])))
+    assert not Print(ids).same(Print(ids.astype(float)))
+
+
+def test_prints_are_found_and_zeros_tell_nothing() -> None:
+    known: Prints[str] = Prints()
+    values = np.random.default_rng(0).standard_normal((4, 6))
+    known.add(Print(values), "values")
+    known.add(Print(np.zeros(3)), "zeros")
+    assert list(known.find(Print(values.T))) == ["values"]
+    assert list(known.find(Print(np.zeros((3, 1))))) == []
+    assert list(known.find(Print(values + 1))) == []
+
+
+ROWS = [
+    *({"torch": f"blocks.{n}.fc{m}", "keras": f"stack/{n + 1}/dense_{m}", "kind": "linear"}
+      for n in range(3) for m in (1, 2)),
+    {"torch": "blocks.0.special", "keras": "special", "kind": "linear"},
+    {"torch": "head", "keras": "head", "kind": "linear", "then": "softmax"},
+]  # fmt: skip
+
+
+def plan_of(rows: list[dict[str, object]], text: str | None = None) -> set[object]:
+    """Which tensors fill which variables."""
+    sources, targets = {}, {}
+    for row in ROWS:
+        sources |= {f"{row['torch']}.weight": (3, 2), f"{row['torch']}.bias": (3,)}
+        targets |= {f"{row['keras']}/kernel": (2, 3), f"{row['keras']}/bias": (3,)}
+    table = parse_table(text.encode(), "t") if text else table_of(rows)
+    plan = make_plan(table, sources, targets, {})
+    assert isinstance(plan, Plan), plan
+    return {(move.sources, move.targets) for move in plan.moves}
+
+
+def test_folded_rows_say_the_same_in_fewer() -> None:
+    modules = [str(row["torch"]) for row in ROWS]
+    rows = fold(ROWS, modules, [])
+    assert len(rows) == 3
+    assert rows[0] == {"torch": "blocks.<n>.fc<m>", "keras": "stack/<n+1>/dense_<m>", "kind": "linear"}
+    text = table_text(sections(rows), "a:b", "c:d", ["x: b 3"], doubts=["one"])
+    assert plan_of([], text) == plan_of(ROWS)
+    assert "# doubt: one" in text
+
+
+def test_a_pattern_that_would_match_another_module_is_not_used() -> None:
+    modules = [*(str(row["torch"]) for row in ROWS), "blocks.7.fc1"]
+    rows = fold(ROWS, modules, [])
+    assert not any("<n>" in str(row["torch"]) and "fc1" in str(row["torch"]) for row in rows)
+    assert plan_of(rows) == plan_of(ROWS)
+
+
+def test_doubts_of_one_kind_are_one() -> None:
+    found = fold_doubts(["a.0.b: dropped", "a.1.b: dropped", "c: dropped", "d: kept"])
+    assert found == ["a.0.b (2 alike), c: dropped", "d: kept"]
+
+
+def test_rules_between_shapes() -> None:
+    assert list(tensor_rules((3,), (3,))) == ["... -> ..."]
+    assert list(tensor_rules((1, 4, 3), (4, 3))) == ["1 a b -> a b"]
+    assert list(tensor_rules((4, 4), (4, 4))) == ["... -> ...", "a b -> b a"]
+    assert list(tensor_rules((4, 3), (5, 3))) == []
+
+
+def test_axes_between_activations() -> None:
+    values = np.random.default_rng(0).standard_normal((2, 3, 5, 1))
+    assert "b c h 1 -> b h c" in list(axes_between(values, values[..., 0].transpose(0, 2, 1)))
+
+
+TWIN = """
+import keras
+from keras import layers
+
+
+def build():
+    x = keras.Input((4,))
+    return keras.Model(x, layers.Dense(2, name="second")(layers.Dense({width}, "relu", name="first")(x)))
+"""
+NET = """
+import torch
+
+
+def build():
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "suggested_net.py").write_text(NET)
+    (tmp_path / "suggested_twin.py").write_text(TWIN.format(width=3))
+    for name in ("suggested_net", "suggested_twin"):
+        sys.modules.pop(name, None)
+    return tmp_path
+
+
+def test_a_checkpoint_alone_gives_a_guess(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    torch.save(module.state_dict(), "net.pt")
+    assert main(["map", "suggest", "--checkpoint", "net.pt", "--model", "suggested_twin:build", "-o", "t.yaml"]) == 0
+    text = Path("t.yaml").read_text()
+    assert "nothing is proved" in text
+    assert '{torch: "0", keras: first, kind: linear}' in text
+    assert main(["map", "check", "t.yaml", "net.pt", "--model", "suggested_twin:build"]) == 0
+
+
+def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["--reference", "suggested_net:build", "--model", "suggested_twin:build"]
+    for words, said in (
+        (["--model", "suggested_twin:build"], "--reference"),
+        (["--reference", "suggested_net:build"], "--model"),
+        (both, "nothing tells what the models take"),
+        ([*both, "--input", "x: b 5"], "where the Keras model takes"),
+        ([*both, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
+        (["--reference", "suggested_net:none", "--model", "suggested_twin:build", "--input", "x: b 4"], "none"),
+    ):
+        assert main(["map", "suggest", *words]) in (2, 4)
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert len(error.splitlines()) == 1
+        assert said in error
+    assert Path("suggested_net.py").read_text() == NET
+
+
+def test_a_twin_of_another_width_stops_at_its_layer(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "suggested_twin.py").write_text(TWIN.format(width=5))
+    words = [
+        "--reference",
+        "suggested_net:build",
+        "--model",
+        "suggested_twin:build",
+        "--input",
+        "x: b 4",
+        "-o",
+        "t.yaml",
+    ]
+    assert main(["map", "suggest", *words]) == 4
+    said = capsys.readouterr().out
+    assert "the first that does not:     first" in said
+    assert "units (out_features) 5 where the reference has 3" in said
+    assert not Path("t.yaml").exists()
