@@ -71,7 +71,7 @@ def command(
     if watch:
         return _watch(str(model), ["suggest", *_again()])
     start_jax()
-    from wdport.porting.suggest import Models, prove, suggest, to_json
+    from wdport.porting.suggest import Models, loads_itself, prove, suggest, to_json
 
     models = Models(reference or "", model, inputs, _arguments(config), checkpoint)
     if not reference:
@@ -86,7 +86,7 @@ def command(
         found = suggest(models, say)
         if not no_proof:
             prove(found, _verify)
-            if checkpoint and found.proved:
+            if checkpoint and found.proved and not loads_itself(models):
                 prove(found, _verify, checkpoint)
     if target is not None and found.stop is None:
         write_text(target, found.text())

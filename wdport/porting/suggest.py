@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from wdport import recorder
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
 from wdport.model import Document
@@ -147,7 +148,8 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
     with TemporaryDirectory(prefix="wdport-") as folder:
         table = Path(folder, "suggested.yaml")
         table.write_text(found.text(), encoding="utf-8")
-        weights = Path(checkpoint) if checkpoint else _random_checkpoint(found.models, Path(folder, "random.pt"))
+        own = checkpoint or (found.models.checkpoint if loads_itself(found.models) else None)
+        weights = Path(own) if own else _random_checkpoint(found.models, Path(folder, "random.pt"))
         config = None
         if found.models.arguments:
             import yaml
@@ -158,6 +160,11 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
             found.verdict = verify(table, weights, config)
         except WdportError as error:
             found.failure = " ".join(str(error).replace(str(folder), "").split())
+
+
+def loads_itself(models: Models) -> bool:
+    """Whether the PyTorch function is given the checkpoint's path, and knows its form: no other can stand for it."""
+    return not models.arguments and recorder.takes_path(recorder.find_function(models.reference), models.reference)
 
 
 def _random_checkpoint(models: Models, path: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wdport import recorder
-from wdport.errors import MisfitError, error_of
+from wdport.errors import MisfitError, UsageError, WdportError, error_of
 from wdport.model import Array, Document
 from wdport.porting.prints import Print, Prints
 from wdport.recorder import Call, Input
@@ -93,9 +93,11 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     try:
         function = recorder.find_function(target)
         with recorder.lifted():
-            made = function(**arguments) if arguments or not checkpoint else _called(function, target, checkpoint)
+            made = function(**arguments) if arguments else _called(function, target, checkpoint)
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+    except WdportError:
+        raise
     except (Exception, SystemExit) as error:
         raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
     module = made[0] if isinstance(made, tuple) and made else made
@@ -105,9 +107,13 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     return module.double().eval()
 
 
-def _called(function: Callable[..., object], target: str, checkpoint: str) -> object:
+def _called(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
     """Of a function that must be given the checkpoint's path, or nothing."""
-    return function(checkpoint) if recorder.takes_path(function, target) else function()
+    if not recorder.takes_path(function, target):
+        return function()
+    if checkpoint is None:
+        raise UsageError(target, "takes the path of a checkpoint", "give it with --checkpoint")
+    return function(checkpoint)
 
 
 def fill(module: torch.nn.Module, seed: int = SEED) -> None:
