@@ -6,7 +6,7 @@ READY := .venv/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits test lint unit pairs parity conformance selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo demo-digits test lint unit pairs parity conformance suggest selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
@@ -82,6 +82,11 @@ parity: $(READY)
 # Every pair of layers and every mutant of it, with the releases that are installed.
 conformance: $(READY)
 	@$(BIN)/python -m parity_tests.conformance
+
+# What map suggest finds on pairs of models under three namings, and on twins with seeded faults.
+suggest: $(READY)
+	@$(BIN)/python -m parity_tests.suggest
+	@$(BIN)/python -m parity_tests.suggest.faults
 
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md

@@ -134,10 +134,23 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
             made.stop = stop_of(run, side, units, found.outcome)
             return made
         rows = found_rows(run, side, found.outcome, units)
-    names = module_names(module)
-    made.rows, made.doubts = rows.rows, tuple(fold_doubts(rows.doubts))
-    made.parts = tuple(sections(fold(rows.rows, names, list(module.state_dict()))))
+    names, state = module_names(module), list(module.state_dict())
+    spare = _spare(models.checkpoint, state) if models.checkpoint else []
+    doubts = [f"{name}: dropped, only the checkpoint has it, the PyTorch model does not" for name in spare]
+    made.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
+    made.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
+    made.parts = tuple(sections(fold(made.rows, names, [*state, *spare])))
     return made
+
+
+def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
+    """The tensors of a checkpoint that are none of the model's; nothing where its names have a prefix, which convert
+    leaves out."""
+    from wdport.checkpoint import open_checkpoint
+
+    with open_checkpoint(Path(checkpoint)) as opened:
+        names = list(opened.tensors)
+    return [name for name in names if name not in set(state)] if set(state) & set(names) else []
 
 
 def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
