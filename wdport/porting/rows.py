@@ -252,7 +252,7 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
             continue
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
         made = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
-        inside = [row for row in rows if any(str(row["torch"]).startswith(f"{module}.") for module in parts.values())]
+        inside = [row for row in rows if any(f"{row['torch']}.".startswith(f"{module}.") for module in parts.values())]
         if _is_same(join, [made], inside) and _is_tap(join, torch, keras):
             rows = [made if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
     return rows
