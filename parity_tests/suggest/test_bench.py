@@ -21,7 +21,7 @@ from .running import Sides
 from .scoring import score
 from .seeded import FAULTS, HARMLESS, Fault
 
-FEW = ("onet", "square", "fused")
+FEW = ("fused",)
 OURS = [name for name, pair in PAIRS.items() if not pair.golden]
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 
