@@ -90,6 +90,15 @@ def test_a_pattern_that_would_match_another_module_is_not_used() -> None:
     assert plan_of(rows) == plan_of(ROWS)
 
 
+def test_flat_names_on_one_side_make_no_section() -> None:
+    rows = [
+        {"torch": f"blocks.{n}.{part}", "keras": f"b{n}_{part}", "kind": "linear"} for n in range(3) for part in "xyz"
+    ]
+    folded = fold(rows, [str(row["torch"]) for row in rows], [])
+    assert [part.torch for part in sections(folded)] == [""] * 3
+    assert "keras: b<n>_x" in table_text(sections(folded), "a:b", "c:d", [])
+
+
 def test_doubts_of_one_kind_are_one() -> None:
     found = fold_doubts(["a.0.b: dropped", "a.1.b: dropped", "c: dropped", "d: kept"])
     assert found == ["a.0.b (2 alike), c: dropped", "d: kept"]

@@ -165,10 +165,15 @@ def _text(found: Suggestion, target: Path | None) -> str:
     lines = [f"found {found.layers} layers in {runs}"]
     if found.verdict is not None:
         lines.append("proved: verify finds the two models equal with other weights and inputs" if found.proved
-                     else "NOT proved: verify finds a difference")  # fmt: skip
+                     else "NOT proved: verify finds a difference" if found.verdict.exit_code == 1
+                     else "NOT proved: verify could not compare everything")  # fmt: skip
         for fault in [] if found.proved else found.verdict.faults[:3]:
             fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
             lines.append(f"  {fault.candidate or 'the network itself'}{fed}: float64 error {fault.logic:.2g}")
+        missing = [gate for gate in found.verdict.gates if not gate.complete]
+        for gate in missing[:2]:
+            lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")
+            lines += [f"    {finding}" for finding in gate.findings[:3]]
     elif found.failure:
         lines.append(f"NOT proved: {found.failure}")
     lines += [f"doubt: {doubt}" for doubt in found.doubts]

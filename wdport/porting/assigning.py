@@ -7,6 +7,7 @@ one is guessed; a wrong guess leaves a later layer with an input that PyTorch ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ import numpy as np
 
 from wdport.compare.calls import layer_of
 from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensor_names, tensors
+from wdport.errors import MisfitError, WdportError
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
@@ -204,6 +206,12 @@ class Assigning:
                     self._settle([Print(each) for each in outputs])
             except Stuck as reason:
                 stuck = reason
+            except WdportError:
+                raise
+            except Exception as error:  # the user's own code, on inputs that it does not take
+                what = f"raises {_first_line(error)} when it is called on the inputs"
+                fix = "state the inputs as both models take them, such as 'x: b c=3 h=32 w=32 -> b h w c'"
+                raise MisfitError("--model", what, fix) from error
         return replace(self._outcome(stuck, outputs), deepest=self.deepest)
 
     # --- A call ------------------------------------------------------------------------------------------------------
@@ -553,6 +561,15 @@ def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     """Whether there are about as many numbers on both sides: vectors may be joined, or left out."""
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
+
+
+def _first_line(error: BaseException) -> str:
+    """What was raised, without the frame and the colours that Keras puts around it."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines()]
+    told = [
+        line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))
+    ]
+    return f"{type(error).__name__}: {told[0] if told else ''}"[:160]
 
 
 def _is_kind(layer: KerasLayer) -> bool:

@@ -165,7 +165,8 @@ def _head(row: Fields) -> tuple[str, str]:
     torch, keras = row.get("torch"), row.get("keras")
     if not isinstance(torch, str) or not isinstance(keras, str) or "kind" not in row:
         return "", ""
-    return _indexed(torch, "."), _indexed(keras, "/")
+    head = _indexed(torch, "."), _indexed(keras, "/")
+    return head if all(head) else ("", "")
 
 
 def _indexed(text: str, joint: str) -> str:

@@ -368,6 +368,8 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
             continue
         if same := first.get(join.run.bits[name]):
             yield {"torch": name, "same_as": same}
+        elif name.endswith(".num_batches_tracked"):
+            yield {"torch": name, "drop": "counts training batches; inference does not read it"}
         elif name not in parameters:
             yield {"torch": name, "drop": "a table that the Keras model computes"}
             join.doubts.append(

@@ -247,8 +247,10 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
     layer, causes, torch = scene.side.layers[event.path], list[str](), ""
     wrong, wanted = event.made[0], ""
     for value, given in _theirs(scene, event):
-        torch, wanted = value.text, f"PyTorch makes {_described(scene, value)} of it"
-        causes += _function(scene, value, layer, event)
+        settings = _function(scene, value, layer, event)
+        if not wanted or settings:
+            torch, wanted = value.text, f"PyTorch makes {_described(scene, value)} of it"
+        causes += settings
         right = _like(value.made.array, scene, value, event, given)
         if right is not None and not causes:
             causes += difference(event.given[given], right, wrong)
@@ -257,8 +259,8 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
     causes = causes or mends(scene.run, wrong, _suspects(scene, event.given, 0))
     named = [value for value, _ in _theirs(scene, event)][:1]
     if not causes and named:
-        settings = _settings(layer)
-        causes.append(f"{type(layer).__name__}{f' ({settings})' if settings else ''} where PyTorch has "
+        stated = _settings(layer)
+        causes.append(f"{type(layer).__name__}{f' ({stated})' if stated else ''} where PyTorch has "
                       f"{_described(scene, named[0])}")  # fmt: skip
     if not causes and event.given and event.given[0].shape == wrong.shape:
         found = list(forms(event.given[0], wrong))
@@ -314,7 +316,7 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
     made = value.made.array
     fed = scene.run.values[value.given[0]].made.array.shape if value.given else ()
     placed = np.moveaxis(made, 1, -1) if made.ndim > 2 else made
-    for kind in (*possible(unit, layer), ""):
+    for kind in possible(unit, layer) or (() if unit.kinds else ("",)):
         if told := _told(kind, module, layer, event, placed, fed):
             return told
     return []
