@@ -218,6 +218,7 @@ def exact_float64() -> Iterator[None]:
     the first is private, so what it did is proved at every tap by the share of values that float32 can hold.
     """
     before = keras.config.floatx()
+    keras.config.dtype_policy()  # Keras makes it of the floatx of its first use, and keeps it
     keras.config.set_floatx("float64")
     try:
         with (

@@ -12,6 +12,7 @@ import pytest
 
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.families.waveletdiff.layers import Standardize
+from wdport.keras_runtime import exact_float64
 
 X = np.random.default_rng(0).standard_normal((4, 6, 16))
 
@@ -61,3 +62,17 @@ def test_parts_in_use_are_clean(name: str) -> None:
             "softmax": keras.layers.Softmax(axis=1, dtype="float64"),
         }[name]
         assert float32_share(np.asarray(layer(X))) < 0.01
+
+
+def test_true_float64_leaves_the_policy_alone() -> None:
+    """Keras makes its policy at the first use, which may be inside."""
+    from keras.src.backend.common import global_state
+
+    before = global_state.get_global_attribute("dtype_policy")
+    global_state.set_global_attribute("dtype_policy", None)
+    try:
+        with exact_float64():
+            keras.config.dtype_policy()
+        assert keras.config.dtype_policy().name == "float32"
+    finally:
+        global_state.set_global_attribute("dtype_policy", before)
