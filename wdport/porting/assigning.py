@@ -17,6 +17,7 @@ from typing import Literal
 import jax
 import numpy as np
 
+from wdport import recorder
 from wdport.compare.calls import layer_of
 from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
@@ -187,7 +188,6 @@ class Assigning:
         self.deepest: Outcome | None = None
         self.assigned: set[str] = set()
         self._prefix = list(prefix)
-        self._names = {id(tensor): name for name, tensor in run.module.state_dict(keep_vars=True).items()}
 
     def go(self, inputs: Sequence[Array]) -> Outcome:
         """Run the model on inputs in its own layout."""
@@ -317,9 +317,8 @@ class Assigning:
         if not options:
             if inside or not self.side.own(event.path):
                 return None
-            if _is_kind(layer):
-                known = any(True for each in event.given for _ in self.run.prints.find(Print(each)))
-                raise self._stop("shape" if known or self._is_new(event) else "input", event)
+            if keras_kinds(layer):
+                raise self._stop(self._why(event.given), event)
             return None
         decision = self._decide(event.path, options)
         before = len(self.events)
@@ -351,9 +350,11 @@ class Assigning:
         self.events.append(event)
         raise self._stop("output", event, decision.options[0])
 
-    def _is_new(self, event: Event) -> bool:
-        """Whether what the layer is given tells nothing, being zeros."""
-        return all(Print(each).empty for each in event.given)
+    def _why(self, given: Sequence[Array]) -> Why:
+        """Why a layer that is given this fits no unit: PyTorch has none of it, or has it, or it tells nothing."""
+        prints = [Print(each) for each in given]
+        known = any(True for each in prints for _ in self.run.prints.find(each))
+        return "shape" if known or all(each.empty for each in prints) else "input"
 
     def _checked(self, event: Event, layer: KerasLayer, option: Option, compute: Compute, given: Arguments) -> object:
         """A further call of a layer that has its weights."""
@@ -455,15 +456,8 @@ class Assigning:
         broken = {unit.whole: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
         paths = {path for unit in used for path in (unit.path, *unit.members)}
         for unit in self.units:
-            if (
-                unit.whole in whole
-                or (unit.whole in broken and not unit.part)
-                or (
-                    unit.whole in broken
-                    and unit.part.rpartition("_of_")[2] != broken[unit.whole]
-                    and "_of_" in unit.part
-                )
-            ):
+            others = "_of_" in unit.part and unit.part.rpartition("_of_")[2] != broken.get(unit.whole)
+            if unit.whole in whole or (unit.whole in broken and (others or not unit.part)):
                 paths.add(unit.path)
         return paths
 
@@ -475,8 +469,7 @@ class Assigning:
             leaf = bool(path) and not any(each.startswith(f"{path}/") for each in self.side.layers)
             options = list(self._tensors(name, tuple(variable.shape), [Print(each) for each in given], leaf))
             if not options:
-                known = any(True for each in given for _ in self.run.prints.find(Print(each)))
-                raise self._stop("shape" if known else "input", event or Event(path, list(given)))
+                raise self._stop(self._why(given), event or Event(path, list(given)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
@@ -572,11 +565,5 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {told[0] if told else ''}"[:160]
 
 
-def _is_kind(layer: KerasLayer) -> bool:
-    return bool(keras_kinds(layer))
-
-
 def _state(run: TorchRun) -> dict[str, Array]:
-    from wdport import recorder
-
     return {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}

@@ -10,13 +10,14 @@ import numpy as np
 from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
+from wdport.model import Array
 from wdport.porting.assigning import KerasSide, Outcome
 from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, Option, table_of
-from wdport.porting.prints import Print
+from wdport.porting.prints import NEAR, Print
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import Unit, possible
-from wdport.recorder import ATTENTION, layer_of
+from wdport.recorder import ATTENTION
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,10 @@ class Found:
     Attributes:
         rows: one by one, as YAML has them.
         doubts: what nothing has proved, in words.
-        unfilled: variables of the Keras model that no run has filled.
     """
 
     rows: tuple[Fields, ...]
     doubts: tuple[str, ...] = ()
-    unfilled: tuple[str, ...] = ()
 
 
 @dataclass
@@ -51,10 +50,9 @@ def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence
     rows += _pools(join)
     rows += _unfilled(join, rows)
     rows += _left(join, rows)
-    unfilled = tuple(name for name in side.variables if name not in _filled(rows, side))
     order = {event.path: at for at, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
-    return Found(tuple(rows), tuple(join.doubts), unfilled)
+    return Found(tuple(rows), tuple(join.doubts))
 
 
 def _place(row: Fields, order: Mapping[str, int]) -> float:
@@ -179,22 +177,16 @@ def _recurrent(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]])
             return
     for layer, path in sorted(numbered.items()):
         option = parts[f"layer_{layer}"][1]
-        table = table_of([{"torch": f"{whole}.layer_{layer}", "keras": path, "kind": kind}])
-        targets = {name: tuple(each.shape) for name, each in join.side.below(path).items()}
-        plan = make_plan(table, {name: array.shape for name, array in option.unit.names.items()}, targets, {})
-        if not isinstance(plan, Plan):
-            continue
-        for move in plan.moves:
-            names = [_of_layer(name, whole, layer) for name in move.sources]
-            move_row: Fields = {"torch": names if len(names) > 1 else names[0],
-                   "keras": move.targets[0], "rule": f"{move.rule.source} -> {move.rule.target}"}  # fmt: skip
-            yield _with(move_row, combine=move.combine)
+        for row in tensor_rows(join, option):
+            yield {**row, "torch": _of_layer(row["torch"], whole, layer)}
         yield {"torch": f"{whole}.layer_{layer}", "keras": path}
 
 
-def _of_layer(name: str, whole: str, layer: int) -> str:
-    """A tensor of a part by its name in the module."""
-    return f"{whole}.{name.rpartition('.')[2].replace('_l0', f'_l{layer}')}"
+def _of_layer(names: object, whole: str, layer: int) -> object:
+    """Tensors of a part by their names in the module."""
+    if isinstance(names, list):
+        return [_of_layer(each, whole, layer) for each in names]
+    return f"{whole}.{str(names).rpartition('.')[2].replace('_l0', f'_l{layer}')}"
 
 
 def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
@@ -289,22 +281,26 @@ def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> boo
 
 def _is_equal(join: _Join, torch: str, keras: str) -> bool:
     """Whether a module and a layer make the same, value by value, and no other row says so yet."""
-    event = next((each for each in join.outcome.events if each.path == keras), None)
-    call = join.run.calls.get(torch)
-    if event is None or call is None or not event.made or not call.outputs or keras in join.compared:
+    if keras in join.compared or (both := _outputs(join, torch, keras)) is None:
         return False
-    ours, theirs = event.made[0], np.asarray(call.outputs[0])
+    theirs, ours = both
     join.compared.add(keras)
-    return ours.shape == theirs.shape and Print(ours).same(Print(theirs)) and bool(np.allclose(ours, theirs))
+    return ours.shape == theirs.shape and bool(np.allclose(ours, theirs, rtol=NEAR))
 
 
 def _is_tap(join: _Join, torch: str, keras: str) -> bool:
-    """Whether a module and a layer make the same."""
+    """Whether a module and a layer make the same values, in any order."""
+    both = _outputs(join, torch, keras)
+    return both is not None and Print(both[0]).same(Print(both[1]))
+
+
+def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
+    """What a module and a layer make first, where both were called."""
     event = next((each for each in join.outcome.events if each.path == keras), None)
     call = join.run.calls.get(torch)
     if event is None or call is None or not event.made or not call.outputs:
-        return False
-    return Print(event.made[0]).same(Print(call.outputs[0]))
+        return None
+    return np.asarray(call.outputs[0]), event.made[0]
 
 
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
@@ -387,8 +383,3 @@ def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
     """The tensors that rows speak of."""
     table = table_of(rows)
     return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}
-
-
-def call_paths(outcome: Outcome) -> list[str]:
-    """The Keras layers in the order of their first calls."""
-    return list(dict.fromkeys(layer_of(event.call) for event in outcome.events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wdport.model import Array
 from wdport.porting.assigning import Assigning, Decision, KerasSide, Outcome, next_guess
@@ -21,7 +21,6 @@ class Search:
     outcome: Outcome
     passes: int
     exhausted: bool = True
-    fed: tuple[Array, ...] = field(default=(), repr=False)
 
 
 def search(
@@ -39,15 +38,15 @@ def search(
         outcome = running.go(inputs)
         budget = running.budget
         if outcome.stuck is None:
-            return Search(outcome, count, fed=tuple(inputs))
+            return Search(outcome, count)
         if best is None or _further(outcome) > _further(best):
             best = outcome
         found = next_guess(outcome.decisions)
         if found is None or budget <= 0:
-            return Search(best, count, found is None, tuple(inputs))
+            return Search(best, count, found is None)
         prefix = found
     assert best is not None
-    return Search(best, most, exhausted=False, fed=tuple(inputs))
+    return Search(best, most, exhausted=False)
 
 
 def _further(outcome: Outcome) -> tuple[bool, int]:

@@ -31,7 +31,7 @@ from wdport.porting.mending import mends
 from wdport.porting.options import Option, layer_option, table_of
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
-from wdport.porting.units import Unit, possible
+from wdport.porting.units import Unit, possible, torch_kinds
 
 if TYPE_CHECKING:
     import torch
@@ -164,7 +164,7 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Eve
             found = [form.setting for form in forms(before, event.made[0]) if form.kind == "activation"]
             causes += [f"activation {each}, which PyTorch has not there" for each in found[:1]]
     if not causes and event.made:
-        causes += mends(scene.run, event.made[0], _suspects(scene, event.given, unit.bits))
+        causes += mends(scene.run, event.made[0], _suspects(scene, unit.bits))
     if not causes and placed is not None and event.made and placed[1] is not None:
         causes += relations(event.made[0], placed[1], {})
     if not causes and unit.module is not None:
@@ -256,7 +256,7 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
             causes += difference(event.given[given], right, wrong)
         if causes:
             break
-    causes = causes or mends(scene.run, wrong, _suspects(scene, event.given, 0))
+    causes = causes or mends(scene.run, wrong, _suspects(scene))
     named = [value for value, _ in _theirs(scene, event)][:1]
     if not causes and named:
         stated = _settings(layer)
@@ -278,7 +278,7 @@ def _settings(layer: KerasLayer) -> str:
     return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in told if value is not None)
 
 
-def _suspects(scene: _Scene, given: Sequence[Array], bits: int) -> list[Value]:
+def _suspects(scene: _Scene, bits: int = 0) -> list[Value]:
     """What PyTorch makes of what was found, and of ``bits``, and no layer of Keras has made: the last first."""
     found, seen = bits, set[int]()
     for unit in scene.matched_units():
@@ -312,7 +312,7 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
     module = module if module is not None and not list(module.children()) else module_of(value.by, value.arguments)
     if module is None:
         return []
-    unit = Unit("", _kinds(module), {}, "", "", (), 0, 0, module)
+    unit = Unit("", torch_kinds(module), {}, "", "", (), 0, 0, module)
     made = value.made.array
     fed = scene.run.values[value.given[0]].made.array.shape if value.given else ()
     placed = np.moveaxis(made, 1, -1) if made.ndim > 2 else made
@@ -320,12 +320,6 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
         if told := _told(kind, module, layer, event, placed, fed):
             return told
     return []
-
-
-def _kinds(module: torch.nn.Module) -> tuple[str, ...]:
-    from wdport.porting.units import torch_kinds
-
-    return torch_kinds(module)
 
 
 def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> Array | None:
@@ -363,18 +357,14 @@ def _given(scene: _Scene, last: Place, event: Event) -> Stop:
     known = scene.values(event.given[0]) if event.given else []
     causes: list[str] = []
     wanted = f"it should be given what {unit.path} is: {_source(scene, unit)}" if unit else ""
-    if known and unit is not None:
-        steps = _between(scene, known[0], unit)
-        causes += (
-            [f"lacks {' and '.join(steps)}, which PyTorch has between {known[0].text} and {unit.path}"] if steps else []
-        )
-        what = f"it is given {known[0].text.strip('_')}, which no module of its kind and shape is"
-    elif known:
+    if known:
+        if unit is not None and (steps := _between(scene, known[0], unit)):
+            causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {known[0].text} and {unit.path}")
         what = f"it is given {known[0].text.strip('_')}, which no module of its kind and shape is"
     else:
         what = "it is given what PyTorch never has"
         causes += _attended(scene, unit, event) if unit is not None else []
-        causes = causes or mends(scene.run, event.given[0], _suspects(scene, event.given, 0))
+        causes = causes or mends(scene.run, event.given[0], _suspects(scene))
         if not causes and unit is not None:
             causes += _related(scene, unit, event)
     causes += _unlike(scene, event) if not causes else []
@@ -489,7 +479,7 @@ def _ends(scene: _Scene, last: Place) -> Stop:
     for at, (a, b) in enumerate(zip(own, theirs, strict=False)):
         if a.same(b):
             continue
-        found = mends(scene.run, a.array, _suspects(scene, [], 0)) if not scene.values(a.array) else []
+        found = mends(scene.run, a.array, _suspects(scene)) if not scene.values(a.array) else []
         causes += [f"output {at + 1}: {text}" for text in found]
         maker = next((each for each in reversed(scene.outcome.events)
                       if any(Print(array).same(a) for array in each.made)), None)  # fmt: skip
