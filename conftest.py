@@ -11,6 +11,9 @@ import jax
 import pytest
 import torch
 
+pytest_plugins = ["tests.schemas.held"]
+"""What a test makes wdport write is held to its published schema."""
+
 ROOT = Path(__file__).parent
 GOLDEN = ROOT.parent / "shared" / "golden"
 

@@ -1,275 +1,246 @@
-"""A pytest plugin: checkpoints and their ports as options in, one test per gate and layer out, and two fixtures.
+"""A pytest plugin: one test per gate and layer of the given checkpoints and their ports, and two fixtures.
 
 ``pytest --wdport-checkpoint small.ckpt --wdport-converted small.keras`` adds tests to the run with ids such as
-``wdport::small.ckpt::A::level_transformers.0.blocks.0.norm1``. Their names come from the mapping table and from
-the reference, which is built with zero weights and not run; `wdport.verify` runs once per pair and process, when
-the first of its tests does. Importing this module imports nothing beside pytest.
+``wdport::small.ckpt::float64::level_transformers.0.blocks.0.norm1``. Their names come from the mapping table and from
+the reference, which is built but not run; `wdport.verify` runs once per pair and process, with the first of its tests.
+Every option has an entry of the same name in pytest's configuration file. Importing this module imports only pytest.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 if TYPE_CHECKING:
-    from wdport.compare.findings import Gate
-    from wdport.parity.policy import Policy
-    from wdport.parity.policy.explain import Outcome
+    from wdport.parity.pair import Pair
+    from wdport.parity.pytest_items import Tested, Verdicts
     from wdport.parity.verdict import Verdict
-
-PER_TAP = ("A", "B")
-WHOLE = {"0": "preflight", "A'": "constants"}
-"""Gates with a test of their own beside those that judge every layer; ``verdict`` is about all gates."""
 
 Verify = Callable[..., "Verdict"]
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A checkpoint, its port, and what their tests are called."""
+class Option:
+    """``--wdport-NAME``, and ``wdport_NAME`` in the configuration file. A ``pair`` option is given once for every pair,
+    in order; the others apply to all pairs."""
 
-    checkpoint: Path
-    converted: Path
-    label: str
+    name: str
+    help: str
+    metavar: str = "FILE"
+    kind: Literal["pair", "one", "several", "flag"] = "one"
+    file: bool = True
+
+    @property
+    def key(self) -> str:
+        """Its name in the configuration file."""
+        return f"wdport_{self.name.replace('-', '_')}"
+
+
+OPTIONS = (
+    Option("checkpoint", "A PyTorch checkpoint whose port to test.", kind="pair"),
+    Option("against", "A recording by `wdport record` to test a port against, in place of a checkpoint.", kind="pair"),
+    Option("converted", "The converted file of each checkpoint or recording, in the same order. "
+                        "[default: the .keras file beside it]", kind="pair"),
+    Option("baseline", "Errors of an earlier run, such as parity-baseline.json, in the same order.", kind="pair"),
+    Option("sha256", "The SHA-256 that the checkpoint must have, in the same order.", "HEX", "pair", file=False),
+    Option("policy", "Bounds and waivers, such as parity.toml."),
+    Option("mapping", "A mapping table of your own."),
+    Option("model", "Your own Keras model, if the table does not name it.", "MODULE:FUNCTION", file=False),
+    Option("input", "One input of it, such as 'x: b 3 48 48'.", "'NAME: AXES'", "several", file=False),
+    Option("reference", "Your own PyTorch model, in place of wdport's.", "MODULE:FACTORY", file=False),
+    Option("config", "The training configuration, to compare that of the converted file with."),
+    Option("set", "One value of it, such as num_heads=8.", "KEY=VALUE", "several", file=False),
+    Option("norm-stats", "Mean and std per feature (JSON, NPZ), to compare as well."),
+    Option("key", "Key of the state_dict, if the checkpoint holds several.", "NAME", file=False),
+    Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
+    Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
+)  # fmt: skip
+SOURCES = ("checkpoint", "against")
+FOLLOWING = ("converted", "baseline", "sha256")
+"""The options of a pair: those that name it, and the others."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wdport", "parity of PyTorch checkpoints and their ports")
-    group.addoption("--wdport-checkpoint", metavar="FILE", action="append", default=[],
-                    help="Test the port of this PyTorch checkpoint; may be given several times.")  # fmt: skip
-    group.addoption("--wdport-converted", metavar="FILE", action="append", default=[],
-                    help="The converted file of the checkpoint in the same place of the order. "
-                         "[default: the .keras file beside the checkpoint]")  # fmt: skip
-    group.addoption("--wdport-policy", metavar="FILE", help="Bounds and waivers, such as parity.toml.")
-    group.addoption("--wdport-no-canary", action="store_true",
-                    help="Under a policy: do not try first whether known faults are still found.")  # fmt: skip
+    for each in OPTIONS:
+        if each.kind == "flag":
+            group.addoption(f"--wdport-{each.name}", action="store_true", help=each.help)
+            parser.addini(each.key, each.help, type="bool", default=False)
+        elif each.kind == "one":
+            group.addoption(f"--wdport-{each.name}", metavar=each.metavar, help=each.help)
+            parser.addini(each.key, each.help, type="string", default="")
+        else:
+            more = " May be given several times."
+            group.addoption(f"--wdport-{each.name}", metavar=each.metavar, action="append", help=each.help + more)
+            parser.addini(each.key, each.help, type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the pairs and the policy, so that what is wrong with them ends the run before it starts."""
-    pairs = _pairs(config)
-    policy = _policy(config.getoption("--wdport-policy"), config) if pairs else None
-    config.stash[_PAIRS] = pairs
-    config.stash[_VERDICTS] = Verdicts(policy, not config.getoption("--wdport-no-canary"))
+    """Check the pairs and the policy, so that an error in them ends the run before it starts."""
+    config.addinivalue_line("markers", "wdport: a comparison of a PyTorch model and its port")
+    if Given(config).tested:
+        _pairs(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell workers whether the command line has paths: pytest-xdist always passes them some."""
+    node.workerinput["wdport_tested"] = Given(node.config).tested
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Add the tests before ``-k`` and ``--deselect`` choose among all."""
-    if session.config.stash[_PAIRS]:
-        items.extend(session.genitems(_Root.from_parent(session, name="wdport", nodeid="wdport")))
+    """Add the tests before ``-k`` and ``--deselect`` are applied."""
+    if Given(session.config).tested and (pairs := _pairs(session.config)):
+        from wdport.parity.pytest_items import Root
+
+        items.extend(session.genitems(Root.from_parent(session, name="wdport", nodeid="wdport", pairs=pairs)))
 
 
 @pytest.fixture(scope="session")
 def wdport_verify(pytestconfig: pytest.Config) -> Verify:
-    """``wdport_verify(checkpoint, converted=None)``: the verdict under the policy, one run per pair and process.
+    """``wdport_verify(checkpoint, converted=None, **others)`` returns the verdict under the policy; runs once per pair
+    and process.
 
-    ``converted`` is the ``.keras`` file beside the checkpoint if None; ``mapping`` and ``key`` may be given as
-    for `wdport.verify`. Raises what that raises.
+    ``converted`` defaults to the ``.keras`` file beside the checkpoint. ``others`` are ``baseline``, and the fields of
+    :class:`wdport.parity.pair.Pair`, which default to the options. Raises what `wdport.verify` raises.
     """
-    return pytestconfig.stash[_VERDICTS].get
+    from wdport.parity.pytest_items import Tested
+
+    def verify(checkpoint: Any = None, converted: Any = None, *, baseline: Any = None, **others: Any) -> Verdict:
+        source = others.get("against") if checkpoint is None else checkpoint
+        if source is None:
+            raise TypeError("wdport_verify needs a checkpoint, or a recording as against=")
+        pair = _pair(
+            Given(pytestconfig), converted or Path(source).with_suffix(".keras"), checkpoint=checkpoint, **others
+        )
+        pair.look()
+        return _verdicts(pytestconfig).of(Tested(pair, baseline))
+
+    return verify
 
 
 @pytest.fixture(scope="session")
-def wdport_verdict(pytestconfig: pytest.Config, wdport_verify: Verify) -> Verdict:
-    """The verdict of the first pair of the command line; without one, the test fails."""
-    pairs = pytestconfig.stash[_PAIRS]
+def wdport_verdict(pytestconfig: pytest.Config) -> Verdict:
+    """The verdict of the first pair; the test fails if there is no pair."""
+    pairs = _pairs(pytestconfig)
     if not pairs:
         pytest.fail("wdport_verdict needs a pair: pytest --wdport-checkpoint FILE", pytrace=False)
-    return wdport_verify(pairs[0].checkpoint, pairs[0].converted)
+    return _verdicts(pytestconfig).of(pairs[0])
 
 
-class Verdicts:
-    """Verdicts under one policy; every pair is run once, and its error is kept as its verdict is."""
-
-    def __init__(self, policy: Policy | None, canaries: bool = True) -> None:
-        self._policy, self._canaries = policy, canaries
-        self._known_faults: Gate | None = None
-        self._known: dict[tuple[str | None, ...], Verdict | Exception] = {}
-
-    def get(
-        self,
-        checkpoint: str | os.PathLike[str],
-        converted: str | os.PathLike[str] | None = None,
-        *,
-        mapping: str | os.PathLike[str] | None = None,
-        key: str | None = None,
-    ) -> Verdict:
-        """The pair's verdict; raises what `wdport.verify` raises, again for every call."""
-        files = (Path(checkpoint), Path(converted) if converted else Path(checkpoint).with_suffix(".keras"))
-        places = [os.path.realpath(file) for file in files]
-        call = (*places, os.path.realpath(mapping) if mapping else None, key)
-        if call not in self._known:
-            try:
-                self._known[call] = self._run(*files, mapping, key)
-            except Exception as error:
-                self._known[call] = error
-        found = self._known[call]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def _run(self, checkpoint: Path, converted: Path, mapping: Any, key: str | None) -> Verdict:
-        import wdport
-
-        with _calm():
-            verdict = wdport.verify(checkpoint, converted, mapping=mapping, key=key)
-        if self._policy is None:
-            return verdict
-        from wdport.parity.gated import Terms, judge
-        from wdport.parity.selftest.canaries import canary_gate
-
-        terms = Terms(self._policy)
-        if self._canaries and self._known_faults is None:
-            self._known_faults = canary_gate(terms.policy)
-        return judge(verdict, terms, datetime.now(UTC).date(), self._known_faults)
+_PAIRS = pytest.StashKey[list["Tested"]]()
 
 
-@contextmanager
-def _calm() -> Iterator[None]:
-    """Warnings inside are shown and never raised: a library's warning is no reason to find a port different."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        yield
+class Given:
+    """The options of a run: from the command line, or else from the configuration file."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @property
+    def named(self) -> bool:
+        """Whether the command line names a pair."""
+        return any(self._config.getoption(f"--wdport-{name}") for name in SOURCES)
+
+    @property
+    def tested(self) -> bool:
+        """Whether the pairs are tested. Those of the configuration file are not, as its ``testpaths`` are not, if the
+        command line names files or folders."""
+        told: bool | None = getattr(self._config, "workerinput", {}).get("wdport_tested")
+        if told is not None:
+            return told
+        return self.named or self._config.args_source is not pytest.Config.ArgsSource.ARGS
+
+    def of(self, option: Option, ini: bool = True) -> Any:
+        """The value of an option, files as paths; a list if it may be given several times."""
+        value, folder = self._config.getoption(f"--wdport-{option.name}"), self._config.invocation_params.dir
+        if not value and ini:
+            value, file = self._config.getini(option.key), self._config.inipath
+            folder = file.parent if file is not None else self._config.rootpath
+        if isinstance(value, list):
+            return [folder / each if option.file else each for each in value]
+        return folder / value if value and option.file and option.kind == "one" else value or None
+
+    def by_pair(self) -> dict[str, list[Any]]:
+        """The options that are given once for every pair. Pairs on the command line replace those of the file."""
+        options = [each for each in OPTIONS if each.kind == "pair"]
+        return {each.name: self.of(each, ini=not self.named) or [] for each in options}
+
+    def shared(self) -> dict[str, Any]:
+        """The options that apply to all pairs, by their name in the configuration file without ``wdport_``."""
+        return {each.key.removeprefix("wdport_"): self.of(each) for each in OPTIONS if each.kind != "pair"}
 
 
-_PAIRS = pytest.StashKey[list[Pair]]()
-_VERDICTS = pytest.StashKey[Verdicts]()
+def _pairs(config: pytest.Config) -> list[Tested]:
+    """The pairs, determined once; raises only ``pytest.UsageError``, as required before collection."""
+    if _PAIRS not in config.stash:
+        config.stash[_PAIRS] = _settled(config, Given(config).by_pair())
+    return config.stash[_PAIRS]
 
 
-class _Root(pytest.Collector):
-    """All pairs of the command line; ``-k wdport`` means their tests."""
+def _settled(config: pytest.Config, named: Mapping[str, list[Any]]) -> list[Tested]:
+    sources = [(name, file) for name in SOURCES for file in named[name]]
+    for name in FOLLOWING:
+        if len(named[name]) > len(sources):
+            raise pytest.UsageError(f"--wdport-{name} is given more often than --wdport-checkpoint")
+    if not sources:
+        return []
+    from wdport.errors import WdportError
+    from wdport.parity.pytest_items import Tested, told
 
-    def collect(self) -> Iterator[pytest.Collector]:
-        for pair in self.config.stash[_PAIRS]:
-            yield _Pair.from_parent(self, name=pair.label, pair=pair)
-
-
-class _Pair(pytest.Collector):
-    """One pair's tests; a collection error where the names of its layers cannot be told."""
-
-    def __init__(self, *, pair: Pair, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.pair = pair
-        self.taps: tuple[str, ...] = ()
-
-    def collect(self) -> Iterator[pytest.Item]:
-        from wdport.errors import WdportError
-
-        try:
-            with _calm():
-                self.taps = tap_names(self.pair.checkpoint, self.pair.converted)
-        except WdportError as error:
-            raise self.CollectError("\n".join([str(error), *error.details])) from None
-        names = [*WHOLE.items(), *((gate, tap) for gate in PER_TAP for tap in self.taps), ("verdict", "")]
-        for gate, tap in names:
-            yield ParityItem.from_parent(self, name=f"{gate}::{tap}" if tap else gate, gate=gate, tap=tap)
+    given, verdicts = Given(config), _verdicts(config)
+    ports = named["converted"] + [file.with_suffix(".keras") for _, file in sources[len(named["converted"]) :]]
+    for name, file in [*sources, *(("converted", file) for file in ports)]:
+        if not file.exists():
+            raise pytest.UsageError(f"--wdport-{name}: there is no {_shown(file)}")
+    labels, found = _labels([file for _, file in sources], ports), []
+    try:
+        for at, (name, file) in enumerate(sources):
+            baseline, sha256 = ((named[each][at : at + 1] or [None])[0] for each in ("baseline", "sha256"))
+            found.append(Tested(_pair(given, ports[at], sha256=sha256, **{name: file}), baseline, labels[at]))
+            verdicts.terms(found[-1])
+    except WdportError as error:
+        raise pytest.UsageError(told(error)) from None
+    return found
 
 
-class ParityItem(pytest.Item):
-    """One gate and one layer of a pair; ``tap`` is "" where the test is about the whole pair."""
+def _verdicts(config: pytest.Config) -> Verdicts:
+    """The verdicts of this run, under the policy of its options."""
+    from wdport.parity.pytest_items import VERDICTS, Verdicts
 
-    def __init__(self, *, gate: str, tap: str, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.gate, self.tap = gate, tap
-
-    def runtest(self) -> None:
-        from wdport.errors import WdportError
-
-        owner = self.parent
-        assert isinstance(owner, _Pair)
-        try:
-            verdict = self.config.stash[_VERDICTS].get(owner.pair.checkpoint, owner.pair.converted)
-        except WdportError as error:
-            _fail(str(error), *error.details)
-        outcome = self._outcome(owner, verdict)
-        if outcome.faults:
-            _fail(*outcome.faults)
-        if outcome.waived:
-            pytest.xfail(f"waived {outcome.waived}")
-            _fail(f"waived {outcome.waived}")  # under --runxfail
-
-    def _outcome(self, owner: _Pair, verdict: Verdict) -> Outcome:
-        from wdport.parity.policy.explain import gate_outcome, tap_outcome, verdict_outcome
-
-        if self.gate == "verdict":
-            return verdict_outcome(verdict, owner.taps)
-        if self.gate in PER_TAP:
-            return tap_outcome(verdict, self.gate, self.tap)
-        return gate_outcome(verdict, self.gate)
-
-    def reportinfo(self) -> tuple[Path, None, str]:
-        """Where pytest says that the test is; the words head its failure."""
-        return self.path, None, f"gate {self.name.replace('::', ', ')} of {self.parent.name if self.parent else ''}"
+    if VERDICTS not in config.stash:
+        shared = Given(config).shared()
+        config.stash[VERDICTS] = Verdicts(shared["policy"], canaries=not shared["no_canary"])
+    return config.stash[VERDICTS]
 
 
-def tap_names(checkpoint: Path, converted: Path) -> tuple[str, ...]:
-    """The layers that `wdport.verify` will compare, without running a model or reading a weight.
+def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
+    """A pair of these files, with the options for all pairs except those ``changed``."""
+    from wdport.cli.options import parse_values
+    from wdport.parity.pair import Pair
 
-    Raises ``WdportError`` where one of the files is bad or the two do not fit.
-    """
-    import numpy as np
-
-    from wdport.conversion.load import open_converted
-    from wdport.conversion.prepare import Settings, prepare
-    from wdport.errors import MachineError
-    from wdport.recorder import module_names
-
-    known = {name: value for name, value in asdict(open_converted(converted).config).items() if value is not None}
-    with prepare(checkpoint, Settings(known=known)) as prepared:
-        table, family, tensors = prepared.table, prepared.family, prepared.checkpoint.tensors
-        extra = [name for row in table.rows if row.optional or row.drop is not None for name in row.torch]
-        zeros = {name: np.zeros(info.shape, np.float32) for name, info in tensors.items()
-                 if all(name_pattern.match(name) is None for name_pattern in extra)}  # fmt: skip
-        features = family.features(prepared.config)
-        try:
-            module = family.build_reference(prepared.config, zeros, "float32")
-        except ModuleNotFoundError as error:
-            what = f"the reference needs {error.name}, which is not installed"
-            raise MachineError("verify", what, "install wdport[torch]") from None
-    rows = [row.torch for row in table.taps if row.when is None or row.when in features]
-    return (*(name for name in module_names(module) if any(row.match(name) is not None for row in rows)), "output")
+    told = given.shared()
+    del told["policy"], told["no_canary"]
+    told["inputs"], told["values"] = told.pop("input") or (), parse_values(tuple(told.pop("set") or ()))
+    told |= changed
+    told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"])}
+    pair = Pair(converted, **told)
+    pair.require_consistent()
+    return pair
 
 
-def _fail(*lines: str) -> NoReturn:
-    from wdport.errors import printable
-
-    pytest.fail("\n".join(printable(line, 240) for line in lines), pytrace=False)
-
-
-def _pairs(config: pytest.Config) -> list[Pair]:
-    checkpoints, converted = config.getoption("--wdport-checkpoint"), config.getoption("--wdport-converted")
-    if len(converted) > len(checkpoints):
-        raise pytest.UsageError("--wdport-converted is given more often than --wdport-checkpoint")
-    if config.getoption("--wdport-policy") and not checkpoints:
-        raise pytest.UsageError("--wdport-policy is given without --wdport-checkpoint")
-    folder = config.invocation_params.dir
-    _files("checkpoint", folder, checkpoints)
-    ports = converted + [str(Path(name).with_suffix(".keras")) for name in checkpoints[len(converted) :]]
-    _files("converted", folder, ports)
-    labels = _labels(checkpoints, ports)
-    return [Pair(folder / c, folder / p, label) for c, p, label in zip(checkpoints, ports, labels, strict=True)]
-
-
-def _files(option: str, folder: Path, names: list[str]) -> None:
-    for name in names:
-        if not (folder / name).is_file():
-            raise pytest.UsageError(f"--wdport-{option}: {name or 'an empty name'} is no file")
-
-
-def _labels(checkpoints: list[str], ports: list[str]) -> list[str]:
-    """The checkpoints' file names; where two are alike their paths, and their ports' beside them."""
-    labels, both = [Path(name).name for name in checkpoints], zip(checkpoints, ports, strict=True)
-    for longer in (checkpoints, [f"{c}={p}" for c, p in both]):
+def _labels(sources: list[Path], ports: list[Path]) -> list[str]:
+    """The sources' file names; their paths if two are equal, with those of their ports if these are equal too."""
+    shown, both = list(map(_shown, sources)), zip(sources, ports, strict=True)
+    labels = [file.name for file in sources]
+    for longer in (shown, [f"{_shown(source)}={_shown(port)}" for source, port in both]):
         count = Counter(labels)
         labels = [other if count[label] > 1 else label for label, other in zip(labels, longer, strict=True)]
     labels = [label.replace("::", "__") for label in labels]  # pytest's own separator
@@ -279,13 +250,6 @@ def _labels(checkpoints: list[str], ports: list[str]) -> list[str]:
     return labels
 
 
-def _policy(path: str | None, config: pytest.Config) -> Policy | None:
-    if path is None:
-        return None
-    from wdport.errors import WdportError
-    from wdport.parity.policy import read_policy
-
-    try:
-        return read_policy(config.invocation_params.dir / path, datetime.now(UTC).date())
-    except WdportError as error:
-        raise pytest.UsageError(f"--wdport-policy: {error}") from None
+def _shown(file: Path) -> str:
+    """A path as the user probably wrote it."""
+    return os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)

@@ -1,9 +1,9 @@
-"""How often gate B would fail a correct port by chance: many sets of seeds on converted checkpoints.
+"""How often float32 (B) would fail a correct port by chance: many sets of seeds on converted checkpoints.
 
     python bench/alarms.py CHECKPOINT CONVERTED [--sets 200] [--eager]
 
 Every set is the float32 part of the battery with other seeds. Prints the largest ratio of each set, by the errors
-alone and as gate B judges them, and the sets that exceed the bound.
+alone and as float32 (B) judges them, and the sets that exceed the bound.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Trial:
         self.shapes: dict[int, Calls] = {}
 
     def ratios(self, number: int) -> tuple[float, float]:
-        """The largest ratio of one set of seeds: by the errors alone, and as gate B judges them."""
+        """The largest ratio of one set of seeds: by the errors alone, and as float32 (B) judges them."""
         pairs: Pairs = {}
         cases = [replace(case, seed=1000 * number + case.seed) for case in CASES if case.numerics]
         for case in cases:
@@ -101,7 +101,7 @@ def main() -> None:
         trial = Trial(prepared, build_sides(prepared, weights), weights, told.eager)
         found = np.array([trial.ratios(number) for number in range(told.sets)])
     print(f"{Path(told.checkpoint).name}, {'eager' if told.eager else 'compiled'}, {told.sets} sets of seeds")
-    for name, values in zip(("errors alone", "gate B"), found.T, strict=True):
+    for name, values in zip(("errors alone", "float32 (B)"), found.T, strict=True):
         alarms = int(np.sum(values > NUMERICS))
         print(
             f"  {name:<13} median {np.median(values):.2f}, largest {values.max():.2f}, {alarms} sets above {NUMERICS:g}"

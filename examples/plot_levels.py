@@ -1,4 +1,4 @@
-"""A series, its wavelet levels and the series again from its coefficients: writes docs/levels.svg.
+"""Plot a series, its wavelet levels and its reconstruction: writes docs/levels.svg.
 
 The series is a piece of the electrocardiogram that ships inside PyWavelets. Needs `pip install '.[figures]'`.
 """
@@ -18,7 +18,7 @@ LENGTH, START = 256, 300
 
 
 def main(path: str = "docs/levels.svg") -> None:
-    """Draw one axis per level: the coefficients as stems, the series that they make alone as a line."""
+    """Draw one axis per level: the coefficients as stems, the series reconstructed from them only as a line."""
     import matplotlib
 
     matplotlib.use("svg")

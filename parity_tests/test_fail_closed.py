@@ -93,7 +93,7 @@ def test_the_reference_compared_with_itself(
     family_reference = sides.family_reference
     monkeypatch.setattr(sides, "family_reference", lambda *arguments: Twin(family_reference(*arguments)))
     assert main(["verify", *pair]) == 1
-    assert "two frameworks" in capsys.readouterr().out
+    assert "two frameworks" in " ".join(capsys.readouterr().out.split())
 
 
 def test_zero_comparisons() -> None:
@@ -124,7 +124,7 @@ def test_an_expired_bound_fails(pair: tuple[str, str], tmp_path: Path, capsys: A
     policy = tmp_path / "parity.toml"
     policy.write_text('[bounds]\nlogic = { value = 1e-9, reason = "r", expires = 2020-01-01 }\n')
     assert main(["verify", *pair, "--policy", str(policy), "--no-canary"]) == 1
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "expired on 2020-01-01" in shown
 
 
@@ -132,8 +132,8 @@ def test_a_bound_that_no_longer_finds_known_faults(pair: tuple[str, str], tmp_pa
     policy = tmp_path / "parity.toml"
     policy.write_text('[bounds]\nlogic = { value = 0.1, reason = "r", expires = 2999-01-01 }\n')
     assert main(["verify", *pair, "--policy", str(policy)]) == 1
-    shown = capsys.readouterr().out
-    assert "FAIL gate S" in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "FAIL known faults (S)" in shown
     assert "too loose" in shown
     assert "loosened to 0.1" in shown
 
@@ -143,8 +143,8 @@ def test_known_faults_come_first(pair: tuple[str, str], tmp_path: Path, capsys: 
     policy = tmp_path / "parity.toml"
     policy.write_text("[bounds]\nlogic = { value = 1e-11 }\n")
     assert main(["verify", *pair, "--policy", str(policy)]) == 0
-    shown = capsys.readouterr().out
-    assert "ok   gate S" in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "ok known faults (S)" in shown
     assert "tightened to 1e-11" in shown
 
 
@@ -159,19 +159,19 @@ def test_a_baseline_is_made_and_held(pair: tuple[str, str], tmp_path: Path, caps
     baseline.write_text(json.dumps(document))
     capsys.readouterr()
     assert main(["verify", *pair, *rest]) == 1
-    assert f"{name}: isolated is" in capsys.readouterr().out
+    assert f"{name}: isolated is" in " ".join(capsys.readouterr().out.split())
     document["taps"].pop(name)
     baseline.write_text(json.dumps(document))
     assert main(["verify", *pair, *rest]) == 1
-    assert f"{name} is not in the baseline" in capsys.readouterr().out
+    assert f"{name} is not in the baseline" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a.ckpt"], "give CHECKPOINT and CONVERTED"),
-        (["a.ckpt", "b.keras", "--against", "r.npz"], "give CONVERTED alone"),
-        (["b.keras", "--against", "r.npz", "--full"], "no running reference"),
+        (["a.ckpt"], "CONVERTED is missing; give both"),
+        (["a.ckpt", "b.keras", "--against", "r.npz"], "give only CONVERTED"),
+        (["b.keras", "--against", "r.npz", "--full"], "needs the PyTorch model to run"),
         (["a.ckpt", "b.keras", "--update-baseline"], "--baseline FILE"),
     ],
 )

@@ -49,3 +49,6 @@ def test_another_number_of_heads_is_named(tmp_path: Path) -> None:
         assert verdict.exit_code == 1
         assert {fault.candidate.rpartition("/")[2].rstrip("_0123") for fault in verdict.faults} == {"attention"}
         assert set(verdict.causes.values()) == {("num_heads 2 where the reference has 4",)}
+        page = verdict.to_html()  # each layer computes what it should, and one in each attention is fed something else
+        assert page.count('class="fed out') == len(verdict.faults)
+        assert 'class="own out' not in page

@@ -166,7 +166,7 @@ def test_a_fault_in_the_file_is_found_from_a_recording(pair: Pair, tmp_path: Pat
     verdict = verify_recording(broken, pair.recording)
     assert verdict.exit_code == 1
     assert {"0", "A"} <= failed(verdict)
-    assert str(verdict.gates[0].findings[0]) == "cross_level/projection_0/kernel is not its tensor, bit for bit"
+    assert str(verdict.gates[0].findings[0]) == "cross_level/projection_0/kernel is not bitwise equal to its tensor"
     assert {fault.candidate for fault in verdict.faults} == {"cross_level/projection_0"}
 
 
@@ -211,7 +211,7 @@ def test_a_recording_of_another_size_is_refused(pair: Pair, tmp_path: Path) -> N
 def test_a_cut_file_is_refused(pair: Pair, tmp_path: Path) -> None:
     cut = tmp_path / "cut.npz"
     cut.write_bytes(pair.recording.read_bytes()[:-1000])
-    with pytest.raises(InputError, match="is no sound recording") as refusal:
+    with pytest.raises(InputError, match="is not a valid recording") as refusal:
         verify_recording(pair.converted, cut)
     assert refusal.value.exit_code == 3
 
@@ -238,7 +238,7 @@ def test_a_missing_tap_is_incomplete(pair: Pair, tmp_path: Path) -> None:
     def forget(index: Any) -> None:
         index["names"] = [name for name in index["names"] if not name.endswith(".attn.value")]
 
-    with pytest.raises(IncompleteError, match=r"no layer is called .*attn\.value") as refusal:
+    with pytest.raises(IncompleteError, match=r"the reference has no layer .*attn\.value") as refusal:
         verify_recording(pair.converted, edited(pair.recording, tmp_path / "a.npz", forget))
     assert refusal.value.exit_code == 6
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,14 @@ def record_small(
 ) -> dict[str, Any]:
     """:func:`wdport.recorder.record_file` with the inputs of this family."""
     return record_file(target, str(checkpoint), str(output), inputs=FAMILY.signature(config).inputs, **kwargs)
+
+
+def make_walk(folder: Path) -> None:
+    """The checkpoint of ``.ci/walk`` and a recording of it, in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = save(folder / "small.ckpt", make_state())
+    record_small("tests.user_model:small", checkpoint, folder / "run.npz")
+
+
+if __name__ == "__main__":
+    make_walk(Path(sys.argv[1]))

@@ -89,7 +89,7 @@ def not_used(pair: tuple[str, str], folder: Path, said: str, named: bool = True)
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
                           env={**kept, **name})  # fmt: skip
-    note = f"note: WDPORT_COMPILE_CACHE={folder} {said}: programs are compiled anew\n" if named else ""
+    note = f"note: WDPORT_COMPILE_CACHE={folder} {said}: programs are compiled again\n" if named else ""
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0 None", note)
     assert not folder.is_dir() or not any(folder.iterdir())
 
@@ -122,7 +122,7 @@ def test_a_cache_that_cannot_be_made(name: str, tmp_path: Path, monkeypatch: pyt
     before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", None)
     try:
-        with pytest.raises(compile_cache.Unusable, match="cannot be made"):
+        with pytest.raises(compile_cache.Unusable, match="cannot be created"):
             compile_cache.use_compile_cache()
         assert jax.config.jax_compilation_cache_dir is None
     finally:

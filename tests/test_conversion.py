@@ -119,7 +119,7 @@ FAULTS: dict[str, tuple[Callable[[State], State], type[WdportError], str]] = {
     "float64 too fine": (
         lambda s: {k: v.double() for k, v in s.items()} | {WEIGHT: s[WEIGHT].double() + 1e-12},
         MisfitError,
-        "--cast",
+        "cast=True",
     ),
     "integers": (changed(WEIGHT, lambda t: t.long()), MisfitError, "not floating point"),
     "mixed prefixes": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pickle
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wdport
 from wdport import errors
 from wdport.errors import InputError, MisfitError, UsageError, WdportError, printable
 from wdport.families.waveletdiff.settings import parse_setting
@@ -137,3 +140,45 @@ def test_an_error_survives_another_process() -> None:
     error = MisfitError(("a.pt", "w"), "x", "y", ["z"])
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.details) == (MisfitError, str(error), error.details)
+
+
+SPOKEN = {
+    "give one with --mapping FILE": "give one with mapping=FILE",
+    "say them with --config FILE or --set NAME=VALUE": "say them with config=FILE or values={'NAME': 'VALUE'}",
+    "convert with --set wavelet=NAME --set seq_len=N": "convert with values={'wavelet': 'NAME', 'seq_len': 'N'}",
+    "leave out --norm-stats and --data": "leave out norm_stats= and data=",
+    "use an undamaged checkpoint, or --allow-nonfinite": "use an undamaged checkpoint, or allow_nonfinite=True",
+    "under --strict": "under strict=True",
+    "give another name with -o, or --force": "give another name with output=, or force=True",
+    "give --input 'x: b 3 48 48', or not": "give inputs=['x: b 3 48 48'], or not",
+    "use --dtype bfloat16": "use dtype='bfloat16'",
+    "give --max-memory 12MiB or more": "give max_memory=12582912 or more",
+    "give --model MODULE:FUNCTION, your own": "give model=MODULE:FUNCTION, your own",
+    "wdport inspect --tensors lists the names": "wdport inspect --tensors lists the names",
+    "a name-o and a--config--set are none": "a name-o and a--config--set are none",
+}
+
+
+@pytest.mark.parametrize("said", SPOKEN)
+def test_options_are_called_what_the_caller_calls_them(said: str) -> None:
+    error = UsageError("--model", said, said)
+    assert str(error) == f"model=: {SPOKEN[said]}; {SPOKEN[said]}"
+    assert error.command_line == f"--model: {said}; {said}"
+
+
+def test_every_argument_exists() -> None:
+    """Held against the signatures of the public functions, not against a list."""
+    known = {name for call in (wdport.convert, wdport.verify, wdport.verify_recording)
+             for name in inspect.signature(call).parameters}  # fmt: skip
+    assert {argument.rstrip("=").removesuffix("=True") for argument in errors.ARGUMENTS.values()} <= known
+
+
+def test_python_raises_no_flag_that_it_has_another_name_for() -> None:
+    """Over the package's own messages: nothing that is an argument in Python is left a flag."""
+    texts = [node.value for path in Path(wdport.__file__).parent.rglob("*.py") if "cli" not in path.parts
+             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value]  # fmt: skip
+    named = [text for text in texts if any(f"{flag} " in f"{text} " for flag in errors.ARGUMENTS)]
+    assert len(named) > 40
+    left = [each for each in named if any(f" {flag} " in f" {errors.in_python(each)} " for flag in errors.ARGUMENTS)]
+    assert left == []

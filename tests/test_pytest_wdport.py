@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -18,13 +18,17 @@ import pytest
 import pytest_wdport
 import wdport
 import wdport.families.waveletdiff.reference
-import wdport.parity.policy.explain
-from pytest_wdport import tap_names
+import wdport.parity.pytest_items
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.cli.verify import command as verify
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, measure
 from wdport.errors import MachineError
+from wdport.parity import verify as running
+from wdport.parity.expected import Expected, expected
 from wdport.parity.gates import logic_measures, numerics_measures
+from wdport.parity.pair import Pair
+from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
 
 pytest_plugins = ["pytester"]
@@ -52,40 +56,51 @@ def run(pytester: pytest.Pytester, pair: Path) -> Run:
     return lambda *arguments: pytester.runpytest_inprocess(*PLUGIN, *arguments)
 
 
+def layers(checkpoint: Path, converted: Path) -> tuple[str, ...]:
+    """The layers that tests are named by."""
+    return expected(Pair(converted, checkpoint)).layers
+
+
 class Stub:
-    """In place of `wdport.verify`: a verdict at once, of the layers that the plugin names."""
+    """In place of a comparison: a verdict at once, of the layers that the plugin names."""
 
     def __init__(self, **changed: dict[str, float]) -> None:
         self.changed = changed
         self.runs: list[tuple[str, str]] = []
+        self.pairs: list[Pair] = []
         self.lost: tuple[str, ...] = ()
+        self.left_out: dict[str, str] = {}
 
-    def __call__(self, checkpoint: Path, converted: Path, **_: Any) -> Verdict:
+    def __call__(self, pair: Pair) -> Verdict:
+        checkpoint, converted = Path(str(pair.checkpoint or pair.against)), Path(pair.converted)
         self.runs.append((checkpoint.name, converted.name))
-        names = tap_names(checkpoint, converted)
+        self.pairs.append(pair)
+        names = expected(pair).layers
         taps = [replace(TapResult(name, name, None, 1e-15, 1e-15, 1e-15, 1.0, 1.0, 1.0), **self.changed.get(name, {}))
                 for name in names if name not in self.lost]  # fmt: skip
         count = len(taps)
         gates = (
             Gate("0", "preflight", len(taps), len(names)),
             Gate("A'", "constants", 8, 8, (measure("table", "ulp", 0.5, "table_ulp"),)),
-            Gate("A", "logic, float64", count, len(names), tuple(chain(*map(logic_measures, taps)))),
-            Gate("B", "numerics, float32", count, len(names), tuple(chain(*map(numerics_measures, taps)))),
+            Gate("A", "float64", count, len(names), tuple(chain(*map(logic_measures, taps)))),
+            Gate("B", "float32", count, len(names), tuple(chain(*map(numerics_measures, taps)))),
+            Gate("E'", "sampling network", 1, 1, (measure("network", "float32", 1.0, "numerics"),)),
         )
-        return Verdict(str(checkpoint), str(converted), gates, tuple(taps), (), None, {}, (), {}, bounds())
+        return Verdict(str(checkpoint), str(converted), gates, tuple(taps), (), None, {}, (), {}, bounds(),
+                       left_out=self.left_out)  # fmt: skip
 
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     made = Stub()
-    monkeypatch.setattr(wdport, "verify", made, raising=False)
+    monkeypatch.setattr(running, "verify_pair", lambda pair, *_: made(pair))
     return made
 
 
 @pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
 def test_names_are_those_of_the_table(tmp_path: Path, config: Any) -> None:
     path = save(tmp_path / "a.ckpt", make_state(config))
-    names = tap_names(path, wdport.convert(path, values=SETTINGS).output)
+    names = layers(path, wdport.convert(path, values=SETTINGS).output)
     assert len(set(names)) == len(names) > 80
     assert {NORM, "time_embedding.mlp.2", "output"} <= set(names)
     assert ("cross_level_attention" in names) is config.cross_level_attention
@@ -94,7 +109,7 @@ def test_names_are_those_of_the_table(tmp_path: Path, config: Any) -> None:
 def test_real(run: Run, pair: Path) -> None:
     """Names are settled before the run; the test `verdict` fails if they are not those that it compares."""
     done = run("--wdport-checkpoint", "small.ckpt", "-q")
-    count = 2 * len(tap_names(pair, pair.with_suffix(".keras"))) + 3
+    count = 2 * len(layers(pair, pair.with_suffix(".keras"))) + 4
     done.assert_outcomes(passed=count)
     assert done.ret == 0
 
@@ -102,14 +117,25 @@ def test_real(run: Run, pair: Path) -> None:
 def test_ids(run: Run, stub: Stub) -> None:
     done = run("--wdport-checkpoint", "small.ckpt", "--wdport-converted", "small.keras", "--collect-only", "-q")
     lines = done.outlines
-    for name in ("0::preflight", "A'::constants", f"A::{NORM}", f"B::{NORM}", "B::output", "verdict"):
+    for name in ("preflight", "constants", f"float64::{NORM}", f"float32::{NORM}", "float32::output",
+                 "sampling-network", "verdict"):  # fmt: skip
         assert f"wdport::small.ckpt::{name}" in lines
+    for name in ("bfloat16", "gradients", "policy", "baseline", "known-faults"):
+        assert f"wdport::small.ckpt::{name}" not in lines
     assert stub.runs == []
 
 
 @pytest.mark.parametrize(
     ("expression", "count"),
-    [(f"A::{NORM}.norm", 1), (f"{NORM} and not B::", 3), ("small.ckpt and verdict", 1), ("B::output", 1)],
+    [
+        (f"A::{NORM}.norm", 1),
+        (f"float64::{NORM}.norm", 1),
+        (f"{NORM} and not B::", 3),
+        (f"{NORM} and float64", 3),
+        ("small.ckpt and verdict", 1),
+        ("float32::output", 1),
+        ("sampling-network", 1),
+    ],
 )
 def test_ids_can_be_chosen(run: Run, stub: Stub, expression: str, count: int) -> None:
     done = run("--wdport-checkpoint", "small.ckpt", "-k", expression)
@@ -118,9 +144,9 @@ def test_ids_can_be_chosen(run: Run, stub: Stub, expression: str, count: int) ->
 
 
 def test_ids_can_be_deselected(run: Run, stub: Stub) -> None:
-    done = run("--wdport-checkpoint", "small.ckpt", "--deselect", "wdport::small.ckpt::A::", "--deselect",
-               "wdport::small.ckpt::B::")  # fmt: skip
-    done.assert_outcomes(passed=3, deselected=done.parseoutcomes()["deselected"])
+    done = run("--wdport-checkpoint", "small.ckpt", "--deselect", "wdport::small.ckpt::float64", "--deselect",
+               "wdport::small.ckpt::float32::")  # fmt: skip
+    done.assert_outcomes(passed=4, deselected=done.parseoutcomes()["deselected"])
 
 
 def test_failures_say_what_and_where(run: Run, stub: Stub) -> None:
@@ -128,12 +154,12 @@ def test_failures_say_what_and_where(run: Run, stub: Stub) -> None:
     done = run("--wdport-checkpoint", "small.ckpt", "-rf")
     done.assert_outcomes(failed=3, passed=done.parseoutcomes()["passed"])
     done.stdout.fnmatch_lines_random([
-        f"*gate A, {NORM} of small.ckpt*",
-        f"gate A, logic, float64: {NORM} (port: *",
-        f"{NORM} is off by 1.0e-03 fed the reference's input",
-        "float64 error: 0.001 alone, 1e-15 in what it is fed, 1e-15 within the network; bound 1e-10",
+        f"*float64 (A), {NORM} of small.ckpt*",
+        f"float64 (A): {NORM} (port: *",
+        f"{NORM} is off by 1.0e-03 when fed the reference's input",
+        "float64 error: 0.001 isolated, 1e-15 in its inputs, 1e-15 within the network; bound 1e-10",
         f"{NORM} has inf times the reference's float32 error",
-        f"FAILED wdport::small.ckpt::A::{NORM} - *",
+        f"FAILED wdport::small.ckpt::float64::{NORM} - *",
         "FAILED wdport::small.ckpt::verdict - *",
     ])  # fmt: skip
     assert "Traceback" not in done.stdout.str()
@@ -143,12 +169,15 @@ def test_what_was_not_compared_fails(run: Run, stub: Stub) -> None:
     stub.lost = (NORM,)
     done = run("--wdport-checkpoint", "small.ckpt", "-rf", "-q")
     done.assert_outcomes(failed=4, passed=done.parseoutcomes()["passed"])
-    done.stdout.fnmatch_lines_random(["FAILED wdport::small.ckpt::0::preflight*", f"{NORM} is not in the verdict*"])
+    done.stdout.fnmatch_lines_random(["FAILED wdport::small.ckpt::preflight*", f"{NORM} is not in the verdict*"])
 
 
 def test_a_layer_without_a_test_fails(run: Run, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = lambda *files: tuple(name for name in tap_names(*files) if name != NORM)  # noqa: E731
-    monkeypatch.setattr(pytest_wdport, "tap_names", fewer)
+    def fewer(pair: Pair) -> Expected:
+        found = expected(pair)
+        return replace(found, layers=tuple(name for name in found.layers if name != NORM))
+
+    monkeypatch.setattr(wdport.parity.pytest_items, "expected", fewer)
     done = run("--wdport-checkpoint", "small.ckpt", "-k", "verdict")
     done.assert_outcomes(failed=1, deselected=done.parseoutcomes()["deselected"])
     done.stdout.fnmatch_lines([f"{NORM} was compared and has no test"])
@@ -159,11 +188,11 @@ def test_an_error_of_the_run_is_one_line_and_is_kept(
 ) -> None:
     runs = []
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_: Any) -> None:
         runs.append(1)
         raise MachineError("verify", "no room", "make some")
 
-    monkeypatch.setattr(wdport, "verify", refuse, raising=False)
+    monkeypatch.setattr(running, "verify_pair", refuse)
     done = run("--wdport-checkpoint", "small.ckpt", "-k", f"{NORM}.norm")
     done.assert_outcomes(failed=2, deselected=done.parseoutcomes()["deselected"])
     done.stdout.fnmatch_lines(["verify: no room; make some"])
@@ -188,32 +217,39 @@ def test_a_policy(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     file.write_text(WAIVER.format(NORM, "2999-01-31"))
     done = run(*chosen, "-rx")
     done.assert_outcomes(passed=3, xfailed=1, deselected=done.parseoutcomes()["deselected"])
-    done.stdout.fnmatch_lines([f"XFAIL wdport::small.ckpt::A::{NORM} - *waived until 2999-01-31: fused"])
+    done.stdout.fnmatch_lines([f"XFAIL wdport::small.ckpt::float64::{NORM} - *waived until 2999-01-31: fused"])
     run(*chosen, "--runxfail").assert_outcomes(failed=1, passed=3, deselected=done.parseoutcomes()["deselected"])
     file.write_text(WAIVER.format(NORM, "2020-01-31"))
     run(*chosen).assert_outcomes(failed=2, passed=2, deselected=done.parseoutcomes()["deselected"])
     file.write_text(WAIVER.format(NORM, "2999-01-31").replace('reason = "fused"\n', ""))
     done = run(*chosen)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["ERROR: --wdport-policy: *waivers?0?.reason: is missing*"])
+    done.stderr.fnmatch_lines(["ERROR: *waivers?0?.reason: is missing*"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--wdport-checkpoint", "none.ckpt"), "none.ckpt is no file"),
-        (("--wdport-checkpoint", ""), "an empty name is no file"),
-        (("--wdport-checkpoint", "small.ckpt", "--wdport-converted", "none.keras"), "none.keras is no file"),
+        (("--wdport-checkpoint", "none.ckpt"), "there is no none.ckpt"),
+        (("--wdport-checkpoint", ""), "there is no"),
+        (("--wdport-checkpoint", "small.ckpt", "--wdport-converted", "none.keras"), "there is no none.keras"),
+        (("--wdport-against", "none.npz", "--wdport-converted", "small.keras"), "there is no none.npz"),
         (("--wdport-converted", "small.keras"), "more often"),
-        (("--wdport-policy", "parity.toml"), "without --wdport-checkpoint"),
-        (("--wdport-checkpoint", "small.ckpt", "--wdport-policy", "none.toml"), "cannot be read"),
+        (("--wdport-baseline", "a.json"), "more often"),
+        (("--wdport-checkpoint", "small.ckpt", "--wdport-baseline", "none.json"), "no such file"),
+        (("--wdport-checkpoint", "small.ckpt", "--wdport-set", "heads"), "is not KEY=VALUE"),
+        (
+            ("--wdport-against", "small.ckpt", "--wdport-full"),
+            "--wdport-full: needs the PyTorch model to run; *--wdport-against",
+        ),
+        (("--wdport-checkpoint", "small.ckpt", "--wdport-policy", "none.toml"), "no such file"),
         (("--wdport-checkpoint", "small.ckpt", "--wdport-checkpoint", "small.ckpt"), "given twice"),
     ],
 )
 def test_wrong_options_end_the_run(run: Run, arguments: tuple[str, ...], said: str) -> None:
     done = run(*arguments)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"ERROR: --wdport*{said}*"])
+    done.stderr.fnmatch_lines([f"ERROR: *{said}*"])
 
 
 def test_a_bad_file_is_a_collection_error(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
@@ -248,7 +284,7 @@ def test_fixtures(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
             assert wdport_verify("small.ckpt") is wdport_verdict is wdport_verify("small.ckpt", "./small.keras")
     """)
     run("--wdport-checkpoint", "small.ckpt", "-k", "test_").assert_outcomes(
-        passed=2, deselected=2 * len(tap_names(pytester.path / "small.ckpt", pytester.path / "small.keras")) + 3
+        passed=2, deselected=2 * len(layers(pytester.path / "small.ckpt", pytester.path / "small.keras")) + 4
     )
     assert len(stub.runs) == 1
     done = run()
@@ -256,21 +292,116 @@ def test_fixtures(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     done.stdout.fnmatch_lines(["wdport_verdict needs a pair: pytest --wdport-checkpoint FILE"])
 
 
-@pytest.mark.parametrize(("dist", "processes"), [("load", 2), ("loadfile", 1)])
-def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: int) -> None:
+INI = """
+[pytest]
+wdport_checkpoint = small.ckpt
+wdport_policy = parity.toml
+wdport_no_canary = true
+"""
+
+
+def test_the_configuration_file(run: Run, stub: Stub, pytester: pytest.Pytester, monkeypatch: Any) -> None:
+    """Its paths are relative to it. Its pairs are tested where no paths are named, as its ``testpaths`` are; a pair of
+    the command line takes their place, and the rest of the file still holds."""
+    pytester.makeini(INI)
+    pytester.makepyfile("def test_a(wdport_verdict): assert wdport_verdict")
+    (pytester.path / "parity.toml").write_text("[bounds]\nlogic = { value = 1e-12 }\n")
+    shutil.copy(pytester.path / "small.ckpt", pytester.path / "other.ckpt")
+    (pytester.path / "below").mkdir()
+    chosen = ("-k", "verdict or policy or test_a", "-v")
+    done = run("test_the_configuration_file.py", *chosen)
+    done.assert_outcomes(passed=1)
+    assert stub.runs == [("small.ckpt", "small.keras")]
+    stub.runs.clear()
+    monkeypatch.chdir(pytester.path / "below")
+    done = run("--wdport-checkpoint", "../other.ckpt", "--wdport-converted", "../small.keras", *chosen)
+    done.stdout.fnmatch_lines_random(["*wdport::other.ckpt::policy PASSED*", "*wdport::other.ckpt::verdict PASSED*"])
+    done = run(*chosen)
+    done.stdout.fnmatch_lines_random(["*wdport::small.ckpt::policy PASSED*", "*wdport::small.ckpt::verdict PASSED*"])
+    assert stub.runs == [("other.ckpt", "small.keras"), ("small.ckpt", "small.keras")]
+    assert run("-o", "wdport_checkpoint=", "-k", "wdport").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_baseline(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
+    pair = Pair(pytester.path / "small.keras", pytester.path / "small.ckpt")
+    write_baseline(pytester.path / "base.json", make_baseline(stub(pair)))
+    chosen = ("--wdport-checkpoint", "small.ckpt", "--wdport-baseline", "base.json", "--wdport-no-canary", "-k",
+              "baseline or verdict")  # fmt: skip
+    run(*chosen).assert_outcomes(passed=2, deselected=2 * len(expected(pair).layers) + 3)
+    stub.changed = {NORM: {"isolated": 1e-12}}
+    done = run(*chosen)
+    done.assert_outcomes(failed=2, deselected=2 * len(expected(pair).layers) + 3)
+    done.stdout.fnmatch_lines_random([f"*{NORM}: isolated is 1.0e-12, over 10 x its recorded 1e-15*"])
+
+
+def test_a_layer_that_is_left_out_is_skipped(run: Run, stub: Stub) -> None:
+    inner = f"{NORM}.norm"
+    stub.lost, stub.left_out = (inner,), {inner: "the reference does not call it"}
+    done = run("--wdport-checkpoint", "small.ckpt", "-k", inner, "-rs")
+    done.assert_outcomes(skipped=2, deselected=done.parseoutcomes()["deselected"])
+    done.stdout.fnmatch_lines(["SKIPPED*compared by its parts alone: the reference does not call it"])
+
+
+def test_a_full_run_has_more_tests(run: Run, pytester: pytest.Pytester) -> None:
+    lines = run("--wdport-checkpoint", "small.ckpt", "--wdport-full", "--collect-only", "-q").outlines
+    for name in ("bfloat16", "gradients", "optimiser", "trajectories", "sampling-network"):
+        assert f"wdport::small.ckpt::{name}" in lines
+
+
+EVERYTHING = {"checkpoint": "a/small.ckpt", "converted": "a/b.keras", "sha256": 64 * "0", "mapping": "a.yaml",
+              "model": "m:f", "input": "x: b 3", "reference": "r:f", "config": "c.yaml", "set": "num_heads=8",
+              "norm-stats": "n.json", "key": "model.state"}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["command line", "file"])
+def test_what_the_options_say_of_a_pair(pytester: pytest.Pytester, how: str) -> None:
+    """Every field of a pair can be said, on the command line and in the file."""
+    given = [word for name, value in EVERYTHING.items() for word in (f"--wdport-{name}", value)]
+    entries = [f"wdport_{name.replace('-', '_')} = {value}" for name, value in EVERYTHING.items()]
+    if how == "file":
+        pytester.makeini("\n".join(["[pytest]", *entries, "wdport_full = true"]))
+    for name in ("a/small.ckpt", "a/b.keras"):
+        (pytester.path / name).parent.mkdir(exist_ok=True)
+        (pytester.path / name).touch()
+    config = pytester.parseconfigure(*PLUGIN, *([] if how == "file" else [*given, "--wdport-full"]))
+    path = pytester.path
+    (tested,) = pytest_wdport._pairs(config)
+    assert tested.pair == Pair(path / "a/b.keras", path / "a/small.ckpt", mapping=path / "a.yaml", model="m:f",
+                               inputs=("x: b 3",), reference="r:f", config=path / "c.yaml", key="model.state",
+                               values=(("num_heads", "8"),), norm_stats=path / "n.json", sha256=64 * "0",
+                               full=True)  # fmt: skip
+
+
+def test_the_options_are_those_of_the_command() -> None:
+    """The plugin's, the command's and the fields of a pair: none of them lacks what another has."""
+    names = {each.name for each in pytest_wdport.OPTIONS}
+    options = {option.removeprefix("--") for each in verify.params for option in each.opts if option.startswith("--")}
+    reports = {"json", "html", "junit", "markdown", "repro", "force", "update-baseline", "quiet", "verbose"}
+    assert names == (options - reports) | {"checkpoint", "converted"}
+    renamed = {"inputs": "input", "values": "set"}
+    assert {renamed.get(each.name, each.name.replace("_", "-")) for each in fields(Pair)} == names - {
+        "baseline", "policy", "no-canary"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dist", "processes", "ini"), [("load", 2, False), ("loadfile", 1, True)])
+def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: int, ini: bool) -> None:
     """Every worker collects the same names, and keeps its verdict; `loadfile` gives all of them to one worker."""
     pytester.makeconftest("""
         import os
         from pathlib import Path
         import wdport
+        import wdport.parity.verify as module
 
-        def verify(checkpoint, converted, **_):
+        def verify_pair(pair, *_):
             Path(f"run.{os.getpid()}").touch(exist_ok=False)
             raise wdport.WdportError("verify", "no run here", "none")
 
-        wdport.verify = verify
+        module.verify_pair = verify_pair
     """)
-    arguments = ["--wdport-checkpoint", "small.ckpt", "-n", "2", "--dist", dist, "-k", f"{NORM} or verdict"]
+    if ini:
+        pytester.makeini("[pytest]\nwdport_checkpoint = small.ckpt\n")
+    pair = () if ini else ("--wdport-checkpoint", "small.ckpt")
+    arguments = [*pair, "-n", "2", "--dist", dist, "-k", f"{NORM} or verdict"]
     done = subprocess.run([sys.executable, "-m", "pytest", *PLUGIN, *arguments], cwd=pytester.path,
                           capture_output=True, text=True)  # fmt: skip
     assert "7 failed" in done.stdout

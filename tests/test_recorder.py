@@ -250,10 +250,10 @@ def test_attention_that_is_not_plain() -> None:
     x, notes = tokens(2, 3, 8), []
     masked = nn.Sequential(Masked())
     record(masked.double().eval(), (x,), note=notes.append)
-    assert notes == ["0.attn is attention with attn_mask, so its insides are not recorded"]
+    assert notes == ["0.attn is attention with attn_mask, so its parts are not recorded"]
     module.attn = scaled
     module.double().eval()
-    with pytest.raises(Refusal, match=r"attn: its own output is \S+ from what its parameters") as refusal:
+    with pytest.raises(Refusal, match=r"attn: its output is \S+ off the one recomputed") as refusal:
         record(module, (x, x, x))
     assert refusal.value.exit_code == 6
     names = [name for name in module_names(module) if not name.startswith("attn.")]
@@ -342,14 +342,14 @@ def changed(**tensors: Tensor) -> dict[str, Tensor]:
 def test_a_table_that_the_code_does_not_compute_is_the_checkpoints(tmp_path: Path) -> None:
     state = changed(beta_all=make_state()["beta_all"] * 1.01)
     subject = build("tests.user_model:small", str(save(tmp_path / "a.ckpt", state)))
-    assert subject.notes == ["beta_all is the checkpoint's: the code computes another one"]
+    assert subject.notes == ["beta_all is the checkpoint's: the code computes other values"]
     assert torch.equal(subject.modules["float64"].beta_all, state["beta_all"].double())
 
 
 def test_tables_that_16_bits_ruined_are_computed_again(tmp_path: Path) -> None:
     state = {name: tensor.bfloat16() for name, tensor in make_state().items()}
     subject = build("tests.user_model:small", str(save(tmp_path / "a.ckpt", state)))
-    assert "alpha_bar_all is stored in 16 bits and was computed again" in subject.notes
+    assert "alpha_bar_all is stored in 16 bits and was recomputed" in subject.notes
     assert subject.tensors["alpha_bar_all"].sha256 is None
     assert subject.tensors["alpha_bar_all"].dtype == "bfloat16"
     narrow = subject.modules["float32"].alpha_bar_all
@@ -431,8 +431,8 @@ def wrong_inputs() -> Any:
 BIAS = "level_transformers.0.input_proj.bias"
 REFUSALS: dict[str, tuple[str, Any, int, str]] = {
     "no colon": ("tests.user_model", {}, 2, "is not MODULE:FACTORY"),
-    "no module": ("tests.nowhere:build", {}, 2, "No module named 'tests.nowhere'"),
-    "no function": ("tests.user_model:build", {}, 2, "has no attribute 'build'"),
+    "no module": ("tests.nowhere:build", {}, 2, "no module named tests.nowhere"),
+    "no function": ("tests.user_model:build", {}, 2, "has no build; name a function"),
     "not a function": ("tests.user_model:math.pi", {}, 2, "is not a function"),
     "two arguments": ("tests.test_recorder:two", {}, 2, "needs the arguments first, second"),
     "raises": ("tests.test_recorder:raising", {}, 4, "raises ValueError: no such dataset"),
@@ -444,9 +444,9 @@ REFUSALS: dict[str, tuple[str, Any, int, str]] = {
     "no state_dict": ("tests.user_model:small", "text", 3, "has no state_dict"),
     "not torch": ("tests.user_model:small", b"text", 3, "torch does not load it"),
     "no inputs": ("tests.test_recorder:nothing", {"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 2,
-                  "nothing tells what the model's inputs are"),
+                  "the model's inputs are not known"),
     "the same again": ("tests.test_recorder:shared", {"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 4,
-                       "gives the same module at every call"),
+                       "returns the same module at every call"),
     "batch elsewhere": ("tests.test_recorder:odd_inputs", {}, 4, r"gives float64 \(5, 3\) for a batch of 4"),
     "inputs that do not fit": ("tests.test_recorder:wrong_inputs", {}, 4, "running it raises RuntimeError"),
 }  # fmt: skip

@@ -59,7 +59,7 @@ def test_statistics_from_a_file_or_from_data_are_the_same(checkpoint: Path, tmp_
     second = convert(checkpoint, "2.keras", norm_stats=tmp_path / "s.json").config
     assert first == second
     np.testing.assert_allclose(first.norm_std, data.std(axis=0))
-    with pytest.raises(UsageError, match="norm_stats: given beside data"):
+    with pytest.raises(UsageError, match="norm_stats: cannot be combined with data"):
         convert(checkpoint, "3.keras", data=tmp_path / "data.npy", norm_stats=tmp_path / "s.json")
 
 

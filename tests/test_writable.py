@@ -24,11 +24,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
-    ("folder", {}, UsageError, "is a directory; give a file name with -o"),
-    ("no/file", {}, UsageError, "its folder does not exist; make the folder first"),
-    ("there/file", {}, UsageError, "its folder does not exist; make the folder first"),
-    ("linked", {"source": "source"}, UsageError, "is an input (source); give another name with -o"),
-    ("there", {"force": False}, UsageError, "exists already; give another name with -o, or --force to replace it"),
+    ("folder", {}, UsageError, "is a directory; give a file name with output="),
+    ("no/file", {}, UsageError, "its folder does not exist; create the folder first"),
+    ("there/file", {}, UsageError, "its folder does not exist; create the folder first"),
+    ("linked", {"source": "source"}, UsageError, "is an input (source); give another name with output="),
+    (
+        "there",
+        {"force": False},
+        UsageError,
+        "exists already; give another name with output=, or force=True to replace it",
+    ),
     (
         "there",
         {"force": False, "option": None},
@@ -52,7 +57,7 @@ def test_refusals(folder: Path, name: str, asked: dict[str, Any], error: type[Wd
 def test_a_closed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser may write everywhere, so the question itself is answered."""
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
-    with pytest.raises(MachineError, match="its folder cannot be written to; choose another folder with -o"):
+    with pytest.raises(MachineError, match="its folder cannot be written to; choose another folder with output="):
         require_writable(folder / "new")
 
 
@@ -65,7 +70,7 @@ def test_what_may_be_written(folder: Path) -> None:
 
 def test_a_report_may_go_into_what_is_no_file() -> None:
     require_reports(reports(("--json", "json", "/dev/null"), ("--html", "html", None)), {}, force=False)
-    with pytest.raises(UsageError, match="/dev/null: is no regular file; give another name with -o"):
+    with pytest.raises(UsageError, match="/dev/null: is not a regular file; give another name with output="):
         require_writable(Path("/dev/null"))
 
 
@@ -73,7 +78,7 @@ def test_a_report_may_go_into_what_is_no_file() -> None:
 def test_verify_asks_before_it_runs(folder: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     report = str(folder / "no" / "report")
     assert main(["verify", str(folder / "a.pt"), str(folder / "a.keras"), option, report]) == 2
-    assert capsys.readouterr().err == f"error: {report}: its folder does not exist; make the folder first\n"
+    assert capsys.readouterr().err == f"error: {report}: its folder does not exist; create the folder first\n"
 
 
 def test_a_baseline_to_be_updated_is_asked_for_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

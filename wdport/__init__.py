@@ -1,7 +1,7 @@
-"""wdport: trained PyTorch models in Keras 3 on JAX, with a proof that nothing changed.
+"""wdport: convert trained PyTorch models to Keras 3 on JAX, and verify that the outputs agree.
 
-Everything public is here and imported on first use: `import wdport` costs milliseconds, selects
-Keras's JAX backend where nothing was chosen, and lets `keras.saving.load_model` open our files.
+All public names are defined here and imported on first use. `import wdport` takes milliseconds, selects Keras's JAX
+backend unless the user chose a backend, and registers the models so that `keras.saving.load_model` opens our files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wdport.conversion.load import load_model
     from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
-    from wdport.parity.verdict import Verdict
+    from wdport.parity.shown import Verdict
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
@@ -31,7 +31,7 @@ _LAZY = {
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
-    "Verdict": "wdport.parity.verdict",
+    "Verdict": "wdport.parity.shown",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
 }

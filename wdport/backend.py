@@ -1,7 +1,7 @@
-"""Keras's backend: JAX is chosen where nothing was, and our models are made known to Keras.
+"""Select Keras's JAX backend by default, and register our models with Keras.
 
-Neither costs an import of keras: the choice is an environment variable, and the registration happens
-right after somebody imports keras.
+Neither imports keras: the backend is set by an environment variable, and the models are registered right after keras
+is imported.
 """
 
 from __future__ import annotations
@@ -23,24 +23,57 @@ if TYPE_CHECKING:
     from importlib.abc import Loader  # at run time it costs 11 ms, and Python asks for the methods alone
 
 
-def choose_backend() -> None:
-    """Set ``KERAS_BACKEND=jax`` for this process unless the user or a running Keras chose already.
+AUTOMATIC = {"floatx": "float32", "epsilon": 1e-07, "backend": "tensorflow", "image_data_format": "channels_last"}
+"""What Keras writes to its configuration file if there is none, whatever backend it then runs on."""
 
-    Keras writes "tensorflow" into its configuration file by itself, so only another entry counts.
+
+def choose_backend() -> None:
+    """Set ``KERAS_BACKEND=jax`` for this process unless the user chose another backend.
+
+    An imported Keras, ``KERAS_BACKEND`` and an entry of ``keras.json`` count as choices; see :func:`configured`.
     """
     if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
         return
-    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    try:
-        chosen = json.loads((home / "keras.json").read_text()).get("backend")
-    except (OSError, ValueError, AttributeError):
-        chosen = None
-    if chosen in (None, "tensorflow", "jax"):
+    if configured() in (None, "jax"):
         os.environ["KERAS_BACKEND"] = "jax"
 
 
+def use_jax() -> None:
+    """Set ``KERAS_BACKEND=jax`` for this process, which runs the command line, unless ``KERAS_BACKEND`` is set."""
+    if not os.environ.get("KERAS_BACKEND"):
+        os.environ["KERAS_BACKEND"] = "jax"
+
+
+def configured() -> str | None:
+    """Return the backend that the user chose in Keras's configuration file; None if the file chooses none.
+
+    Keras writes "tensorflow" to that file automatically (:data:`AUTOMATIC`). So "tensorflow" counts only if the file
+    has other changes, and only if TensorFlow is installed.
+    """
+    try:
+        document = json.loads(_configuration_file().read_text(encoding="utf-8"))
+        backend = document.get("backend")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    if not isinstance(backend, str) or document == AUTOMATIC:
+        return None
+    if backend == "tensorflow" and importlib.util.find_spec("tensorflow") is None:
+        return None
+    return backend
+
+
+def _configuration_file() -> Path:
+    """Return the path of Keras's configuration file."""
+    if "KERAS_HOME" in os.environ:
+        folder = os.environ["KERAS_HOME"]
+    else:
+        home = os.path.expanduser("~")
+        folder = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
+    return Path(os.path.expanduser(os.path.join(folder, "keras.json")))
+
+
 def register_models() -> None:
-    """Make `keras.saving.load_model` know our models, now or as soon as keras is imported."""
+    """Register our models with `keras.saving.load_model`, now or as soon as keras is imported."""
     if "keras" in sys.modules:
         _import_ports()
     elif not any(isinstance(finder, _KerasFinder) for finder in sys.meta_path):
@@ -53,7 +86,7 @@ def _import_ports() -> None:
 
 
 class _KerasFinder:
-    """Finds keras as Python would, once, and has the ports imported right after it."""
+    """Import hook that finds keras once as Python would, and imports the ports right after it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -68,7 +101,7 @@ class _KerasFinder:
 
 
 class _KerasLoader:
-    """Keras's own loader, then the ports'."""
+    """Runs Keras's loader, then imports the ports."""
 
     def __init__(self, own: Loader) -> None:
         self._own = own

@@ -1,5 +1,4 @@
-"""How programs are compiled: kept between processes by JAX's own cache, soon where they run a few times, and to run
-fast where they run often.
+"""Compilation settings: JAX's persistent cache, and options for fast compilation or for fast programs.
 
 The cache is a setting of the whole process, so only the command line switches it on.
 """
@@ -20,9 +19,9 @@ FAST_COMPILE: Mapping[str, Option] = {
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""Options for programs that run a few times: on a CPU they compile three times sooner than they would otherwise.
+"""Options for programs that run a few times: on a CPU they compile three times faster.
 
-Not every jaxlib knows each of them: see :func:`known_options`.
+Not every jaxlib supports all of them: see :func:`known_options`.
 """
 
 FAST_RUN: Mapping[str, Option] = {
@@ -30,35 +29,35 @@ FAST_RUN: Mapping[str, Option] = {
         f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
     ),
 }
-"""Options for programs that run often on a CPU: all that XLA leaves to its library YNNPACK, but not convolutions.
+"""Options for programs that run often on a CPU: everything that XLA delegates to YNNPACK, except convolutions.
 
-With YNNPACK's convolutions, as jaxlib 0.10 has it by default, a U-Net's step takes longer: `bench/unet.py`.
+With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer: `bench/unet.py`.
 """
 
 LARGEST_BYTES = 1 << 30
-"""Of the folder; JAX drops what was not used for the longest time."""
+"""Size of the folder; JAX evicts the least recently used entries."""
 
 LEAST_SECONDS = 0.03
-"""What compiles sooner is not worth a file; the single operations of an eager run take about this long."""
+"""Programs that compile faster are not cached; the single operations of an eager run take about this long."""
 
 VARIABLE = "WDPORT_COMPILE_CACHE"
-"""Names another folder, or "off"."""
+"""Environment variable with another folder, or "off"."""
 
 
 def fast_compile() -> dict[str, Option]:
-    """Those of :data:`FAST_COMPILE` that are known here."""
+    """Return the options of :data:`FAST_COMPILE` that this jaxlib supports."""
     return known_options(FAST_COMPILE)
 
 
 def fast_run() -> dict[str, Option]:
-    """Those of :data:`FAST_RUN` that are known here; none where programs run on another device than a CPU."""
+    """Return the options of :data:`FAST_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
     import jax
 
     return known_options(FAST_RUN) if jax.default_backend() == "cpu" else {}
 
 
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
-    """The options that this jaxlib knows; each is tried once in a process, on a program of nothing."""
+    """Return the options that this jaxlib supports; each is tried once per process, on an empty program."""
     return {name: value for name, value in options.items() if _is_known(name, value)}
 
 
@@ -74,15 +73,16 @@ def _is_known(name: str, value: Option) -> bool:
 
 
 class Unusable(Exception):
-    """Why a folder that was named is not used, in words."""
+    """The reason why a named folder is not used."""
 
 
 def use_compile_cache() -> Path | None:
-    """Switch the cache on for this process, which has compiled nothing yet.
+    """Enable the cache for this process, which has not compiled anything yet.
 
-    Not where the program around has set JAX's own, or ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder, ``None``
-    where nothing was changed. What is in it runs as machine code, so it must be this user's alone. Raises
-    :class:`Unusable` where ``WDPORT_COMPILE_CACHE`` names a folder that is not, or cannot be made or written to.
+    Does nothing if the calling program has set JAX's cache, or if ``WDPORT_COMPILE_CACHE`` is "off". Returns the
+    folder, ``None`` if nothing was changed. Its contents run as machine code, so only this user may own or write to
+    it. Raises :class:`Unusable` if ``WDPORT_COMPILE_CACHE`` names a folder that is not private, or cannot be created
+    or written to.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted == "off":
@@ -108,11 +108,11 @@ def use_compile_cache() -> Path | None:
 
 
 def _reason_against(folder: Path) -> str | None:
-    """Why the folder cannot or must not be used; it is made where it is missing."""
+    """Return why the folder cannot or must not be used, None if it can; a missing folder is created."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if reason := distrust(folder.stat(), folder):
             return reason
     except (OSError, ValueError) as error:  # a name with a zero byte
-        return f"cannot be made ({getattr(error, 'strerror', None) or error})"
+        return f"cannot be created ({getattr(error, 'strerror', None) or error})"
     return None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "cannot be written to"

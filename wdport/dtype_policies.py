@@ -1,4 +1,4 @@
-"""The dtype policies that networks are offered in, under Keras's names; no jax, for the command line."""
+"""The supported dtype policies, under Keras's names; does not import jax, for the command line."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ POLICIES = {
     "bfloat16": ("bfloat16", "bfloat16"),
     "float64": ("float64", "float64"),
 }
-"""What is computed in, and what weights are held in."""
+"""The compute dtype and the dtype of the weights."""

@@ -1,21 +1,71 @@
-"""Every error that a user can meet: where it is, what is wrong, what to do, and the exit code.
+"""The errors that users see: where the fault is, what is wrong, what to do, and the exit code.
 
 The text is one line, safe to print on a terminal (control characters escaped). Without the path it has at most
-:data:`wdport.limits.MAX_MESSAGE_CHARS` characters; a path is never shortened, so that it can be copied. The line
-is put together here and nowhere else.
+:data:`wdport.limits.MAX_MESSAGE_CHARS` characters; a path is never shortened, so that it can be copied. Only this
+module formats the line.
+
+Messages are written with command-line flags, such as ``--norm-stats FILE``; :data:`ARGUMENTS` is keyed by these flags.
+``str(error)`` uses the Python argument instead, ``norm_stats=FILE``; :attr:`WdportError.command_line` keeps the flags.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from os import PathLike, fspath
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
+ARGUMENTS: Final = {
+    **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
+        "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "model", "norm_stats",
+        "reference", "repro")},
+    **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
+        "allow_nonfinite", "cast", "force", "full", "strict")},
+    "-o": "output=",
+    "--against": "recording=",
+    "--input": "inputs=",
+    "--set": "values=",
+}  # fmt: skip
+"""The Python argument of each option that has one."""
+
+_OPTION: Final = re.compile(
+    r"(?<![\w-])(?:(?P<pairs>--set [\w.]+=[\w.]+(?: --set [\w.]+=[\w.]+)*)|--set (?P<key>[a-z_.]+)$"
+    r"|(?P<option>-o|--[a-z0-9-]+)(?![\w-])(?: (?P<value>[A-Z][\w.:]*|\d+MiB|'[^']*'|b?float\d+))?)"
+)
+"""An option and its value, if any: a word in capitals, a size, a dtype or a quoted string."""
+
+
+def in_python(text: str) -> str:
+    """Return a message with its options replaced by Python arguments; an option without one stays a flag."""
+    return _OPTION.sub(_argument, text)
+
+
+def _argument(found: re.Match[str]) -> str:
+    if pairs := found["pairs"]:
+        named = (pair.split("=") for pair in pairs.split() if pair != "--set")
+        return f"values={{{', '.join(f'{name!r}: {value!r}' for name, value in named)}}}"
+    if found["key"]:
+        return f"values[{found['key']!r}]"
+    option, value = found["option"], found["value"] or ""
+    if option not in ARGUMENTS:
+        return found[0]
+    argument = ARGUMENTS[option]
+    if option == "--input" and value:
+        value = f"[{value}]"
+    elif option == "--dtype" and value.islower():
+        value = repr(value)
+    elif value.endswith("MiB"):
+        value = str(int(value.removesuffix("MiB")) << 20)
+    elif argument.endswith("True") and value:
+        value = f" {value}"
+    return argument + value
+
 
 def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
-    """``text`` with everything unprintable escaped, and its middle cut out beyond ``limit``."""
+    """Escape unprintable characters of ``text`` and cut its middle out if it is longer than ``limit``."""
     raw = str(text)
     if limit is not None and len(raw) > 2 * limit:  # the rest would be cut out below, but only after escaping it all
         raw = raw[:limit] + raw[-limit:]
@@ -26,12 +76,18 @@ def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
     return f"{escaped[:head]}…{escaped[head + 1 - limit :]}"
 
 
-class WdportError(Exception):
-    """Base of all errors; ``where``, ``what`` and ``fix`` make the line, ``details`` the full list.
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return advice on an unknown name: the most similar known name, or ``otherwise`` if none is similar."""
+    names = {name.casefold().lstrip("-"): name for name in known}
+    near = get_close_matches(word.casefold().lstrip("-"), list(names), 1)
+    return f"did you mean {names[near[0]]}?" if near else otherwise
 
-    ``where`` is the file and, if it helps, the tensor or line within it; a file that is given as a
-    ``PathLike`` is shown whole. ``details`` holds one entry per fault when several were collected; the
-    line itself then names only the first.
+
+class WdportError(Exception):
+    """Base class of all errors; ``where``, ``what`` and ``fix`` form the message, ``details`` the full list.
+
+    ``where`` is the file and, if useful, the tensor or line within it; a file given as a ``PathLike`` is shown in
+    full. ``details`` holds one entry per fault if several were collected; the message then names only the first.
     """
 
     exit_code: ClassVar[int] = 70
@@ -54,12 +110,20 @@ class WdportError(Exception):
         super().__init__(self.where, what, fix)
 
     def __str__(self) -> str:
+        return self._line(in_python(self._part), in_python(self.what), in_python(self.fix))
+
+    @property
+    def command_line(self) -> str:
+        """The message for the command line, with options as flags."""
+        return self._line(self._part, self.what, self.fix)
+
+    def _line(self, part: str, what: str, fix: str) -> str:
         room = MAX_MESSAGE_CHARS - len("error: " + ": " + "; ")
-        fix = printable(self.fix, room - 70)
+        fix = printable(fix, room - 70)
         room -= len(fix)
-        part = printable(self._part, max(room - len(printable(self.what, room)), room // 2))
+        part = printable(part, max(room - len(printable(what, room)), room // 2))
         prefix = "".join(f"{place}: " for place in (self._path, part) if place)
-        return f"{prefix}{printable(self.what, room - len(part) - 2 * bool(self._path and part))}; {fix}"
+        return f"{prefix}{printable(what, room - len(part) - 2 * bool(self._path and part))}; {fix}"
 
 
 class UsageError(WdportError):
@@ -69,19 +133,19 @@ class UsageError(WdportError):
 
 
 class InputError(WdportError):
-    """A file is not what it should be: damaged, unsafe, or of a kind that is not read."""
+    """A file is damaged, unsafe, or of an unsupported kind."""
 
     exit_code = 3
 
 
 class MisfitError(WdportError):
-    """The file is sound, but the mapping table or the configuration does not fit it."""
+    """The file is valid, but the mapping table or the configuration does not fit it."""
 
     exit_code = 4
 
 
 class MachineError(WdportError):
-    """The machine refused: permission, disk space, memory, or a missing package."""
+    """The system refused: permission, disk space, memory, or a missing package."""
 
     exit_code = 5
 
@@ -93,12 +157,12 @@ class IncompleteError(WdportError):
 
 
 class InternalError(WdportError):
-    """A broken promise inside wdport itself."""
+    """A violated invariant, that is, a bug in wdport."""
 
     exit_code = 70
 
 
 def error_of(exit_code: int, where: str, what: str, fix: str) -> WdportError:
-    """The error that ends with this exit code."""
+    """Return an error of the class that has this exit code."""
     kind = next((k for k in WdportError.__subclasses__() if k.exit_code == exit_code), InternalError)
     return kind(where, what, fix)

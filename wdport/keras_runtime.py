@@ -1,4 +1,4 @@
-"""What our models need from a running Keras: the JAX backend, one dtype policy per model, variables to fill."""
+"""Keras helpers for our models: the JAX backend, one dtype policy per model, variables by path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_backend(dtype: str) -> None:
 
 @contextmanager
 def layer_dtype(policy: keras.DTypePolicy) -> Iterator[None]:
-    """Layers created inside have ``policy``: Keras would give them the global one, not the model's."""
+    """Create layers inside the context with ``policy``: Keras would use the global one, not the model's."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:
@@ -49,19 +49,19 @@ def layer_dtype(policy: keras.DTypePolicy) -> Iterator[None]:
 
 
 def set_variable(variable: KerasVariable, array: Array) -> None:
-    """Give a Keras variable an array's values, in the variable's own dtype.
+    """Set a Keras variable to an array's values, in the variable's dtype.
 
-    The array must not change afterwards: on a CPU the variable may keep the very memory that it is given.
-    Handing the array itself to Keras compiles a program for every new shape (JAX 0.10), 30 ms each.
+    The array must not change afterwards: on a CPU the variable may share its memory. Passing the array directly to
+    Keras compiles a program for every new shape (JAX 0.10), 30 ms each.
     """
     variable.assign(jax.device_put(np.asarray(array, dtype=variable.dtype)))
 
 
 def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
-    """Every layer below ``model`` by path: the attributes that lead to it, joined by ``/``, as ``blocks/1/attention``.
+    """Return every layer below ``model`` by path: attributes joined by ``/``, such as ``blocks/1/attention``.
 
-    Layers of a functional or sequential model go by their names (see :func:`fresh_names`). A layer that several
-    attributes lead to has the first's path.
+    Layers of a functional or sequential model use their names (see :func:`fresh_names`). A layer that is reachable by
+    several attributes has the path of the first.
     """
     found: dict[str, KerasLayer] = {}
 
@@ -79,7 +79,7 @@ def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
 
 
 def children(layer: KerasLayer) -> dict[str, KerasLayer]:
-    """The layers that a layer is made of, by the names that :func:`layers_by_path` gives them."""
+    """Return a layer's direct sublayers, by the names that :func:`layers_by_path` uses."""
     own = [child for child in layer._flatten_layers(include_self=False, recursive=False)
            if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
     named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
@@ -93,7 +93,7 @@ def children(layer: KerasLayer) -> dict[str, KerasLayer]:
 
 
 def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
-    """Every variable of a model by path, in the order of its layers; seeds of random generators are none."""
+    """Return every variable of a model by path, in the order of its layers, without seeds of random generators."""
     found: dict[str, KerasVariable] = {}
     seen: set[int] = set()
     for path, layer in {"": model, **layers_by_path(model)}.items():
@@ -109,7 +109,7 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
 
 
 def call_names(layer: KerasLayer) -> tuple[str, ...]:
-    """The names of the arguments that a layer takes by position."""
+    """Return the names of a layer's positional arguments."""
     try:
         parameters = inspect.signature(layer.call).parameters.items()
     except (TypeError, ValueError):
@@ -118,7 +118,8 @@ def call_names(layer: KerasLayer) -> tuple[str, ...]:
 
 
 def _attributes(layer: KerasLayer) -> dict[int, str]:
-    """By identity, the public attribute, or the place in one that is a list or a dictionary, of all that it holds."""
+    """Map the id of every object that a layer holds to its public attribute, or to its place in a list or
+    dictionary."""
     found: dict[int, str] = {}
 
     def visit(value: object, name: str, depth: int) -> None:
@@ -139,9 +140,9 @@ def _attributes(layer: KerasLayer) -> dict[int, str]:
 
 @contextmanager
 def unfilled() -> Iterator[None]:
-    """Variables that are made inside and would be drawn at random are zero, for models that are about to be filled.
+    """Create randomly initialised variables inside the context as zeros, for models whose weights are set afterwards.
 
-    Keras draws with a program that JAX compiles for every shape, 30 to 120 ms each, and makes zeros and ones so too.
+    Keras's initialisers, those of zeros and ones included, compile a JAX program for every shape, 30 to 120 ms each.
     """
     own = keras.Variable._initialize_with_initializer
 
@@ -156,7 +157,7 @@ def unfilled() -> Iterator[None]:
 
 @contextmanager
 def described() -> Iterator[None]:
-    """Variables that are made inside have shapes and no values: for a model that is looked at and thrown away."""
+    """Create variables inside the context with shapes but no values, for a model that is only inspected."""
 
     def describe(variable: KerasVariable, _: object) -> None:
         shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))  # type: ignore[no-untyped-call]
@@ -167,10 +168,10 @@ def described() -> Iterator[None]:
 
 
 def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
-    """What ``build`` makes, its variables known by shape and dtype alone, whatever it takes to build it.
+    """Return the model that ``build`` makes, with variables that have only a shape and a dtype.
 
-    It runs under JAX's abstract evaluation, where nothing has a value: memory is taken for none, and a function that
-    looks at values raises an error of JAX.
+    It runs under JAX's abstract evaluation, where nothing has a value: no memory is allocated, and a function that
+    depends on values raises a JAX error.
     """
     seeds = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
     made: list[KerasModel] = []
@@ -201,7 +202,7 @@ def _ones(shape: tuple[int, ...], dtype: str | None = None) -> Array:
 
 @contextmanager
 def fresh_names() -> Iterator[None]:
-    """Layers that are made inside and not named get the names that they have in a new process."""
+    """Give unnamed layers inside the context the names that they get in a new process."""
     before = global_state.get_global_attribute("object_name_uids")
     global_state.set_global_attribute("object_name_uids", defaultdict(int))
     try:
@@ -212,10 +213,10 @@ def fresh_names() -> Iterator[None]:
 
 @contextmanager
 def exact_float64() -> Iterator[None]:
-    """True float64 inside, for any Keras model that is built or called there, under JAX's 64 bits.
+    """Compute in true float64 inside the context, for any Keras model built or called there, with JAX's x64 enabled.
 
-    Keras's promotion takes float64 for float32 on JAX, and its attention computes a softmax in float32. The table of
-    the first is private, so what it did is proved at every tap by the share of values that float32 can hold.
+    Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
+    promotion table is private, so its effect is checked at every tap by the share of values that float32 can represent.
     """
     before = keras.config.floatx()
     keras.config.dtype_policy()  # Keras makes it of the floatx of its first use, and keeps it

@@ -1,4 +1,4 @@
-"""Every cap in one place, each with its reason."""
+"""All limits, each with its reason."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MAX_TENSORS: Final = 200_000
 """Tensors in one file, or of one index and its shards; the largest public models have about 100,000."""
 
 MAX_MODULE_ENTRIES: Final = 200_000
-"""Parameters, buffers and submodules of a whole pickled model, each counted where it stands: a shared one may stand in
-billions of places. The largest public models have about 100,000."""
+"""Parameters, buffers and submodules of a whole pickled model, counted at every occurrence: a shared one may occur
+billions of times. The largest public models have about 100,000."""
 
 MAX_UNREAD: Final = 200
-"""Lines on what was not read; what follows is counted."""
+"""Lines about skipped content; further lines are only counted."""
 
 MAX_CONFIG_BYTES: Final = 8 << 20
 """``config.json`` of a model's folder; one with the names of 21,000 classes has 1 MB."""
 
 MAX_RANK: Final = 32
-"""numpy 1.x's limit on axes, and far above any layer's weight."""
+"""NumPy 1.x's limit on axes, far more than any layer's weight has."""
 
 MAX_MEMBERS: Final = 2_000_000
 """Members of a zip archive: one per storage and a handful of records."""
@@ -52,7 +52,7 @@ MAX_INDEX_BYTES: Final = 32 << 20
 
 MAX_JSON_MARKS: Final = 500_000
 """Brackets, braces, commas and colons in a JSON document: each is a value of 60 to 230 bytes of memory at most, where
-the document spends two bytes on it. Names of 21,000 classes, both ways, take 84,000."""
+the document spends two bytes on it. Names of 21,000 classes, in both directions, take 84,000."""
 
 MAX_NUMBER_CHARS: Final = 100
 """A number in a configuration; a float64 takes at most 24 characters, and integers of a million digits take minutes."""
@@ -76,7 +76,7 @@ MAX_MANIFEST_MARKS: Final = 1_200_000
 """Brackets, braces, commas and colons in it, see :data:`MAX_JSON_MARKS`: about 30 for each tensor."""
 
 MAX_METADATA_BYTES: Final = MAX_MANIFEST_BYTES + (8 << 20)
-"""All metadata of a safetensors file: the manifest, its quotes escaped, is the largest that is known."""
+"""All metadata of a safetensors file; the manifest, with its quotes escaped, is the largest known."""
 
 MAX_HDF5_OBJECTS: Final = 500_000
 """Groups and arrays of a Keras file; a model of 100,000 variables, the largest known, has about three for each."""
@@ -88,16 +88,23 @@ MAX_ATTRIBUTE_BYTES: Final = 1 << 16
 """An attribute in a Keras file: the name of a layer, or of a dtype."""
 
 MAX_EMPTY_SHAPE: Final = 1 << 31
-"""Bytes that an array with a zero in its shape would have with a one there: numpy can make it, and so can a model."""
+"""Bytes that an array with a zero in its shape would have if the zero were a one; NumPy and models can make such
+arrays."""
 
 MAX_GROUPS: Final = 64
-"""Levels of a decomposition, and one more: 2^63 values are halved 63 times."""
+"""Levels of a decomposition, plus one: 2^63 values are halved 63 times."""
 
 MAX_STEPS: Final = 1 << 24
-"""Time steps of one window, and so the values of one level; the longest windows in public use have a few thousand."""
+"""Time steps of one window, and hence values of one level; the longest windows in public use have a few thousand."""
 
 MAX_FEATURES: Final = 100_000
 """Features of a series; the widest public set (traffic) has 862."""
+
+MAX_FEATURE_NAME_CHARS: Final = 100
+"""Characters of a feature's name; a table with a longer column name is refused, and public sets stay below 40."""
+
+MAX_FEATURE_NAMES_CHARS: Final = 1 << 20
+"""Characters of the names of all features: at most 12 MB in a manifest, where JSON escapes them."""
 
 MAX_WIDTH: Final = 1 << 16
 """Width of a layer; the widest public transformer has 53,248."""
@@ -106,32 +113,32 @@ MAX_LAYERS: Final = 1000
 """Blocks in a stack; the deepest public transformers have about 130."""
 
 MAX_VARIABLES: Final = MAX_TENSORS
-"""Variables of a model, counted before one is named."""
+"""Variables of a model, counted before any is named."""
 
 MAX_VALUES: Final = 1 << 34
 """Values of all variables of a model: 64 GiB in float32, which the largest GPUs just hold; the released
 model has 63 million."""
 
 MAX_TEXT_BYTES: Final = 1 << 30
-"""A series as text, which takes about ten times that in memory; the largest public sets have 0.1 GB."""
+"""Bytes of a series as text, which takes about ten times as much memory; the largest public sets have 0.1 GB."""
 
 MAX_INFLATION: Final = 200
-"""How many bytes one byte of a compressed array may become: real series reach about 20, zeros 1,000."""
+"""Compression ratio of an array: real series reach about 20, zeros 1,000."""
 
 MIN_INFLATED_BYTES: Final = 32 << 20
-"""What any compressed array may take."""
+"""Bytes that any compressed array may take."""
 
 MAX_ARCHIVE_ARRAYS: Final = 10_000
 """Arrays in an ``.npz`` or ``.mat`` file."""
 
 MAX_POLICY_BYTES: Final = 1 << 18
-"""A policy; a waiver takes about 60."""
+"""Bytes of a policy; a waiver takes about 60."""
 
 MAX_BASELINE_BYTES: Final = 16 << 20
 """A baseline of the released model has 60 kB."""
 
 MAX_RUN_BYTES: Final = 1 << 20
-"""``run.json`` of a sampling run that goes on; one has about 700 bytes."""
+"""``run.json`` of a sampling run that resumes; one has about 700 bytes."""
 
 MAX_RECORDED: Final = 300_000
 """Arrays in a recording; one of a model of 200 variables has about 2,000."""
@@ -140,7 +147,8 @@ MAX_RECORDED_BYTES: Final = 64 << 20
 """The index of a recording; that of the same model has 0.6 MB."""
 
 MAX_ITEM_BYTES: Final = 64
-"""Memory of a value in it: all may take as much as the file and 64 MiB. That file has 229 bytes each."""
+"""Bytes of memory for each value in it: in all, at most the file's size plus 64 MiB. That file has 229 bytes for
+each."""
 
 MAX_PAD_WIDTHS: Final = 1024
 """The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
@@ -149,7 +157,7 @@ MAX_LEVELS: Final = 16
 """Resolutions of a U-Net, each half the size of the one before; the public ones have at most 7."""
 
 MAX_RESIDUAL: Final = 200
-"""Residual blocks on one of a U-Net's two ways; the deepest public ones have about 40."""
+"""Residual blocks on one of a U-Net's two paths; the deepest public ones have about 40."""
 
 MAX_IMAGE: Final = 1 << 15
 """Height or width of an image; the largest that public diffusion models make is 4096."""

@@ -1,6 +1,6 @@
-"""What a model family tells the rest of wdport: the one interface between the two.
+"""The interface between a model family and the rest of wdport.
 
-A family knows its configuration, its variables and its constants without importing keras or torch;
+A family states its configuration, its variables and its constants without importing keras or torch;
 it builds its Keras model and its PyTorch reference on demand.
 """
 
@@ -27,25 +27,25 @@ Array = NDArray[Any]
 KerasModel = Any
 KerasLayer = Any
 KerasVariable = Any
-"""Keras's objects, which have no types."""
+"""Keras's objects, which have no type annotations."""
 
 KerasTensor = Any
-"""What Keras layers take and give: arrays of the backend, or symbols of them while a model is built."""
+"""Inputs and outputs of Keras layers: backend arrays, or symbolic tensors while a model is built."""
 
 Configuration = Any
-"""A family's own configuration, a dataclass with ``to_dict()``. What its fields mean, the family alone knows: others
-get it from there and hand it back."""
+"""A family's configuration, a dataclass with ``to_dict()``. Only the family interprets its fields: other code treats it
+as opaque."""
 
 Document = Mapping[str, object]
-"""Names with values of any form, as JSON or YAML has them: what is read of it is checked first."""
+"""Names with JSON or YAML values of any form; values are checked before they are used."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A table that the family can recompute, built when ``values`` are first asked for: its shape is compared first.
+    """A table that the family can recompute, built when ``values`` is first accessed: its shape is compared first.
 
-    ``make`` gives them in float64. ``tolerance`` is how far (absolutely) a correct float32 file is from it at most,
-    measured; ``None`` where nothing is known to compare with.
+    ``make`` returns them in float64. ``tolerance`` is the largest measured absolute difference of a correct float32
+    file; ``None`` if there is no known file to compare with.
     """
 
     shape: Shape
@@ -59,11 +59,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Source:
-    """What a family may look at to find its configuration: shapes, stored dtypes, and small tensors.
+    """What a family may read to determine its configuration: shapes, stored dtypes, and small tensors.
 
-    ``saved`` is what the file says of its own configuration, Lightning's ``hyper_parameters``: plain data of any
-    form, or ``None``. ``document`` reads the ``config.json`` beside it, if there is one, and ``beside`` another
-    JSON file of the same folder, or of the pipeline around it.
+    ``saved`` is the configuration stored in the file, Lightning's ``hyper_parameters``: plain data of any form, or
+    ``None``. ``document`` reads the ``config.json`` beside the file, if any, and ``beside`` another JSON file of the
+    same folder, or of the pipeline that contains it.
     """
 
     path: Path
@@ -77,11 +77,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A configuration, and for each of its values where it came from.
+    """A configuration, and the origin of each of its values.
 
     ``origins`` maps a field to "shapes", "buffers", "flag", "config", "hyper_parameters" or "assumed";
-    ``alternatives`` an assumed field to a few words on what else would fit the file. ``notes`` are sentences on
-    what the file says of itself and was not used.
+    ``alternatives`` maps an assumed field to a short text on what else would fit the file. ``notes`` are sentences on
+    stored configuration that was not used.
     """
 
     config: Configuration
@@ -91,22 +91,22 @@ class Resolved:
 
     @property
     def assumed(self) -> dict[str, object]:
-        """The values that nothing told; one that is a table of values, as text."""
+        """The values that no source determined; a table of values as text."""
         found = {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
         return {name: str(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
 Batch = Mapping[str, Array]
-"""One training batch: named arrays of clean data and random numbers, from which both sides make the rest."""
+"""One training batch: named arrays of clean data and random numbers, from which both sides compute the rest."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What training minimises, on both sides, as functions of the same batch.
+    """The training objective on both sides, as functions of the same batch.
 
-    ``make_batch(seed, size)`` is float64; ``inputs(batch)`` are the network's inputs, ``target(batch)`` what it is
-    to predict and ``loss(prediction, batch)`` the port's loss in JAX. ``reference_loss(network, batch)`` is
-    PyTorch's, from the batch to the scalar, and its prediction.
+    ``make_batch(seed, size)`` returns float64; ``inputs(batch)`` are the network's inputs, ``target(batch)`` is what it
+    should predict and ``loss(prediction, batch)`` is the port's loss in JAX. ``reference_loss(network, batch)`` returns
+    PyTorch's scalar loss and its prediction.
     """
 
     make_batch: Callable[[int, int], Batch]
@@ -118,9 +118,9 @@ class Objective:
 
 @dataclass(frozen=True)
 class PartWords:
-    """What reports call one part of an output, the kind of parts, their values, and what decoding makes of these.
+    """Names that reports use for one part of an output, the kind of parts, their values, and the decoded values.
 
-    ``one`` is also the index by which a table numbers the layers that belong to a part.
+    ``one`` is also the index with which a table numbers the layers of a part.
     """
 
     one: str = "part"
@@ -131,10 +131,10 @@ class PartWords:
 
 @dataclass(frozen=True)
 class Port:
-    """One output of a network: its axes in PyTorch and in Keras, in the language of the rules (``b c h w -> b h w c``;
-    "" where they are the same), and the parts of its axis behind the batch's that a report tells apart.
+    """One output of a network: its axes in PyTorch and in Keras, in rule syntax (``b c h w -> b h w c``; "" if they are
+    the same), and the parts of the axis after the batch axis that a report distinguishes.
 
-    ``decode`` takes an output (B, C, F) to what it stands for, (B, N, F), in float64; ``None`` where that is unknown.
+    ``decode`` maps an output (B, C, F) to what it represents, (B, N, F), in float64; ``None`` if that is unknown.
     """
 
     name: str
@@ -146,25 +146,25 @@ class Port:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a network takes and gives. ``outputs`` may be empty: whatever it gives, as it is."""
+    """A network's inputs and outputs. If ``outputs`` is empty, all outputs are used unchanged."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Port, ...] = ()
     notes: tuple[str, ...] = ()
-    """Sentences on what the inputs do not show, such as sizes that another is used for."""
+    """Sentences on what the inputs do not show, such as a size that is used for another one."""
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
-        """Inputs as the PyTorch model takes them, float64, int64 or bool."""
+        """Return inputs in the PyTorch model's layout, float64, int64 or bool."""
         return tuple(each.make(seed, batch, scale) for each in self.inputs)
 
     def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Inputs of the PyTorch model as the Keras model takes them."""
+        """Convert inputs of the PyTorch model to the Keras model's layout."""
         if len(inputs) != len(self.inputs):  # the user's own make_inputs
             return tuple(inputs)
         return tuple(map(self.one_in_port, range(len(inputs)), inputs))
 
     def one_in_port(self, at: int, array: Array) -> Array:
-        """The same for one of them, or for its gradient."""
+        """Convert one input, or its gradient."""
         if at >= len(self.inputs):
             return array
         told = self.inputs[at]
@@ -172,17 +172,17 @@ class Signature:
 
     @property
     def divided(self) -> Port | None:
-        """The output whose parts are told apart: the first, if it has any."""
+        """The output whose parts are distinguished: the first output, if it has parts."""
         return self.outputs[0] if self.outputs and self.outputs[0].parts else None
 
     @property
     def words(self) -> PartWords:
-        """What the parts of the output are called."""
+        """Names for the parts of the output."""
         return self.divided.words if self.divided is not None else PartWords()
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """How activations are transposed, by what inputs and outputs state: rules, each other rank once."""
+        """How activations are transposed, according to the inputs and outputs: one rule per rank."""
         found = [f"{' '.join(each.axes)} -> {' '.join(each.keras_axes)}" for each in self.inputs
                  if each.axes != each.keras_axes]  # fmt: skip
         return tuple(dict.fromkeys([*found, *(port.axes for port in self.outputs if port.axes)]))
@@ -190,8 +190,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class Named:
-    """What a family calls an array of samples (n, L, F): ``name`` in Python and in files; one step of L as the column
-    ``step`` of a table and as ``axis`` in words."""
+    """A family's names for an array of samples (n, L, F): ``name`` in Python and in files; one step of L is the column
+    ``step`` of a table and ``axis`` in prose."""
 
     name: str
     step: str
@@ -200,10 +200,10 @@ class Named:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The linear way between a state and what it stands for, both in standard units; leading axes are samples.
+    """The linear map between a state and what it represents, both in standard units; leading axes are samples.
 
     ``shape`` is that of one decoded sample, whose last axis has a ``mean`` and a deviation ``std`` per feature.
-    ``units`` says what :meth:`Sampled.to_series` gives.
+    ``units`` names the units of :meth:`Sampled.to_series`.
     """
 
     shape: tuple[int, ...]
@@ -216,22 +216,28 @@ class Decoding:
 
 @dataclass(frozen=True)
 class NotDecoded:
-    """Why states stay as they are: ``reason`` in a summary, ``what`` and ``fix`` in an error."""
+    """Why states are not decoded: ``reason`` for a summary, ``what`` and ``fix`` for an error.
+
+    ``data`` means that the network was trained on states directly, so they need no decoding.
+    """
 
     reason: str
     what: str
     fix: str
+    data: bool = False
 
 
 @dataclass(frozen=True)
 class Diffused:
-    """What sampling has to know of a configuration.
+    """What sampling needs to know about a configuration.
 
-    ``shape`` is one sample's state. ``state`` and ``decoded`` are what the family calls the two arrays of samples.
-    ``numbers`` are held for one sample at most while the network runs. ``sizes`` are what an artefact says of its
-    shapes. ``clip``, if given, is the largest absolute value that the clean state is let to have at each step.
-    ``classes`` is the number of classes that samples may be asked for, None for a network without labels; ``no_class``
-    the label that stands for none of them, where the network was trained with one.
+    ``shape`` is the shape of one sample's state. ``state`` and ``decoded`` are the family's names for the two arrays of
+    samples.
+    ``numbers`` are held for one sample at most while the network runs. ``sizes`` are the sizes that an artefact states.
+    ``clip``, if given, is the largest absolute value of the clean state at each step.
+    ``classes`` is the number of classes that samples may have, None for a network without labels; ``no_class`` is the
+    label for "no class", if the network was trained with one. ``features`` are the names along the last axis of a state
+    and of a decoded sample; empty if they are unnamed.
     """
 
     shape: tuple[int, ...]
@@ -243,3 +249,4 @@ class Diffused:
     clip: float | None = None
     classes: int | None = None
     no_class: int | None = None
+    features: tuple[str, ...] = ()

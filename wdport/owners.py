@@ -1,7 +1,7 @@
-"""Whether another user may have written a folder or a file: what is resumed from, or run, must be one's own.
+"""Check whether another user may have written a folder or a file; files that are resumed from or run must be trusted.
 
-Owners and permission bits count; access control lists are not looked at. Some file systems keep neither (FAT, some
-network and container mounts): there, a new file shows who owns everything, and bits say nothing.
+Owners and permission bits count; access control lists are not checked. Some file systems keep neither (FAT, some
+network and container mounts): there, a new file shows who owns everything, and permission bits are meaningless.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-"""Bits with which others than the owner write."""
+"""Permission bits that let users other than the owner write."""
 
 ROOT: Final = 0
 
 
 def distrust(found: os.stat_result, folder: Path, friends: Collection[int] = ()) -> str | None:
-    """Why somebody else may have written what ``found`` describes, which lies in ``folder``; None if nobody may.
+    """Return why another user may have written the file that ``found`` describes, in ``folder``; None if nobody may.
 
     Its owner must be this process's effective user, root or one of ``friends``, and nobody else may write to it.
     """
@@ -36,7 +36,7 @@ def distrust(found: os.stat_result, folder: Path, friends: Collection[int] = ())
 
 
 def _new_file(folder: Path) -> os.stat_result | None:
-    """What a private file looks like here, None where none can be made."""
+    """Return the status of a new private file in the folder, None if none can be created."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""A model of your own and its table as one object: convert, load and verify its checkpoints from Python."""
+"""Convert, load and verify checkpoints of your own model, described by its mapping table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Port:
-    """What a mapping table says of a PyTorch model and its Keras port; no checkpoint yet.
+    """A PyTorch model and its Keras port, as a mapping table describes them, without a checkpoint.
 
     ::
 
@@ -31,13 +31,13 @@ class Port:
         assert port.verify("model.pt")
 
     Args:
-        mapping: the table. It is read anew, and the functions are called anew, by every method.
-        model: ``module:function`` of the Keras model, where the table does not name it.
-        reference: ``module:function`` of the PyTorch model, where the table does not name it.
-        inputs: what the models take, such as ``("x: b 3 48 48",)``, where the table does not say it.
+        mapping: path of the mapping table. Every method reads it and calls its functions again.
+        model: ``module:function`` that builds the Keras model, if the table does not name it.
+        reference: ``module:function`` that builds the PyTorch model, if the table does not name it.
+        inputs: the inputs of the models, such as ``("x: b 3 48 48",)``, if the table does not state them.
 
     Raises:
-        WdportError: the table cannot be read, or is not that of a model of your own.
+        WdportError: the table cannot be read, or is for a model that comes with wdport.
     """
 
     mapping: PathText
@@ -59,22 +59,22 @@ class Port:
         cast: bool = False,
         allow_nonfinite: bool = False,
     ) -> Conversion:
-        """Convert a checkpoint into a file: :func:`wdport.convert` with this table.
+        """Convert a checkpoint to a Keras file: :func:`wdport.convert` with this table.
 
         Args:
             checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file.
             output: ``.keras`` (default: beside the checkpoint), ``.safetensors`` or ``.weights.h5``.
-            config: a YAML file with what the functions are called with, where the table asks for it.
-            key: dotted key of the state_dict where the file holds more than one.
+            config: a YAML file with the arguments of the functions, if the table requires it.
+            key: dotted key of the state_dict if the file holds more than one.
             force: replace an existing output.
             cast: accept float64 weights that float32 cannot hold exactly.
             allow_nonfinite: accept NaN and infinity among the weights.
 
         Returns:
-            What was written and from what; ``output`` is its path.
+            A :class:`wdport.Conversion`; ``output`` is the path of the written file.
 
         Raises:
-            WdportError: nothing is written then.
+            WdportError: the conversion failed; nothing is written.
         """
         return convert(
             checkpoint, output, config=config, mapping=self.mapping, key=key, model=self.model, force=force, cast=cast,
@@ -91,18 +91,22 @@ class Port:
         cast: bool = False,
         allow_nonfinite: bool = False,
     ) -> KerasModel:
-        """The Keras model with the weights of a checkpoint; no file is written.
+        """Return the Keras model with the weights of a checkpoint, without writing a file.
 
         Args:
-            checkpoint: as for :meth:`convert`, and so are ``config``, ``key``, ``cast`` and ``allow_nonfinite``.
+            checkpoint: as in :meth:`convert`.
             dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None.
+            config: as in :meth:`convert`.
+            key: as in :meth:`convert`.
+            cast: as in :meth:`convert`.
+            allow_nonfinite: as in :meth:`convert`.
 
         Returns:
-            What the table's Keras function returns, built, its variables holding the float32 values that
+            The model that the table's Keras function returns, built; its variables hold the float32 values that
             :meth:`convert` writes.
 
         Raises:
-            WdportError: a file is bad, or checkpoint, table and model do not fit.
+            WdportError: a file is invalid, or checkpoint, table and model do not fit.
         """
         own = self._own()
         with prepare(checkpoint, Settings(config=config, mapping=self.mapping, key=key, own=own)) as prepared:
@@ -126,22 +130,24 @@ class Port:
         repro: PathText | None = None,
         say: Callable[[str], None] | None = None,
     ) -> Verdict:
-        """Compare the Keras model with PyTorch's, both running, layer by layer: :func:`wdport.verify` with this table.
+        """Run the Keras and the PyTorch model and compare them layer by layer: :func:`wdport.verify` with this table.
 
         Args:
-            checkpoint: as for :meth:`convert`, and so is ``key``.
-            converted: what :meth:`convert` wrote. Without it the checkpoint is converted into a temporary file, for
-                which ``config`` and ``cast`` are as for :meth:`convert`.
-            full: compare bfloat16 and gradients as well.
-            repro: a folder to write the first faulty layer to, if there is one.
-            say: called with a few words at every step, for a progress display.
+            checkpoint: as in :meth:`convert`.
+            converted: the file that :meth:`convert` wrote. Without it the checkpoint is converted to a temporary file.
+            config: as in :meth:`convert`, for the temporary file.
+            key: as in :meth:`convert`.
+            cast: as in :meth:`convert`, for the temporary file.
+            full: also compare bfloat16 and gradients.
+            repro: folder for a reproduction of the first faulty layer, if there is one.
+            say: called with a short text at every step, for a progress display.
 
         Returns:
-            A verdict, true if the two are equal; ``gates`` and ``faults`` say more.
+            A :class:`wdport.Verdict`, true if the two models agree; ``gates`` and ``faults`` give details.
 
         Raises:
-            WdportError: a file is bad, the two do not belong together, torch is missing, or something could not be
-            compared.
+            WdportError: a file is invalid, the two do not belong together, torch is missing, or something could not be
+                compared.
         """
         if converted is None:
             with TemporaryDirectory(prefix="wdport-") as folder:
@@ -159,5 +165,5 @@ class Port:
         own: Family | None = own_model(self.mapping, self.model, self.reference, self.inputs)
         if own is None:
             fix = "use wdport.convert and wdport.verify, which need no table for it"
-            raise MisfitError(Path(self.mapping), "is the table of a model that wdport brings along", fix)
+            raise MisfitError(Path(self.mapping), "is the table of a model that comes with wdport", fix)
         return own

@@ -1,21 +1,22 @@
-"""Your PyTorch model and its checkpoint in; one NPZ file out, which wdport compares a port with where torch is absent.
+"""Record a PyTorch model with its checkpoint to one NPZ file, with which wdport compares a port without torch.
 
-This file needs Python 3.8, numpy and torch 1.13, or later, and nothing else of wdport. Copy it into your project:
+This file needs only Python 3.8, numpy and torch 1.13, or later, and no other file of wdport. Copy it into your project:
 
     python recorder.py package.module:factory checkpoint.ckpt -o run.npz
 
-``factory`` is called with the checkpoint's path if it must have one argument, and returns the module with its
-weights loaded; otherwise it is called with nothing and the weights are loaded here. It returns the module, or the
-module and ``make_inputs(seed, batch, scale)``, a function to a tuple of float64 arrays with the batch on axis 0;
-``--input 'x: b 3 48 48'``, once for every input, stands for such a function.
+If ``factory`` requires one argument, it is called with the checkpoint's path and returns the module with its
+weights loaded; otherwise it is called without arguments and the weights are loaded here. It returns the module, or the
+module and ``make_inputs(seed, batch, scale)``, which returns a tuple of float64 arrays with the batch on axis 0;
+``--input 'x: b 3 48 48'``, once for every input, replaces such a function.
 
-The file holds arrays ``N.npy``, none of them twice, and ``index.npy``, UTF-8 JSON. It refers to array N as ``"N"``,
-as ``"N:s"`` rounded to float32 and as ``"N:d"`` rounded so and made float64 again.
+The file holds arrays ``N.npy``, without duplicates, and ``index.npy``, UTF-8 JSON. The index refers to array N as
+``"N"``; as ``"N:s"``, rounded to float32; or as ``"N:d"``, rounded to float32 and converted back to float64.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import hashlib
 import importlib
 import inspect
@@ -62,28 +63,28 @@ if TYPE_CHECKING:
     """An array, or lists and tuples of them."""
 
     Factory = Callable[..., Any]
-    """A function of the user's."""
+    """A user's function."""
 
     Given = Tuple[Tuple[object, ...], Mapping[str, object]]
-    """What a module is called with, by position and by name."""
+    """Positional and keyword arguments of a module's call."""
 
     Compute = Callable[[Tuple[object, ...], Mapping[str, object]], object]
     Handle = Callable[[str, str, Module, Compute, Given], object]
 
     Fresh = Dict[Tuple[Module, str], Tensor]
-    """Buffers as the code computed them, before a state_dict was loaded, by their module and name."""
+    """Buffers as computed by the code, before a state_dict was loaded, by module and name."""
 
     Index = Dict[str, Any]
-    """What the file says of itself, as JSON."""
+    """The index of the file, as JSON."""
 
 SCHEMA = 3
 BIAS_SEED = 7
 RECOMPOSED = 1e-12
-"""How far attention put together here may be from the module's own, relative, in float64."""
+"""Maximum relative float64 difference between attention composed here and the module's own."""
 
 
 class Refusal(Exception):
-    """What could not be recorded, in one line; ``exit_code`` as wdport's own: 2 call, 3 file, 4 misfit, 5 machine,
+    """A reason not to record, in one line; ``exit_code`` is as in wdport: 2 usage, 3 file, 4 misfit, 5 machine,
     6 incomplete."""
 
     def __init__(self, exit_code: int, where: str, what: str, fix: str) -> None:
@@ -96,8 +97,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost watched call
-    around it ("" is the network), and the names of its inputs where they are the parameters of a function."""
+    """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost enclosing watched call
+    ("" is the network), and the names of its inputs if they are the parameters of a function."""
 
     inputs: tuple[Nested, ...]
     outputs: tuple[Array, ...]
@@ -106,14 +107,14 @@ class Call:
 
 
 Calls = Mapping[str, Call]
-"""By layer path; the second call of X in one pass is ``X#2``."""
+"""Calls by layer path; the second call of X in one pass is ``X#2``."""
 
 MOST_CALLS = 64
-"""Calls of one layer in one pass that are kept apart: more are a loop, and the layer around it is to be looked at."""
+"""Maximum number of recorded calls of one layer in one pass; more are a loop, and the enclosing layer is compared."""
 
 
 def call_name(name: str, count: int) -> str:
-    """What the ``count``-th call of ``name`` is called."""
+    """The name of the ``count``-th call of ``name``."""
     return name if count == 1 else f"{name}#{count}"
 
 
@@ -137,7 +138,7 @@ def cast(value: tuple[Array, ...], dtype: DTypeLike) -> tuple[Array, ...]: ...
 @overload
 def cast(value: tuple[Nested, ...], dtype: DTypeLike) -> tuple[Nested, ...]: ...
 def cast(value: Any, dtype: DTypeLike) -> Any:
-    """Floating arrays in lists, tuples and calls to ``dtype``."""
+    """Cast floating-point arrays in lists, tuples and calls to ``dtype``."""
     if isinstance(value, Call):
         return Call(cast(value.inputs, dtype), cast(value.outputs, dtype), value.caller, value.names)
     if isinstance(value, (list, tuple)):
@@ -158,8 +159,8 @@ def leaves(value: object) -> list[Any]:
 class Case:
     """One input of the battery.
 
-    ``numerics``: float32 is looked at too. That takes two more compiled programs per batch size, so one
-    batch size does it; a batch of 1 is followed through the network in float64.
+    ``numerics``: also run in float32. That takes two more compiled programs per batch size, so only one batch size is
+    run in float32; a batch of 1 is run in float64 only.
     """
 
     seed: int
@@ -172,7 +173,7 @@ class Case:
         return self.batch > 1
 
     def describe(self) -> str:
-        """A few words for a person."""
+        """A short description."""
         weights = "random biases" if self.random_biases else "converted weights"
         return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {weights}"
 
@@ -190,18 +191,17 @@ MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 _INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
 _AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)")
 _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0}
-"""How an input is drawn, with how many words follow; -1 for any number."""
+"""Names of distributions of an input, with the number of words that follow; -1 for any number."""
 
 
 @dataclass(frozen=True)
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
-    Axes are sizes, with a name or without, and ``b``, the batch; those behind the arrow are the Keras model's. DRAW is
-    ``normal`` (which nothing says means; the sizes of values differ along the first axis that is not the batch's),
-    ``below N`` (whole numbers), ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal,
-    each of these parts of that axis half the size of the one before) or ``mask`` (true up to some place of the last
-    axis).
+    Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. DRAW is
+    ``normal`` (the default; magnitudes vary along the first axis that is not the batch's), ``below N`` (integers),
+    ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that
+    axis half the magnitude of the previous one) or ``mask`` (true up to a random position of the last axis).
     """
 
     name: str
@@ -211,7 +211,7 @@ class Input:
     draw: str = "normal"
     numbers: tuple[float, ...] = ()
     alone: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of axes that are others in a batch of one: a length, say, that a wide network needs to be seen whole."""
+    """Other sizes of axes for a batch of one, such as the length that a wide network needs."""
 
     @property
     def kind(self) -> str:
@@ -220,19 +220,19 @@ class Input:
 
     @property
     def every(self) -> Array | None:
-        """All values, float64 or int64, of an input of one number per sample; ``None`` where they are no list."""
+        """All values, float64 or int64, of a scalar input with a finite list of values; otherwise ``None``."""
         if self.axes != ("b",) or self.draw not in ("steps", "below"):
             return None
         count = int(self.numbers[0])
         return np.arange(count + 1) / count if self.draw == "steps" else np.arange(count)
 
     def shape(self, batch: int) -> tuple[int, ...]:
-        """As the PyTorch model takes it."""
+        """The shape of the PyTorch model's input."""
         sizes = {**self.sizes, **(self.alone if batch == 1 else {})}
         return tuple(batch if axis == "b" else sizes[axis] for axis in self.axes)
 
     def make(self, seed: int, batch: int, scale: float) -> Array:
-        """Values in float64, int64 or bool; ``scale`` is for normal ones."""
+        """Draw values in float64, int64 or bool; ``scale`` applies to normal ones."""
         rng, shape = np.random.default_rng([seed, zlib.crc32(self.name.encode())]), self.shape(batch)
         if self.draw == "below":
             return rng.integers(0, int(self.numbers[0]), shape)
@@ -252,7 +252,7 @@ class Input:
         return values * self._energies(shape[first]).reshape(sizes)
 
     def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
-        """Both ends and the middle in one batch, and others."""
+        """Both ends, the middle, and random other steps."""
         last = int(self.numbers[0])
         if shape != (batch,):
             return np.asarray(rng.integers(0, last + 1, shape))
@@ -263,7 +263,7 @@ class Input:
         return steps[first : first + batch]
 
     def _energies(self, size: int) -> Array:
-        """Factors along an axis, none alike in a part or a neighbour."""
+        """Factors along an axis that differ between neighbours, or between parts."""
         if self.draw == "parts":
             parts = [int(each) for each in self.numbers]
             return np.repeat(2.0 ** (1 - np.arange(len(parts))), parts)
@@ -288,12 +288,12 @@ def parse_input(text: str) -> Input:
     try:
         numbers = tuple(float(word) for word in words if word != "to")
     except ValueError:
-        raise ValueError(f"{text!r}: {' '.join(words)!r} are not numbers") from None
+        raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
     made = Input(name, axes, sizes, keras_axes, draw, numbers)
     if draw in ("below", "steps", "parts") and any(each < 1 or each % 1 for each in numbers):
-        raise ValueError(f"{text!r}: {draw} takes positive whole numbers")
+        raise ValueError(f"{text!r}: {draw} takes positive integers")
     if draw == "parts" and (len(axes) < 2 or sum(numbers) != made.shape(1)[1]):
-        raise ValueError(f"{text!r}: the parts do not add up to the axis behind b")
+        raise ValueError(f"{text!r}: the parts do not add up to the axis after b")
     return made
 
 
@@ -314,7 +314,7 @@ def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int]]
 
 
 def read_input(text: str) -> Input:
-    """:func:`parse_input` of what a user wrote; raises :class:`Refusal`."""
+    """:func:`parse_input` for a command line; raises :class:`Refusal`."""
     try:
         return parse_input(text)
     except ValueError as error:
@@ -322,25 +322,25 @@ def read_input(text: str) -> Input:
 
 
 def make_inputs_of(inputs: Sequence[Input]) -> MakeInputs:
-    """A function to all of them, each drawn by its own name."""
+    """A ``make_inputs`` for these inputs; each is seeded by its name."""
     return lambda seed, batch, scale: tuple(each.make(seed, batch, scale) for each in inputs)
 
 
 def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
-    """N(0, 0.2^2) in float32, drawn for the parameter of this name."""
+    """The N(0, 0.2^2) shift in float32 for the parameter of this name."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
     return rng.normal(0.0, 0.2, shape).astype(np.float32)
 
 
 def bias_shifts(module: Module) -> dict[str, Array]:
-    """The shift of every floating parameter of rank 1, by name."""
+    """The shift of every floating-point parameter of rank 1, by name."""
     parameters = ((name, p) for name, p in module.named_parameters() if p.ndim == 1 and p.is_floating_point())
     return {name: bias_shift(name, tuple(p.shape)) for name, p in parameters}
 
 
 @contextmanager
 def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> Iterator[None]:
-    """Both modules' rank-1 parameters moved by their shifts inside: added in float32, and then made float64."""
+    """Inside, the shifts are added to both modules' rank-1 parameters in float32, and then converted to float64."""
     import torch
 
     kept = []
@@ -359,8 +359,9 @@ def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> 
 # --- Looking into a running module -----------------------------------------------------------------------------------
 
 ATTENTION = ("query", "key", "value", "out")
-"""Insides of ``torch.nn.MultiheadAttention`` at X that are recorded as calls ``X.query``, ``X.key``, ``X.value``
-(tokens (B, L, E) to what is divided into heads, (B, L, E)) and ``X.out`` (merged heads (B, L, E) to the output)."""
+"""Parts of ``torch.nn.MultiheadAttention`` at X that are recorded as calls ``X.query``, ``X.key``, ``X.value``
+(tokens (B, L, E) to the projection before it is split into heads, (B, L, E)) and ``X.out`` (merged heads (B, L, E) to
+the output)."""
 
 Note = Callable[[str], None]
 
@@ -374,8 +375,8 @@ Outputs = Tuple["Array", ...]
 
 @dataclass(frozen=True)
 class Single:
-    """One case in float32 and beside it in float64, from the same rounded inputs: the outputs, and outputs and calls
-    with every tap answered for by the float64 calls, rounded; each pair is float32, then float64."""
+    """One case in float32 and in float64 from the same rounded inputs: the outputs, and the outputs and calls with each
+    tap's output replaced by its rounded float64 reference (activation patching). Each pair is float32, then float64."""
 
     inputs: tuple[Array, ...]
     outputs: tuple[Outputs, Outputs]
@@ -384,9 +385,9 @@ class Single:
 
 @dataclass(frozen=True)
 class Observation:
-    """One case in float64: inputs, outputs, every call in order of completion; and in float32 where it is asked for.
+    """One case in float64: inputs, outputs, every call in order of completion; and in float32 if requested.
 
-    ``names`` are what the outputs are called, "" where nothing names them.
+    ``names`` are the names of the outputs, "" for unnamed ones.
     """
 
     inputs: tuple[Array, ...]
@@ -404,8 +405,7 @@ def observe(
     taps: Collection[str] | None = None,
     note: Note = _silent,
 ) -> Observation:
-    """Run one case: ``names`` are the modules that are recorded, ``taps`` those answered for in isolation; all if
-    ``None``."""
+    """Run one case: ``names`` are the modules to record, ``taps`` those to isolate; all if ``None``."""
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
         with lifted():
@@ -434,8 +434,8 @@ ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 @dataclass
 class Spread:
-    """How far one tap moves when everything that it is given moves by one rounding: sums of squares and largest
-    values, over the draws at most, of what it is fed, makes by itself, and makes in the running network."""
+    """How far one tap moves when everything that it is given is perturbed by one rounding: sums of squares and largest
+    values, the maximum over the draws, of its inputs, its isolated outputs, and its outputs in the running network."""
 
     fed: tuple[float, float] = (0.0, 0.0)
     made: tuple[float, float] = (0.0, 0.0)
@@ -444,15 +444,15 @@ class Spread:
 
 @dataclass
 class Conditioning:
-    """One case in float64, moved by the rounding of a dtype: by call, and by how much each value of the outputs moves
-    at most."""
+    """One case in float64, perturbed by the rounding of a dtype: the spread by call, and the largest change of each
+    value of the outputs."""
 
     taps: dict[str, Spread]
     outputs: Outputs
 
 
 def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str) -> Conditioning:
-    """Run a float64 module with random relative errors of ``dtype``'s rounding in all that passes between its
+    """Run a float64 module with random relative errors of the size of ``dtype``'s rounding in all tensors between its
     submodules."""
     given, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
     with highest_precision(), lifted():
@@ -492,7 +492,7 @@ def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple
 def _disturbed(
     module: Module, inputs: Sequence[Nested], rng: np.random.Generator, unit: float
 ) -> tuple[Outputs, dict[str, Call]]:
-    """A run in which what every submodule makes is moved by one rounding."""
+    """A run in which every submodule's output is perturbed by one rounding."""
     calls: dict[str, Call] = {}
 
     def disturb(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
@@ -514,8 +514,8 @@ def _disturbed(
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a module that is fed one number per sample makes of many: ``exact`` in float64, ``single`` in float32 and
-    ``truth`` in float64 of the same rounded numbers."""
+    """Outputs of a module that is fed one number per sample for many numbers: ``exact`` in float64, ``single`` in
+    float32, and ``truth`` in float64 from the rounded numbers."""
 
     exact: Array
     single: Array
@@ -523,7 +523,7 @@ class Sweep:
 
 
 def scalar_fed(inputs: Sequence[Array], calls: Calls) -> dict[str, int]:
-    """Modules that are fed one of the network's inputs of shape (B,) and nothing else, and which of them it is."""
+    """Modules whose only input is one of the network's inputs of shape (B,), and the index of that input."""
     found = {}
     for name, call in calls.items():
         given = leaves(list(call.inputs))
@@ -534,7 +534,7 @@ def scalar_fed(inputs: Sequence[Array], calls: Calls) -> dict[str, int]:
 
 
 def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, Sweep]:
-    """Run these submodules, by themselves, on ``values`` (n,), float64 or whole numbers."""
+    """Run each of these submodules alone on ``values`` (n,), float64 or integer."""
     narrow, found = cast(values, np.float32), {}
     double, single = (dict(modules[dtype].named_modules()) for dtype in ("float64", "float32"))
     for name in names:
@@ -547,7 +547,7 @@ def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) 
 
 
 def module_names(module: Module) -> list[str]:
-    """The paths of all submodules, and of the parts that are recorded of them below theirs."""
+    """The paths of all submodules, and of their recorded parts."""
     found = []
     for name, part in module.named_modules():
         if name:
@@ -562,9 +562,9 @@ def record(
     note: Note = _silent,
     output_names: list[str] | None = None,
 ) -> tuple[Outputs, dict[str, Call]]:
-    """Run ``module``; its outputs, and every call of its submodules in order of completion.
+    """Run ``module``; returns its outputs, and every call of its submodules in order of completion.
 
-    A submodule that is called too often has no calls; ``note`` is told.
+    A submodule that is called too often is not recorded, which is reported to ``note``.
     """
     calls: dict[str, Call] = {}
 
@@ -584,7 +584,7 @@ def record(
     with watched(parts, keep) as too_often:
         outputs = run(module, inputs, output_names)
     for name in too_often:
-        note(f"{name} is called more than {MOST_CALLS} times in one pass and not recorded; tap the layers around it")
+        note(f"{name} is called more than {MOST_CALLS} times in one pass and not recorded; tap the enclosing layers")
         lost = {name, *(f"{name}.{step}" for step in _steps_of(parts[name]))}
         for call in [call for call in calls if layer_of(call) in lost]:
             del calls[call]
@@ -592,10 +592,10 @@ def record(
 
 
 def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[Outputs, dict[str, Call]]:
-    """Run ``module`` with the calls of ``answers`` answered for.
+    """Run ``module`` with the calls of ``answers`` isolated (activation patching).
 
-    Each of them computes from its answer's inputs and hands on its answer's outputs. What comes back: the
-    outputs, and per call the inputs that it would have been given and the outputs of its own computation.
+    Each of them computes from its answer's inputs and passes on its answer's outputs. Returns the outputs of the
+    module, and for each call its actual inputs and the outputs of its own computation.
     """
     calls: dict[str, Call] = {}
 
@@ -623,8 +623,8 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
 
 
 def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None) -> Outputs:
-    """The outputs of ``module`` for arrays (or lists of arrays), without gradients; ``names`` gets what a dictionary
-    or the like calls them."""
+    """The outputs of ``module`` for arrays (or lists of arrays), without gradients; their names in a dictionary or
+    similar output are appended to ``names``."""
     import torch
 
     with torch.no_grad():
@@ -637,7 +637,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
 
 @contextmanager
 def highest_precision() -> Iterator[str]:
-    """Full float32 matrix products inside, whatever the program around has set; yields the setting."""
+    """Inside, float32 matrix products run at full precision, whatever was set before; yields the setting."""
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -650,11 +650,11 @@ def highest_precision() -> Iterator[str]:
 
 @contextmanager
 def watched(parts: Mapping[str, Module], handle: Handle, most: int = MOST_CALLS) -> Iterator[Collection[str]]:
-    """Calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is the
-    call's, ``caller`` the innermost of them around it and ``compute(args, kwargs)`` the module's own. Yields the names
-    of modules that are called too often; only the first ``most`` calls are handled.
+    """Inside, calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is
+    the call's name, ``caller`` the innermost enclosing one and ``compute(args, kwargs)`` the module's own computation.
+    Yields the names of modules that are called too often; only the first ``most`` calls are handled.
 
-    Not by hooks: before torch 2 they do not see arguments that are given by name.
+    Hooks are not used, since before torch 2 they do not see keyword arguments.
     """
     from torch import nn
 
@@ -686,7 +686,7 @@ def watched(parts: Mapping[str, Module], handle: Handle, most: int = MOST_CALLS)
 def _inputs(
     part: Module, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> tuple[tuple[Nested, ...], tuple[str, ...]]:
-    """Copies of the tensors among a module's arguments, in the order of its signature, nested ones in lists; and the
+    """Copies of the tensors among a module's arguments, in the order of its signature, nested ones in lists; and their
     parameters' names."""
     order = _parameters(part)
     named = [*zip([*order, *([""] * len(args))], args), *_ordered(part, kwargs).items()]
@@ -695,26 +695,26 @@ def _inputs(
 
 
 def _outputs(part: Module, output: object) -> tuple[Array, ...]:
-    """Copies of the tensors that a module gives; of attention the attended output, not the weights."""
+    """Copies of the tensors that a module returns; for attention only the output, not the weights."""
     return tuple(to_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
 
 
 def _fed(part: Module, given: Given, answer: Call) -> Given:
-    """The arguments with the answer's inputs for their tensors."""
+    """The arguments with their tensors replaced by the answer's inputs."""
     values = iter([_tensor(leaf) for leaf in leaves(list(answer.inputs))])
     args = tuple(_filled(value, values) for value in given[0])
     return args, {name: _filled(value, values) for name, value in _ordered(part, given[1]).items()}
 
 
 def _replaced(part: Module, output: object, tensors: Sequence[Tensor]) -> object:
-    """The output with these tensors for its own."""
+    """The output with its tensors replaced by these."""
     if _is_attention(part) and isinstance(output, tuple):
         return (tensors[0], *output[1:])
     return _filled(output, iter(tensors))
 
 
 def _parameters(part: Module) -> list[str]:
-    """The names that arguments by position have."""
+    """The names of positional parameters."""
     try:
         found = inspect.signature(part.forward).parameters.items()
     except (TypeError, ValueError):
@@ -737,7 +737,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _filled(value: object, tensors: Iterator[Tensor]) -> object:
-    """``value`` with the next of ``tensors`` for each of its own."""
+    """``value`` with each of its tensors replaced by the next of ``tensors``."""
     import torch
 
     if isinstance(value, dict):
@@ -787,7 +787,7 @@ def _is_deep(part: Module) -> TypeGuard[RNNBase]:
 
 
 def _steps_of(part: Module) -> tuple[str, ...]:
-    """What is recorded inside a module that is one call to torch: :data:`ATTENTION`, or ``layer_<n>`` of an RNN."""
+    """The recorded parts of a module that is one call to torch: :data:`ATTENTION`, or ``layer_<n>`` of an RNN."""
     if _is_attention(part):
         return ATTENTION
     if _is_deep(part):
@@ -796,10 +796,10 @@ def _steps_of(part: Module) -> tuple[str, ...]:
 
 
 def _apart(name: str, part: Module, given: Given, answers: Calls, note: Note) -> tuple[dict[str, Call], list[Tensor]]:
-    """The calls inside a module, put together from its parameters and inputs, and the tensors that it makes of them;
-    nothing where there are none, or, with a note, where it does more than can be put together.
+    """The calls inside a module, recomputed from its parameters and inputs, and the resulting output tensors; empty if
+    there are none, or, with a note, if the module does more than is recomputed here.
 
-    Those in ``answers`` are answered for, as :func:`isolate` does with modules.
+    Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
     if _is_attention(part):
         calls, made = _attention(name, part, given, answers, note)
@@ -810,7 +810,7 @@ def _apart(name: str, part: Module, given: Given, answers: Calls, note: Note) ->
 def _recurrent(
     name: str, part: RNNBase, given: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], list[Tensor]]:
-    """The layers of ``torch.nn.LSTM``, ``GRU`` or ``RNN``, each from its sequence to its sequence and last states."""
+    """The layers of ``torch.nn.LSTM``, ``GRU`` or ``RNN``; each maps a sequence to a sequence and last states."""
     import torch
 
     told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
@@ -845,10 +845,10 @@ def _recurrent(
 def _attention(
     name: str, part: MultiheadAttention, given: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
-    """The four calls inside ``torch.nn.MultiheadAttention``, put together from its parameters and inputs, and its
-    output, in the module's own layout; nothing and ``None``, with a note, where it does more than plain attention.
+    """The four calls inside ``torch.nn.MultiheadAttention``, recomputed from its parameters and inputs, and its output,
+    in the module's own layout; empty and ``None``, with a note, if it does more than plain attention.
 
-    Those in ``answers`` are answered for, as :func:`isolate` does with modules.
+    Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
     from torch.nn.functional import linear
 
@@ -888,13 +888,13 @@ def _plain_arguments(name: str, part: MultiheadAttention, given: Given, note: No
     if not extras and any(each is None or each.ndim != 3 for each in tokens):
         extras = ["inputs other than query, key and value with a batch axis"]
     if extras:
-        note(f"{name} is attention with {', '.join(extras)}, so its insides are not recorded")
+        note(f"{name} is attention with {', '.join(extras)}, so its parts are not recorded")
         return None
     return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
 
 
 def _check_apart(name: str, made: Sequence[Tensor], output: object) -> None:
-    """Refuse where what was put together is not what the module computes itself."""
+    """Raise :class:`Refusal` if the recomputed output is not the module's own."""
     import torch
 
     for ours, own in zip(made, _tensors(output)):
@@ -902,21 +902,22 @@ def _check_apart(name: str, made: Sequence[Tensor], output: object) -> None:
             continue
         error = float((ours - own).norm() / own.norm().clamp_min(1e-300))
         if not error <= RECOMPOSED:
-            fix = f"leave its insides out with --leave-out '{layer_of(name)}.*'"
-            raise Refusal(6, name, f"its own output is {error:.1e} from what its parameters and inputs make", fix)
+            fix = f"leave its parts out with --leave-out '{layer_of(name)}.*'"
+            raise Refusal(6, name, f"its output is {error:.1e} off the one recomputed from its parameters", fix)
 
 
 # --- True float64 ----------------------------------------------------------------------------------------------------
 
 _READING = frozenset({"view", "frombuffer"})
-"""Functions of torch to which a dtype says what bytes are."""
+"""Functions of torch whose dtype argument describes raw bytes."""
 
 
 @contextmanager
 def lifted() -> Iterator[None]:
-    """True float64 inside: it is the default, and every narrower floating dtype that is named means it too.
+    """Inside, everything is float64: it is the default dtype, and replaces every narrower floating dtype in the code.
 
-    ``module.double()`` alone leaves tables that were computed in float32, and casts down on the way: 2e-6 off.
+    ``module.double()`` alone keeps tables that were computed in float32 and casts to float32 in the code: errors of
+    2e-6.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -948,7 +949,7 @@ def lifted() -> Iterator[None]:
 
 
 def _is_nothing(value: object) -> bool:
-    """Whether these are the values, or the size, of an empty tensor."""
+    """Whether these are the values, or the shape, of an empty tensor."""
     if isinstance(value, (list, tuple)):
         return all(isinstance(each, int) and each == 0 for each in value[:1]) and len(value) < 2
     return isinstance(value, int) and value == 0
@@ -971,8 +972,8 @@ def _default_dtype(dtype: Dtype) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Tensors:
-    """One tensor of the state_dict: its shape, its stored dtype, and the SHA-256 of its float32 (or whole-number)
-    values in C order; ``None`` where it was recomputed because 16 bits had ruined it."""
+    """One tensor of the state_dict: its shape, its stored dtype, and the SHA-256 of its float32 (or integer) values in
+    C order; ``None`` if it was recomputed because it was stored in 16 bits."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -981,8 +982,8 @@ class Tensors:
 
 @dataclass
 class Subject:
-    """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` say what was done to
-    its tables."""
+    """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` describe changes to its
+    tables."""
 
     modules: dict[str, Module]
     make_inputs: MakeInputs | None
@@ -991,7 +992,7 @@ class Subject:
 
     @property
     def evaluating(self) -> bool:
-        """Whether dropout and the like are off everywhere."""
+        """Whether all modules are in evaluation mode."""
         return not any(part.training for module in self.modules.values() for part in module.modules())
 
 
@@ -1003,10 +1004,10 @@ def build(
     arguments: Mapping[str, object] | None = None,
     spare: Collection[str] = (),
 ) -> Subject:
-    """The model of ``module:factory`` with the checkpoint's weights, once in float32 and once lifted to float64.
+    """Build the model of ``module:factory`` with the checkpoint's weights, in float32 and in float64.
 
-    ``tensors`` are those of the checkpoint, if they were read already, of which the model need not have the ``spare``
-    ones; ``arguments`` are the factory's, by name.
+    ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones.
+    ``arguments`` are the factory's, by name.
     """
     factory = _find_factory(target)
     import torch
@@ -1021,7 +1022,7 @@ def build(
     with lifted(), _before_loading(double):
         wide, _ = _make(factory, target, checkpoint, state)
     if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
-        raise Refusal(4, target, "gives the same module at every call", "build a new one in it")
+        raise Refusal(4, target, "returns the same module at every call", "build a new module in it")
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.own if state else narrow.state_dict()).items()}
     narrow.float()
     notes: list[str] = []
@@ -1036,14 +1037,14 @@ def build(
 def build_alone(
     target: str, checkpoint: str | None = None, arguments: Mapping[str, object] | None = None
 ) -> tuple[Module, MakeInputs | None]:
-    """The model of ``module:factory`` in float64 and in evaluation mode, with the weights that the factory gives it,
-    and ``make_inputs`` where it returns that; ``checkpoint`` is for a factory that takes a path."""
+    """Build the model of ``module:factory`` in float64 and in evaluation mode, with the factory's own weights; also
+    returns ``make_inputs`` if the factory does. ``checkpoint`` is for a factory that takes a path."""
     factory = _find_factory(target)
     if arguments:
         factory = partial(factory, **arguments)
     takes = takes_path(factory, target)
     if takes and checkpoint is None:
-        raise Refusal(2, target, "takes the path of a checkpoint", "give it the file, too")
+        raise Refusal(2, target, "takes the path of a checkpoint", "give the checkpoint as well")
     with lifted():
         module, make_inputs = _make(factory if takes else lambda _: factory(), target, checkpoint or "", None)
     return module.double(), make_inputs
@@ -1067,7 +1068,16 @@ def find_function(target: str) -> Factory:
         found: Any = importlib.import_module(name)
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
-    except (ImportError, AttributeError) as error:
+    except ModuleNotFoundError as error:
+        what = f"no module named {error.name}"
+        raise Refusal(2, target, what, "run in your project's folder and environment") from error
+    except AttributeError as error:
+        near = difflib.get_close_matches(
+            attributes, [each for each in dir(sys.modules.get(name)) if each[:1] != "_"], 1
+        )
+        fix = f"did you mean {name}:{near[0]}?" if near else "name a function of this module"
+        raise Refusal(2, target, f"{name} has no {attributes}", fix) from error
+    except ImportError as error:
         raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
     except (Exception, SystemExit) as error:  # a script that is no module reads the command line, and ends
         raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
@@ -1084,7 +1094,7 @@ def _parted(target: str, form: str) -> tuple[str, str]:
 
 
 def takes_path(factory: Factory, target: str) -> bool:
-    """Whether a factory must be given the checkpoint's path; raises :class:`Refusal` where it needs more."""
+    """Whether a factory requires the checkpoint's path; raises :class:`Refusal` if it requires more arguments."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
@@ -1092,14 +1102,15 @@ def takes_path(factory: Factory, target: str) -> bool:
     needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) > 1 or any(p.kind is p.KEYWORD_ONLY for p in needed):
         names = ", ".join(p.name for p in needed)
-        raise Refusal(2, target, f"needs the arguments {names}", "give a function of nothing, or of the path alone")
+        fix = "give a function without required arguments, or with only the path"
+        raise Refusal(2, target, f"needs the arguments {names}", fix)
     return bool(needed)
 
 
 def _make(
     factory: Factory, target: str, checkpoint: str, state: _Checkpoint | None
 ) -> tuple[Module, MakeInputs | None]:
-    """Call the factory and load the state_dict if it does not do so itself."""
+    """Call the factory, and load the state_dict if the factory does not do so."""
     from torch import nn
 
     try:
@@ -1118,7 +1129,7 @@ def _make(
 
 
 class _Checkpoint:
-    """A checkpoint file read by torch, without running anything in it."""
+    """A checkpoint file read by torch without running any code in it."""
 
     def __init__(
         self, path: str, key: str | None, tensors: Mapping[str, Array] | None = None, spare: Collection[str] = ()
@@ -1151,7 +1162,7 @@ class _Checkpoint:
         self._state = dict(tree)
 
     def load_into(self, module: Module) -> None:
-        """Load every tensor; all names but the spare ones must match once the wrappers' prefixes are gone."""
+        """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match."""
         wanted = set(module.state_dict())
         stripped = _stripped(self._state, wanted)
         self.own = own = {name: t for name, t in stripped.items() if name in wanted or id(t) not in self._spare}
@@ -1175,7 +1186,7 @@ def _is_state(value: object) -> TypeGuard[dict[str, Tensor]]:
 
 
 def _stripped(state: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
-    """The tensors by the module's own names, without what wrappers put before all of them."""
+    """The tensors by the module's own names, without the prefixes that wrappers add to all of them."""
     own = dict(state)
     while not set(own) & set(wanted):
         if all(name.startswith("module.") for name in own if name != "n_averaged"):
@@ -1189,7 +1200,7 @@ def _stripped(state: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str,
 
 @contextmanager
 def _before_loading(fresh: Fresh) -> Iterator[None]:
-    """Keeps every module's buffers as they are when a state_dict is first loaded into it."""
+    """Keep a copy of every module's buffers from before a state_dict is first loaded into it."""
     from torch import nn
 
     load: Callable[..., object] = nn.Module.load_state_dict
@@ -1207,8 +1218,9 @@ def _before_loading(fresh: Fresh) -> Iterator[None]:
 def _settle(
     target: str, narrow: Module, wide: Module, single: Fresh, double: Fresh, notes: list[str]
 ) -> Collection[str]:
-    """Give the float64 module the float32 one's parameters, and its own freshly computed tables where the checkpoint's
-    are these but for rounding. Returns the tables that 16 bits had ruined, which both then have afresh."""
+    """Copy the float32 module's parameters to the float64 module, which keeps its computed tables if the checkpoint's
+    equal them up to rounding. Returns the tables that were stored in 16 bits; both modules then have them
+    recomputed."""
     import torch
 
     parameters, own = dict(narrow.named_parameters()), dict(wide.named_parameters())
@@ -1233,17 +1245,17 @@ def _settle(
                 if _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
                     parts[path]._buffers[name] = rounded.float()
                     recomputed.append(where)
-                    notes.append(f"{where} is stored in 16 bits and was computed again")
+                    notes.append(f"{where} is stored in 16 bits and was recomputed")
             else:
                 part._buffers[name] = stored.double()
                 if not getattr(part, "track_running_stats", False):  # statistics are learned, as weights are
-                    notes.append(f"{where} is the checkpoint's: the code computes another one")
+                    notes.append(f"{where} is the checkpoint's: the code computes other values")
     return recomputed
 
 
 def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:
-    """Whether a stored table is the one computed in float64 but for rounding: of its values, of whole numbers up to
-    its length on the way (an angle p * w in float32 is off by p * 2^-24), or as the code itself rounds in float32."""
+    """Whether a stored table equals the one computed in float64 up to rounding: of its values, of intermediate integers
+    up to its length (an angle p * w in float32 is off by p * 2^-24), or of the code's own float32 result."""
     if stored.shape != exact.shape or exact.shape != rounded.shape:
         return False
     rows, size = max(exact.shape, default=1), float(exact.abs().max()) if exact.numel() else 0.0
@@ -1253,7 +1265,7 @@ def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:
 
 
 def _unit(values: Tensor) -> float:
-    """Relative rounding of the narrowest dtype that holds these values."""
+    """Unit roundoff of the narrowest dtype that holds these values."""
     import torch
 
     for dtype, unit in ((torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)):
@@ -1276,7 +1288,7 @@ def one_line(error: object) -> str:
 
 
 class _Writer:
-    """Arrays and the index that refers to them, into a file that appears when it is complete."""
+    """Writes arrays and their index to a file that appears when it is complete."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -1288,7 +1300,7 @@ class _Writer:
         self._count = 0
 
     def put(self, array: ArrayLike) -> str:
-        """Where ``array`` is in the file, which it is written to unless it is there already."""
+        """Write ``array`` unless the file already holds it; returns its reference."""
         array = np.asarray(array)
         reference = self._known.get(_key(array))
         if reference is None:
@@ -1303,7 +1315,7 @@ class _Writer:
         return reference
 
     def close(self, index: Mapping[str, object]) -> None:
-        """Write the index and give the file its name."""
+        """Write the index and rename the file to its final name."""
         self._add("index", np.frombuffer(json.dumps(index, allow_nan=False).encode(), np.uint8))
         self._archive.close()
         self._file.flush()
@@ -1312,7 +1324,7 @@ class _Writer:
         self._file.close()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the unfinished file."""
         with suppress(OSError):
             os.unlink(self._temporary)
         for each in (self._archive, self._file):
@@ -1325,7 +1337,7 @@ class _Writer:
 
 
 def _new_file(prefix: str) -> tuple[str, BinaryIO]:
-    """An empty file under a random name, held by a lock for as long as it is open."""
+    """Create an empty file with a random name, locked while it is open."""
     while True:
         path = f"{prefix}{secrets.token_hex(8)}.wdport-tmp"
         file = open(path, "x+b")  # noqa: SIM115
@@ -1335,7 +1347,7 @@ def _new_file(prefix: str) -> tuple[str, BinaryIO]:
 
 
 def _remove_leftovers(folder: str, finished: str) -> None:
-    """Remove what processes that died left of the file ``finished``: nobody holds it."""
+    """Remove unlocked temporary files that killed processes left for the file ``finished``."""
     pattern = re.compile(re.escape(f".{finished}.") + r"([0-9a-f]+)\.wdport-tmp", re.DOTALL)
     with suppress(OSError):
         for name in os.listdir(folder):
@@ -1348,7 +1360,7 @@ def _remove_leftovers(folder: str, finished: str) -> None:
 
 
 def _hold(descriptor: int) -> bool | None:
-    """Whether the file is held now: not if another process holds it; None where there are no locks."""
+    """Lock the file; returns whether it succeeded, or ``None`` if there are no locks."""
     try:
         import fcntl
 
@@ -1369,7 +1381,7 @@ def _key(array: Array) -> bytes:
 def _described(
     seen: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Array], str]
 ) -> dict[str, object]:
-    """One case as JSON, its arrays put into the file."""
+    """One case as JSON; writes its arrays to the file."""
 
     def refer(value: Any) -> object:
         return [refer(item) for item in value] if isinstance(value, (list, tuple)) else put(value)
@@ -1406,12 +1418,12 @@ def record_file(
     arguments: Mapping[str, object] | None = None,
     only: Callable[[str], bool] | None = None,
 ) -> Index:
-    """Record ``module:factory`` with this checkpoint into ``output``; the file's index without its cases comes back.
+    """Record ``module:factory`` with this checkpoint to ``output``; returns the file's index without its cases.
 
-    ``key`` is the dotted key of the state_dict where the file holds several; ``leave_out`` are patterns of module
-    names that are not recorded, ``only`` tells those that are; ``inputs`` are the model's, unless its factory returns
-    ``make_inputs``; ``keep`` are patterns of tensors whose values are kept beside their hashes; ``tensors`` and
-    ``arguments`` as for :func:`build`. Raises :class:`Refusal`.
+    ``key`` is the dotted key of the state_dict if the file holds several; ``leave_out`` are patterns of modules not to
+    record, ``only`` selects those to record; ``inputs`` are the model's, unless its factory returns ``make_inputs``;
+    ``keep`` are patterns of tensors whose values are stored besides their hashes; ``tensors`` and ``arguments`` are as
+    for :func:`build`. Raises :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
     say("building the model in float32 and in float64")
@@ -1446,7 +1458,7 @@ def record_file(
 def _record_cases(
     subject: Subject, drawn: Sequence[Input], names: list[str], target: str, writer: _Writer, say: Note
 ) -> Index:
-    """The battery: what the index says of it."""
+    """Run the battery; returns its entries of the index."""
     make_inputs = subject.make_inputs or (make_inputs_of(drawn) if drawn else None)
     every = {at: each.every for at, each in enumerate(drawn) if each.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
@@ -1475,7 +1487,7 @@ def _record_cases(
 
 
 def is_repeatable(module: Module, seen: Observation) -> bool:
-    """Whether another run gives the same output, bit for bit."""
+    """Whether another run gives bitwise equal outputs."""
     with highest_precision(), lifted():
         pairs = zip(run(module, seen.inputs), seen.outputs)
         return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
@@ -1484,10 +1496,10 @@ def is_repeatable(module: Module, seen: Observation) -> bool:
 def checked_inputs(
     make_inputs: MakeInputs | None, case: Case, target: str, drawn: Sequence[Input] = ()
 ) -> tuple[Array, ...]:
-    """The inputs of one case as arrays, floating ones in float64."""
+    """The inputs of one case as arrays, floating-point ones in float64."""
     if make_inputs is None:
-        fix = "say it, such as --input 'x: b 3 48 48', or return (module, make_inputs)"
-        raise Refusal(2, target, "nothing tells what the model's inputs are", fix)
+        fix = "state them, such as --input 'x: b 3 48 48', or return (module, make_inputs)"
+        raise Refusal(2, target, "the model's inputs are not known", fix)
     try:
         made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
     except Exception as error:
@@ -1524,15 +1536,15 @@ def _file_digest(path: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line of this file by itself; the exit code."""
+    """Run this file as a command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="recorder.py", description="Record a PyTorch model for wdport verify.")
-    parser.add_argument("reference", metavar="MODULE:FACTORY", help="where your model comes from")
+    parser.add_argument("reference", metavar="MODULE:FACTORY", help="the function that builds your model")
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file with its weights")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
-    parser.add_argument("--key", metavar="NAME", help="key of the state_dict where the file holds several")
+    parser.add_argument("--key", metavar="NAME", help="key of the state_dict, if the file holds several")
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
-    parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors to keep the values of")
-    parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="such as 'x: b 3 48 48'")
+    parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors whose values to store")
+    parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="an input, 'x: b 3 48 48'")
     told = parser.parse_args(arguments)
     try:
         inputs = [read_input(text) for text in told.input]

@@ -11,7 +11,7 @@ import torch
 from diffusers import DDPMScheduler, UNet2DModel
 from sklearn.datasets import load_digits
 
-BATCH, STEPS, RATE = 64, 1800, 2e-3
+BATCH, STEPS, RATE = 64, 1000, 2e-3
 
 
 def build() -> UNet2DModel:
@@ -63,4 +63,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # two threads wait for each other at every operation while another process uses a core
     main()

@@ -1,6 +1,6 @@
 """Train the network on points in a plane: ``python train.py moons flow moons.pt``.
 
-The sets are two moons, a Swiss roll seen from its end, and a mixture of eight normal distributions, each of mean 0 and
+The sets are two moons, a two-dimensional Swiss roll, and a mixture of eight normal distributions, each of mean 0 and
 variance 1. The process is "flow" or "diffusion".
 """
 

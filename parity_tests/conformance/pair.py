@@ -32,7 +32,7 @@ class Pair:
         out: the output's layout where it is another; "..." where it stays.
         at: where module and layer lie within what ``torch`` and ``keras`` make.
         row: more fields of the table's row.
-        sizes: sizes of axes in ``out`` that no shape tells.
+        sizes: sizes of axes in ``out`` that no shape determines.
         below: 0, or inputs are whole numbers below this.
         scale: standard deviation of the inputs.
         state: the tensors that a checkpoint would have, if not the module's own ``state_dict``.

@@ -73,7 +73,10 @@ def _kinds() -> dict[str, Bad]:
         rows |= _rows(f"a .{other} file", (ending,), EVERY, changed(f"good.{other}", bytes))
     rows |= _rows("a checkpoint", ("keras", "weights.h5"), EVERY, changed("good.ckpt", bytes))
     rows["not a converted model"] = Bad(
-        tuple(command.format("good.ckpt") for command in EVERY[1:3]), 3, "good.ckpt: not a converted model; *", {}
+        tuple(command.format("good.ckpt") for command in EVERY[1:3]),
+        3,
+        "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt",
+        {},
     )
     return rows
 
@@ -104,6 +107,11 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], bool]] = {
     "a std of zero": ({"norm_mean": [0.0] * 3, "norm_std": [1.0, 0.0, 1.0]}, False),
     "a mean that is NaN": ({"norm_mean": [float("nan")] * 3, "norm_std": [1.0] * 3}, False),
     "a mean of text": ({"norm_mean": "abc", "norm_std": "abc"}, False),
+    "names of two": ({"feature_names": ["a", "b"]}, False),
+    "a name that is a number": ({"feature_names": ["a", "b", 3]}, False),
+    "a name twice": ({"feature_names": ["a", "b", "a"]}, False),
+    "a name that clears the screen": ({"feature_names": ["a", "b", "\x1b[2J"]}, False),
+    "a name of 10^6 characters": ({"feature_names": ["a", "b", "c" * 10**6]}, False),
     "an unknown value": ({"colour": "red"}, False),
     "a value that runs": ({"module": "os", "class_name": "system"}, False),
     "10^9 layers": ({"num_layers": 10**9}, True),

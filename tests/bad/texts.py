@@ -39,7 +39,7 @@ def _tables() -> dict[str, Bad]:
         rows[f"table: {name}"] = Bad(MAPPED, 4, line, {"bad.yaml": content})
 
     for name, (data, line, fragment) in test_strict_yaml.BAD.items():
-        add(name, data, _lines(fragment, line))
+        add(name, data, "bad.yaml: is a binary file*" if name == "utf-16" else _lines(fragment, line))
     head = test_table.HEAD + test_table.SECTION
     for row, fragment in test_table.BAD_ROWS.items():
         add(f"row {row}", f"{head}      - {row}\n", _lines(fragment, "line 8"))
@@ -56,7 +56,7 @@ def _tables() -> dict[str, Bad]:
     add("a megabyte and more", b"#" * (1 << 20) + b"\n", "bad.yaml: *bytes*")
     nothing = OWN + "  - {torch: nowhere, keras: a, kind: linear}\n"
     rows["table: a rule that matches nothing"] = Bad(
-        MAPPED[:1], 4, "good.ckpt: *", {"bad.yaml": nothing.encode()}, builds=True
+        MAPPED[:1], 4, "bad.yaml: is for another model: *", {"bad.yaml": nothing.encode()}, builds=True
     )
     return rows
 
@@ -101,7 +101,7 @@ FILES: dict[str, tuple[Content, str]] = {
 
 
 def _unreadable() -> dict[str, Bad]:
-    """What is no regular file, for every option that names a text, and what is not there."""
+    """What is not a regular file, for every option that names a text, and what is not there."""
     rows = {}
     options = {"mapping": (MAPPED, "yaml", 4), "config": (CONFIGURED, "yaml", 4), "policy": (JUDGED, "toml", 2),
                "baseline": (COMPARED, "json", 3), "norm-stats": (NORMED, "json", 3),

@@ -53,7 +53,7 @@ ARCHIVES = {
     "two sizes": (altered("data.pkl", packed=5), "compressed"),
     "encrypted": (altered("data/0", flags=1), "data/0: zip member is encrypted"),
     "unknown flag": (altered("data/0", flags=0x20), "flags 0x0020"),
-    "a member twice": (with_member(Member("archive/data/0", SIX_FLOATS)), "twice"),
+    "a member twice": (with_member(Member("archive/data/0", SIX_FLOATS)), "duplicate"),
     "overlapping": (altered("version", shift=-60), "data/0: zip member overlaps the next one"),
     "the same header twice": (altered("byteorder", shift=-(30 + 16 + len(GOOD_PICKLE))), "overlaps"),
     "size beyond the next": (altered("data/0", size=30), "overlaps the next one"),
@@ -86,7 +86,7 @@ ARCHIVES = {
     "TorchScript before 1.4": (write_zip([Member("x/model.json", b"{}")]), "torch before 1.4"),
     "pt2": (write_zip([Member("x/archive_format", b"pt2"), Member("x/models/model.json", b"{}")]), ".pt2"),
     "npz": (write_zip([Member("a.npy", b""), Member("b.npy", b"")]), ".npz"),
-    "keras": (write_zip([Member("config.json", b"{}"), Member("model.weights.h5", b"")]), ".keras"),
+    "keras": (write_zip([Member("config.json", b"{}"), Member("model.weights.h5", b"")]), "is a Keras model"),
     "empty zip": (write_zip([]), "empty zip"),
 }
 

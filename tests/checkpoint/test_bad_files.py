@@ -54,7 +54,7 @@ FILES = {
     "gguf": (b"GGUF\x03\x00\x00\x00", "GGUF"),
     "npy": (npy(), "numpy array"),
     "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x032.0\xff\xfe\x00", "ONNX"),
-    "legacy, cut": (LEGACY, "wants 2 bytes where 0 are left"),
+    "legacy, cut": (LEGACY, "needs 2 bytes, but 0 are left"),
     "tar before 0.1.10": (tarred(b"x", "sys_info"), "torch before 0.1.10"),
     "bare pickle": (b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00N.", "bare pickle"),
     "zeros": (bytes(5000), "neither a PyTorch nor a safetensors file"),

@@ -130,7 +130,7 @@ PICKLES = {
     "SETITEM on a callable": (name("collections", "OrderedDict") + W + W + SETITEM, "not a dict"),
     "SETITEMS odd": (DICT + MARK + W + SETITEMS, "not a dict"),
     "APPEND to a dict": (DICT + W + APPEND, "not a list"),
-    "a key twice": (DICT + MARK + W + NONE + W + NONE + SETITEMS, "stands twice"),
+    "a key twice": (DICT + MARK + W + NONE + W + NONE + SETITEMS, "duplicate key"),
     "a key that is a tuple": (DICT + EMPTY + tensor() + SETITEM, "name is of type tuple, not text"),
     "a key that is a tensor": (DICT + tensor() + tensor() + SETITEM, "name is of type TensorRef, not text"),
     "keys that collide": (DICT + number((1 << 61) - 1) + tensor() + SETITEM, "name is of type int, not text"),

@@ -149,7 +149,7 @@ FOLDERS = {
     "config is a link out": "'config.json' lies outside the folder",
     "weights are a folder": "is a directory",
     "a list": "not a JSON object",
-    "a key twice": "key 'a' stands twice in its JSON; correct it, or give the path of the weights file",
+    "a key twice": "duplicate key 'a' in its JSON; correct it, or give the path of the weights file",
     "NaN": "not valid JSON",
     "deep": "nested more than",
     "very deep": "not valid JSON",
@@ -174,7 +174,7 @@ def test_a_shard_that_is_no_table_of_tensors(tmp_path: Path) -> None:
     torch.save({"model": FIRST}, tmp_path / "pytorch_model-00001-of-00002.bin")
     refuse_in(tmp_path, "model: its entry in this shard is not a tensor")
     torch.save(FIRST | {"c": BASE}, tmp_path / "pytorch_model-00001-of-00002.bin")
-    refuse_in(tmp_path, "c: stands in this shard but not in the index")
+    refuse_in(tmp_path, "c: is in this shard but not in the index")
     (tmp_path / "pytorch_model-00001-of-00002.bin").unlink()
     refuse_in(tmp_path, "no such file")
 

@@ -210,7 +210,7 @@ def test_tensors_with_attributes(tmp_path: Path) -> None:
     function = name("torch._utils", "_rebuild_parameter_with_state")
     ordered = name("collections", "OrderedDict") + EMPTY + REDUCE
     value = function + tuple_of(tensor(), b"\x88", ordered, table({"data": tensor()})) + REDUCE
-    refuse_bytes(tmp_path, one(value), "w: a parameter with attributes")
+    refuse_bytes(tmp_path, one(value), "w: a parameter with custom attributes")
 
 
 class Subclass(torch.Tensor):

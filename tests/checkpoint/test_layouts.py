@@ -76,7 +76,7 @@ def test_averaged(tmp_path: Path) -> None:
 
 def test_key_is_needed_for_two(tmp_path: Path) -> None:
     path = saved(tmp_path, {"model": STATE, "ema": {"x": T}, "epoch": 1})
-    refuse(path, "2 candidates for the state_dict: model, ema; choose one with --key NAME")
+    refuse(path, "2 candidates for the state_dict: model, ema; choose one with key=NAME")
     with open_checkpoint(path, key="ema") as checkpoint:
         assert list(checkpoint.tensors) == ["x"]
         assert checkpoint.key == "ema"
@@ -91,7 +91,7 @@ def test_candidates_of_two_depths(tmp_path: Path) -> None:
 
 def test_key_of_another_name_or_depth(tmp_path: Path) -> None:
     path = saved(tmp_path, {"other": {"a.b": {"x": T}}, "odd": {"y": T}})
-    refuse(path, "tensors are under other.a.b, odd; choose one with --key NAME")
+    refuse(path, "tensors are under other.a.b, odd; choose one with key=NAME")
     for key, name in (("other.a.b", "x"), ("odd", "y")):
         with open_checkpoint(path, key=key) as checkpoint:
             assert list(checkpoint.tensors) == [name]

@@ -46,8 +46,8 @@ def test_attributes_that_leave_a_tensor_as_it_is() -> None:
 
 
 HEADERS = {
-    "metadata twice": ('{"__metadata__":{},"a":%s,"__metadata__":{}}', "key '__metadata__' stands twice"),
-    "a key of the metadata twice": ('{"__metadata__":{"x":"1","x":"2"},"a":%s}', "key 'x' stands twice"),
+    "metadata twice": ('{"__metadata__":{},"a":%s,"__metadata__":{}}', "duplicate key '__metadata__'"),
+    "a key of the metadata twice": ('{"__metadata__":{"x":"1","x":"2"},"a":%s}', "duplicate key 'x'"),
     "long metadata": ('{"__metadata__":{"x":"' + "y" * (33 << 20) + '"},"a":%s}', "bytes"),
     "no comma after an entry": ('{"\\u0061":%s;"b":1}', "not valid JSON"),
     "a name that is not UTF-8": ('{"\udcff":%s}', "not valid JSON"),

@@ -69,9 +69,9 @@ HEADERS = {
     "a number of 10,000 digits": (safetensors(b'{"w": ' + b"1" * 10_000 + b"}"), "w: its header entry is not"),
     "a name twice": (
         safetensors(b'{"w":' + json.dumps(entry()).encode() + b',"w":' + json.dumps(entry()).encode() + b"}"),
-        "key 'w' stands twice",
+        "duplicate key 'w'",
     ),
-    "a field twice": (safetensors(b'{"w":{"dtype":"F32","dtype":"I32"}}'), "key 'dtype' stands twice"),
+    "a field twice": (safetensors(b'{"w":{"dtype":"F32","dtype":"I32"}}'), "duplicate key 'dtype'"),
     "a hole": (pair((0, 8), (12, 24)), "b: follows a hole"),
     "a hole at the start": (pair((4, 8), (8, 24)), "a: follows a hole"),
     "a hole at the end": (pair((0, 8), (8, 20)), "holds 24 bytes of data where its header describes 20"),
@@ -143,11 +143,11 @@ INDEXES = {
     "shard that is a number": ({"a": 3}, "a: its shard in the index is not a file name"),
     "a tensor more in a shard": (
         {"b": "y.safetensors", "c": "x.safetensors"},
-        "a: stands in this shard but not in",
+        "a: is in this shard but not in",
     ),
     "a tensor in two shards": (
         {"a": "y.safetensors", "b": "y2.safetensors"},
-        "b: stands in this shard and in y2",
+        "b: is in this shard and in y2",
     ),
     "a tensor less": ({"a": "x.safetensors", "c": "x.safetensors"}, "c: is missing from the shard"),
     "no map": ({}, "no weight_map"),

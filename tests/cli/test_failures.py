@@ -47,6 +47,14 @@ def test_a_full_disk_under_standard_output(pair: tuple[str, str], words: str, un
     assert shell(f"$W {words} >/dev/full", pair[1], PYTHONUNBUFFERED=unbuffered) == (5, FULL)
 
 
+def test_a_terminal_without_utf_8(tmp_path: Path) -> None:
+    """What it cannot show is escaped."""
+    path = tmp_path / "жук.ckpt"
+    save(path, make_state())
+    line = "$W inspect $1 | grep -c u0436"
+    assert shell(line, str(path), PYTHONIOENCODING="latin-1", LC_ALL="C") == (0, "")
+
+
 @pytest.mark.parametrize("words", ["--version", "inspect $1"])
 def test_a_closed_standard_output(pair: tuple[str, str], words: str) -> None:
     assert shell(f"$W {words} >&-", pair[1]) == (5, CLOSED)
@@ -105,9 +113,7 @@ def test_what_is_told(
 def test_a_limit_of_addresses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wdport.cli.failures.address_limit", lambda: 512 << 20)
     said = str(failure_of(MemoryError()))
-    assert said.startswith(
-        "out of memory: this process may have 512 MiB of addresses; raise the limit (ulimit -v): jax"
-    )
+    assert said.startswith("out of memory: address space is limited to 512 MiB; raise the limit (ulimit -v): jax")
     assert "needs 2048, with torch 3072" in said
 
 
@@ -118,7 +124,7 @@ def test_a_broken_library(pair: tuple[str, str], tmp_path: Path, library: str, k
     (tmp_path / library).mkdir()
     (tmp_path / library / "__init__.py").write_text(f"raise {kind}('lib.so: undefined symbol')")
     code, said = shell("$W verify $1 $2", *pair, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
-    what = f"{library}: cannot be imported ({kind}: lib.so: undefined symbol); install it anew, and check its"
+    what = f"{library}: cannot be imported ({kind}: lib.so: undefined symbol); reinstall it, and check its"
     assert (code, said) == (5, f"error: {what} environment variables\n")
 
 
@@ -154,12 +160,12 @@ def test_too_few_addresses(pair: tuple[str, str], words: str) -> None:
     """A library ends the process by a signal where it gets none."""
     code, said = shell(f"ulimit -c 0; ulimit -v 1200000; $W {words}", *pair)
     assert (code, said.count("\n")) == (5, 1), said
-    assert "this process may have 1171 MiB of addresses, " in said
+    assert "address space is limited to 1171 MiB; " in said
 
 
 def test_the_current_folder_is_gone(pair: tuple[str, str], tmp_path: Path) -> None:
     line = "mkdir $3/gone; cd $3/gone; rmdir $3/gone; $W sample $2 -o a.npz"
-    said = "error: the current folder: cannot be reached any more; change to another (cd)\n"
+    said = "error: the current folder: can no longer be reached; change to another (cd)\n"
     assert shell(line, *pair, str(tmp_path), PYTHONPATH=os.getcwd()) == (5, said)
 
 
@@ -178,7 +184,7 @@ def test_samples_that_are_not_finite(
     monkeypatch.setattr(Parts, "save", save_odd)
     words = ["-n", "4", "--chunk", "2", "--batch", "2", "--sampler", "ddim", "--steps", "1"]
     assert main(["sample", pair[1], *words, "-o", str(tmp_path / "a.npz")]) == 0
-    assert capsys.readouterr().err == "warning: 2 of 4 samples hold values that are not finite\n"
+    assert capsys.readouterr().err == "warning: 2 of 4 samples have values that are not finite\n"
     assert (tmp_path / "a.npz").exists()
 
 
@@ -206,7 +212,7 @@ def test_a_verdict_outlives_its_reports(
     assert main(["verify", *pair, *words, "--markdown", str(tmp_path / "a.md")]) == 5
     shown = capsys.readouterr()
     assert ("FAIL" if code else "PASS") in shown.out
-    assert shown.err.startswith(f"error: {tmp_path / 'sub' / 'a.json'}: its folder does not exist; make the folder")
+    assert shown.err.startswith(f"error: {tmp_path / 'sub' / 'a.json'}: its folder does not exist; create the folder")
     assert {path.name for path in tmp_path.iterdir()} == {"a.xml", "a.md", "summary.md"}
 
 

@@ -87,7 +87,7 @@ def test_devices(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     for name in ("/dev/full", made / "full.keras"):
         assert main(["convert", str(made / "a.ckpt"), "-o", str(name), "--force"]) == 2
     (made / "full.keras").unlink()
-    assert "is no regular file" in capsys.readouterr().err
+    assert "is not a regular file" in capsys.readouterr().err
     with pytest.raises(wdport.WdportError, match=r"/dev/full: could not be written \(No space left.*free some space"):
         write_reports(passing(), json="/dev/full")
 
@@ -103,8 +103,8 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can make a folder that it then may not look into")
 @pytest.mark.parametrize(("name", "code", "said"), [
-    ("closed/x.keras", 5, "its folder cannot be looked into"), ("linked.keras", 2, "is a symbolic link"),
-    ("looped/x.keras", 5, "its folder cannot be looked into"),
+    ("closed/x.keras", 5, "its folder cannot be accessed"), ("linked.keras", 2, "is a symbolic link"),
+    ("looped/x.keras", 5, "its folder cannot be accessed"),
 ])  # fmt: skip
 def test_folders_that_cannot_be_looked_into(made: Path, tmp_path: Path, name: str, code: int, said: str) -> None:
     for folder in [tmp_path, *tmp_path.parents]:

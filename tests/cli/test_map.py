@@ -25,7 +25,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "gru")
-    assert said(capsys, "check", table)[1].endswith("sound, as far as the table alone tells")
+    assert said(capsys, "check", table)[1].endswith("sound, as far as the table alone shows")
     code, text = said(capsys, "check", table, checkpoint, "--rows")
     assert code == 0
     assert "line 8 1 head.bias -> head/bias" in text
@@ -67,7 +67,7 @@ def test_check_of_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     code, text = said(capsys, "check", table, "--settings")
     assert code == 0
     assert "settings: 39 compared at 6 layers\nbn: epsilon (eps) 0.001 where the reference has 1e-05\n" in text
-    assert "read by training alone\nbn: momentum 0.99 where" in text
+    assert "read only in training\nbn: momentum 0.99 where" in text
     right = ("--model", "tests.families.toys.twins:image", "--reference", "tests.families.toys.nets:image")
     assert "settings: 39 compared at 6 layers; none differ" in said(capsys, "check", table, "--settings", *right)[1]
     told = json.loads(said(capsys, "check", table, checkpoint, *right, "--settings", "--json")[1])["settings"]

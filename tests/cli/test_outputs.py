@@ -108,7 +108,7 @@ def test_a_manifest_does_not_replace_an_input(folder: Path, capsys: pytest.Captu
     assert main(["convert", "a.ckpt", "-o", "b.keras", "--config", "b.keras.wdport.json", "--force"]) == 2
     assert "b.keras.wdport.json: is an input (config)" in capsys.readouterr().err
     assert main(["convert", "a.ckpt", "-o", "b.keras"]) == 2
-    assert "exists already and is no manifest of wdport" in capsys.readouterr().err
+    assert "exists already and is not a manifest of wdport" in capsys.readouterr().err
     assert not Path("b.keras").exists()
     assert Path("b.keras.wdport.json").read_text() == "this is config.yaml"
 
@@ -131,9 +131,9 @@ def test_a_shard_is_an_input(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 TWICE: list[tuple[list[str], str]] = [
-    ([*VERIFY, "--json", "new", "--markdown", "./new"], "error: new: is written already (--json); give another"),
-    ([*VERIFY, "--json", "new", "--baseline", "new", "--update-baseline"], "new: is written already (--json)"),
-    (["selftest", "--json", "new", "--markdown", "new"], "new: is written already (--json); give another"),
+    ([*VERIFY, "--json", "new", "--markdown", "./new"], "error: new: is also an output (--json); give another"),
+    ([*VERIFY, "--json", "new", "--baseline", "new", "--update-baseline"], "new: is also an output (--json)"),
+    (["selftest", "--json", "new", "--markdown", "new"], "new: is also an output (--json); give another"),
     (["sample", "a.keras", "-o", "link.npz", "--plot", "new.svg"], "link.npz: is a symbolic link; give the name of a"),
 ]
 
@@ -152,9 +152,8 @@ def test_two_outputs_are_two_files(
 def test_a_foreign_file_is_not_replaced_unasked(folder: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--update-baseline"] if option == "--baseline" else []
     assert main([*VERIFY, option, "data.csv", *more]) == 2
-    said = (
-        f"data.csv: exists already and is no {option[2:]} file of wdport; give another name with {option}, or --force"
-    )
+    kind = {"--html": "an html"}.get(option, f"a {option[2:]}")
+    said = f"data.csv: exists already and is not {kind} file of wdport; give another name with {option}, or --force"
     assert said in capsys.readouterr().err
 
 
@@ -166,11 +165,11 @@ def test_an_empty_name_is_none(folder: Path, capsys: pytest.CaptureFixture[str])
 
 def test_the_files_of_a_layer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*VERIFY, "--repro", "data.csv"]) == 2
-    assert "data.csv: is no directory; give another name with --repro" in capsys.readouterr().err
+    assert "data.csv: is not a directory; give another name with --repro" in capsys.readouterr().err
     Path("sub").mkdir()
     shutil.copy("run.npz", "sub/layer.npz")
     assert main([*VERIFY, "--repro", "sub"]) == 2
-    assert "sub/layer.npz: exists already and is no layer file of wdport" in capsys.readouterr().err
+    assert "sub/layer.npz: exists already and is not a layer file of wdport" in capsys.readouterr().err
     assert main([*VERIFY[:2], "a.keras", "--mapping", "sub/layer.npz", "--repro", "sub", "--force"]) == 2
     assert "sub/layer.npz: is an input (mapping)" in capsys.readouterr().err
 
@@ -216,9 +215,9 @@ def test_our_own_reports_are_known_by_what_is_in_them(tmp_path: Path) -> None:
 
 def test_reports_from_python(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(wdport.WdportError, match=r"exists already and is no markdown file of wdport; .*force=True"):
+    with pytest.raises(wdport.WdportError, match=r"exists already and is not a markdown file of wdport; .*force=True"):
         write_reports(passing(), json=tmp_path / "new.json", markdown=tmp_path / "notes.md")
-    with pytest.raises(wdport.WdportError, match="is written already"):
+    with pytest.raises(wdport.WdportError, match="is also an output"):
         write_reports(passing(), json=tmp_path / "new.json", markdown=tmp_path / "new.json")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.md"]
     write_reports(passing(), markdown=tmp_path / "notes.md", force=True)

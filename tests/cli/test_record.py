@@ -40,7 +40,7 @@ def test_a_table_of_its_own_is_noted(tmp_path: Path, capsys: pytest.CaptureFixtu
     checkpoint = save(tmp_path / "a.ckpt", {**state, "beta_all": state["beta_all"] * 1.01})
     told = ["--input", "x: b 31 3, parts 5 5 8 13", "--input", "t: b, steps 1000"]
     assert main(["record", "tests.user_model:small", str(checkpoint), *told]) == 0
-    assert "note   beta_all is the checkpoint's: the code computes another one\n" in capsys.readouterr().out
+    assert "note   beta_all is the checkpoint's: the code computes other values\n" in capsys.readouterr().out
 
 
 def test_what_a_model_prints_is_not_the_report(

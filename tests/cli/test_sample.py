@@ -102,7 +102,7 @@ def test_an_interrupted_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "save", interrupted)
         assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == code
-    assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
+    assert "2 of 5 samples are kept; run the same command to resume" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"whole.npz", "a.npz.parts"}
     monkeypatch.setattr(memory, "CPU_BATCH", 3)  # free memory may differ: the batch is the first run's
     assert run(model, "-n", 5, "--chunk", 3, "-o", tmp_path / "a.npz") == 0
@@ -178,19 +178,19 @@ def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.Capture
 
 REFUSALS: dict[str, tuple[list[str], int, str]] = {
     "no model": (["nope.keras"], 3, "no such file"),
-    "a checkpoint": (["README.md"], 3, "not a converted model"),
-    "no samples": (["MODEL", "-n", "0"], 2, "Invalid value for '-n'"),
+    "a checkpoint": (["README.md"], 3, "is not a converted model"),
+    "no samples": (["MODEL", "-n", "0"], 2, "--count: invalid value '0'; give a whole number from 1"),
     "format": (["MODEL", "-o", "a.txt"], 2, "end the name in .npz, .npy, .csv, .parquet"),
     "output exists": (["MODEL", "-o", "MODEL"], 2, "unknown output format"),
-    "chunk": (["MODEL", "--chunk", "many"], 2, "'many' is no number of samples; give 1 or more, or auto"),
-    "shard": (["MODEL", "--shard-weights"], 2, "--shard-weights: there is one device alone; ask for several, or for"),
-    "batch": (["MODEL", "--batch", "0"], 2, "'0' is no number of samples; give 1 or more, or auto"),
-    "sampler": (["MODEL", "--sampler", "plms", "-o", "OUT"], 2, "'plms' is no sampler; take one of ddpm"),
+    "chunk": (["MODEL", "--chunk", "many"], 2, "--chunk: invalid value 'many'; give a whole number of"),
+    "shard": (["MODEL", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices"),
+    "batch": (["MODEL", "--batch", "0"], 2, "--batch: invalid value '0'; give a whole number of"),
+    "sampler": (["MODEL", "--sampler", "plms", "-o", "OUT"], 2, "--sampler: unknown name 'plms'; use one of ddpm"),
     "steps": (["MODEL", "--steps", "50", "-o", "OUT"], 2, "ddpm takes all 1000 steps, not 50"),
-    "seed": (["MODEL", "--seed", "-1", "-o", "OUT"], 2, "-1 is no seed"),
+    "seed": (["MODEL", "--seed", "-1", "-o", "OUT"], 2, "invalid seed -1"),
     "known": (["MODEL", "--known", "nope.csv", "-o", "OUT"], 3, "nope.csv: no such file"),
-    "resample": (["MODEL", "--resample", "3", "-o", "OUT"], 2, "does nothing where nothing is known"),
-    "init": (["MODEL", "--init", "README.md", "-o", "OUT"], 3, "is no .npy file, or a damaged one"),
+    "resample": (["MODEL", "--resample", "3", "-o", "OUT"], 2, "has no effect without known values"),
+    "init": (["MODEL", "--init", "README.md", "-o", "OUT"], 3, "is not a .npy file, or is damaged"),
     "plot": (["MODEL", "--plot", "a.gif", "-o", "OUT"], 2, "end the name in .png, .svg, .pdf"),
 }
 

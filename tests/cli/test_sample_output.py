@@ -74,7 +74,7 @@ def test_an_interrupted_replacement_goes_on(
     output.write_text("old")
     with interrupted(monkeypatch):
         assert run(model, "-n", 5, "--chunk", 2, "-o", output, "--force") == 130
-    assert "2 of 5 samples are kept, the same command goes on from there" in capsys.readouterr().err
+    assert "2 of 5 samples are kept; run the same command to resume" in capsys.readouterr().err
     assert output.read_text() == "old"
     assert run(model, "-n", 5, "--chunk", 2, "-o", output, "--force") == 0
     assert "2 were there already" in capsys.readouterr().out
@@ -133,7 +133,7 @@ def test_a_figure_is_not_replaced_unasked(model: Path, tmp_path: Path, capsys: p
 def test_names_that_cannot_be_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     assert run(model, "-o", tmp_path / "pipe.csv", "--force") == 2
-    assert "pipe.csv: is no regular file; give another name with -o" in capsys.readouterr().err
+    assert "pipe.csv: is not a regular file; give another name with -o" in capsys.readouterr().err
     assert run(model, "-o", tmp_path / f"{'a' * 230}.npz") == 2
     assert "has a name of more than 200 bytes; give a shorter one with -o" in capsys.readouterr().err
 
@@ -144,7 +144,7 @@ def test_an_endless_input_is_refused(
 ) -> None:
     os.mkfifo(tmp_path / "x.npy")
     assert run(model, option, tmp_path / "x.npy", "-o", tmp_path / "a.npz") == 3
-    assert "x.npy: is no regular file; give a data file" in capsys.readouterr().err
+    assert "x.npy: is not a regular file; give a data file" in capsys.readouterr().err
 
 
 def test_parts_of_another_program_are_another_runs(

@@ -66,4 +66,4 @@ def test_a_family_without_faults_is_refused(capsys: pytest.CaptureFixture[str]) 
     assert main(["selftest", "--family", "ts2vec"]) == 2
     assert "'ts2vec' has no known faults; use one of waveletdiff, unet2d" in capsys.readouterr().err
     assert main(["selftest", "--quick", "--family", "unet2d"]) == 2
-    assert "--quick has faults of one family alone" in capsys.readouterr().err
+    assert "--quick has faults of only one family" in capsys.readouterr().err

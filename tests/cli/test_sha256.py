@@ -50,7 +50,7 @@ def test_another_file_is_refused(verb: str, folder: Path, capsys: pytest.Capture
     told = f"error: {held}: has the SHA-256 {digest(held)[:16]}..., not {'0' * 16}...; "
     assert capsys.readouterr().err.startswith(told)
     assert main([verb, *words, "--sha256", "abc"]) == 2
-    assert "'abc' is no SHA-256; give its 64 hexadecimal digits" in capsys.readouterr().err
+    assert "invalid SHA-256 'abc'; give its 64 hexadecimal digits" in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
 
 

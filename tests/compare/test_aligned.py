@@ -92,7 +92,7 @@ def test_values_that_nobody_expects_are_not_compared() -> None:
 def test_a_table_that_names_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("format: 2\nlayers: [{torch: a, keras: a, kind: linear}]\n")
     for settings in (Settings(), Settings(model="tests.families.toys.twins:lstm")):
-        with pytest.raises(UsageError, match="nothing names the model"):
+        with pytest.raises(UsageError, match="no model is named"):
             told_differently(tmp_path / "t.yaml", settings)
     with pytest.raises(UsageError, match="comes with"):
         told_differently("mappings/waveletdiff.yaml", Settings())

@@ -105,7 +105,7 @@ OTHER: dict[str, tuple[str, Any, Any, str]] = {
         "conv2d",
         nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"),
         layers.Conv2D(4, 3, padding="same"),
-        "the reference has padding_mode reflect, which the port's layer has no counterpart of",
+        "the reference has padding_mode reflect, which has no counterpart in the port's layer",
     ),
     "groups": (
         "group_norm",
@@ -216,7 +216,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "what nobody says, fused": (
         Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu")),
-        "has a relu that the reference's module has not; if it follows there, state `then: relu`",
+        "has a relu that the reference's module does not have; if it follows the module, state `then: relu`",
     ),
     "something else, fused": (
         Pair("linear", nn.Linear(3, 4), layers.Dense(4, activation="relu"), Layout(after="tanh")),
@@ -245,7 +245,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "steps taken for the batch": (
         Pair("lstm", nn.LSTM(3, 4), layers.LSTM(4), SAME, (5, 2, 3), (5, 2, 3)),
-        "takes the steps for the batch: the reference has batch_first False",
+        "treats the time axis as the batch: the reference has batch_first False",
     ),
     "heads": (
         Pair("attention_packed", nn.MultiheadAttention(8, 2), layers.MultiHeadAttention(4, 4)),
@@ -266,11 +266,11 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "a dense layer that strides": (
         Pair("linear", nn.Linear(3, 4), layers.Conv1D(4, 1, strides=2)),
-        "strides (2,), which is not how the reference computes",
+        "strides (2,), unlike the reference",
     ),
     "running statistics that nobody keeps": (
         Pair("batch_norm", nn.BatchNorm1d(3, track_running_stats=False), layers.BatchNormalization(epsilon=1e-5)),
-        "the reference has track_running_stats False, which the port's layer has no counterpart of",
+        "the reference has track_running_stats False, which has no counterpart in the port's layer",
     ),
     "zeros on the other sides": (
         Pair("", nn.ZeroPad2d((1, 2, 3, 0)), layers.ZeroPadding2D(((1, 2), (3, 0))), LAST, FIRST, IMAGE),
@@ -282,7 +282,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "a cubic kernel of Keras's own": (
         Pair("", nn.Upsample(scale_factor=2, mode="bicubic"), layers.UpSampling2D(2, interpolation="bicubic")),
-        "the reference has mode bicubic, which the port's layer has no counterpart of",
+        "the reference has mode bicubic, which has no counterpart in the port's layer",
     ),
     "windows of channels": (
         Pair("", nn.Upsample(scale_factor=2), layers.UpSampling2D(2, data_format="channels_first"), LAST, FIRST, IMAGE),
@@ -306,7 +306,7 @@ TRAINING: dict[str, tuple[Pair, str]] = {
     ),
     "a row that is not trained": (
         Pair("embedding", nn.Embedding(5, 4, padding_idx=1), layers.Embedding(5, 4)),
-        "the reference has padding_idx 1, which the port's layer has no counterpart of",
+        "the reference has padding_idx 1, which has no counterpart in the port's layer",
     ),
     "frozen": (
         Pair("linear", nn.Linear(3, 4), layers.Dense(4, trainable=False)),

@@ -41,7 +41,7 @@ def test_every_module_that_computes_is_tapped() -> None:
 
 
 def test_a_renamed_tap_is_incomplete() -> None:
-    with pytest.raises(IncompleteError, match="no layer is called"):
+    with pytest.raises(IncompleteError, match="the reference has no layer"):
         aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm9, keras: norm1}"))
     with pytest.raises(IncompleteError, match="has no such layer"):
         aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm1, keras: norm9}"))
@@ -137,5 +137,5 @@ def test_an_optional_row_without_a_module_compares_nothing_and_is_named() -> Non
     assert without_module(table, ["head"], ()) == ["pool"]
     assert without_module(table, ["head", "pool"], ()) == []
     needed = parse_table(WITHOUT.replace(", optional: true", "").encode(), "test")
-    with pytest.raises(IncompleteError, match="no layer is called pool"):
+    with pytest.raises(IncompleteError, match="the reference has no layer pool"):
         align(needed, ["head"], {"head", "pool"}, ())

@@ -114,10 +114,10 @@ def test_a_converted_file_tells_by_itself(tmp_path: Path) -> None:
     assert routes_of(output, settings) == routes_of(output, Settings())
     other = tmp_path / "other.yaml"
     other.write_text(Path(str(settings.mapping)).read_text() + "# another\n")
-    with pytest.raises(MisfitError, match=r"other\.yaml is not the table that it was converted by, my\.yaml"):
+    with pytest.raises(MisfitError, match=r"other\.yaml is not the table that converted it, my\.yaml"):
         routes_of(output, Settings(mapping=other))
     for said in (Settings(model="a:b"), Settings(config="a.yaml"), Settings(values={"a": "b"}), Settings(key="a")):
-        with pytest.raises(UsageError, match="is converted, and its manifest tells; leave it out"):
+        with pytest.raises(UsageError, match="is a converted file, whose manifest is used; leave it out"):
             routes_of(output, said)
 
 
@@ -125,7 +125,7 @@ def test_a_file_that_keras_saved_says_nothing(tmp_path: Path) -> None:
     checkpoint = save(tmp_path / "ck.ckpt", make_state())
     output = wdport.convert(checkpoint, tmp_path / "a.keras", values=SETTINGS).output
     wdport.load_model(output).save(tmp_path / "b.keras")
-    with pytest.raises(InputError, match="nothing in it says what it was made from"):
+    with pytest.raises(InputError, match="does not state what it was made from"):
         routes_of(tmp_path / "b.keras", Settings())
 
 

@@ -52,11 +52,11 @@ def test_orbax_reads_what_is_written(tmp_path: Path, dtype: str) -> None:
 
 def test_it_is_refused_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wdport.files.target.require_orbax", lambda _: None)
-    with pytest.raises(UsageError, match="does not go with an Orbax checkpoint"):
+    with pytest.raises(UsageError, match="does not work with an Orbax checkpoint"):
         wdport.convert(source(tmp_path), tmp_path / "a.orbax", mapping=tmp_path / "table.yaml", max_memory=1 << 20)
-    with pytest.raises(MisfitError, match="lies below another variable"):
+    with pytest.raises(MisfitError, match="is below another variable"):
         nested({"a": np.ones(1), "a/b": np.ones(1)})
-    with pytest.raises(MisfitError, match="lies above another variable"):
+    with pytest.raises(MisfitError, match="is above another variable"):
         nested({"a/b": np.ones(1), "a": np.ones(1)})
     monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -135,7 +135,7 @@ def test_overflow_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     state = tensors(torch.float32)
     state["up.weight"][3, 4], state["up.weight"][5, 1] = 70000.0, -1e6
     source = sharded(tmp_path / "in", state)
-    with pytest.raises(MisfitError, match=r"up.weight: 2 values overflow float16, the largest 1e\+06; use --dtype"):
+    with pytest.raises(MisfitError, match=r"up.weight: 2 values overflow float16, the largest 1e\+06; use dtype"):
         convert(tmp_path, source, dtype="float16")
     assert not (tmp_path / "out").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -154,7 +154,7 @@ def test_what_was_infinite_already_is_no_overflow(tmp_path: Path) -> None:
 
 def test_too_small_a_budget_names_the_tensor_and_the_smallest_that_works(tmp_path: Path) -> None:
     source = sharded(tmp_path / "in", tensors())
-    with pytest.raises(UsageError, match=r"b0: does not fit into --max-memory 0MiB; give --max-memory 1MiB or more"):
+    with pytest.raises(UsageError, match=r"b0: does not fit into max_memory=0; give max_memory=1048576 or more"):
         convert(tmp_path, source, max_memory=100)
 
 
@@ -178,7 +178,7 @@ def test_strided_tensors_of_torch_files(tmp_path: Path) -> None:
 def test_a_folder_is_replaced_only_if_it_is_a_conversion(tmp_path: Path) -> None:
     source = sharded(tmp_path / "in", tensors())
     first = convert(tmp_path, source, dtype="bfloat16").manifest
-    with pytest.raises(UsageError, match="exists already; give another name with -o, or --force"):
+    with pytest.raises(UsageError, match="exists already; give another name with output=, or force=True"):
         convert(tmp_path, source)
     again = convert(tmp_path, source, force=True)
     assert again.manifest["output"]["sha256"] != first["output"]["sha256"]
@@ -186,7 +186,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_conversion(tmp_path: Path) -> None
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="a folder of other files, which is never replaced"):
         convert(tmp_path, source, force=True)
-    with pytest.raises(UsageError, match="holds an input"):
+    with pytest.raises(UsageError, match="contains an input"):
         wdport.convert(source, f"{source}/", mapping=table(tmp_path), force=True)
 
 
@@ -223,12 +223,12 @@ def test_an_interruption_ends_the_threads_and_leaves_nothing(
     [
         (
             ["-o", "a.keras", "--dtype", "bfloat16"],
-            "--dtype: goes with .safetensors, .npz and folders, not with .keras",
+            "--dtype: works with .safetensors, .npz and folders, not with .keras",
         ),
         (["-o", "a.npz", "--dtype", "bfloat16"], "--dtype: numpy has no bfloat16"),
-        (["-o", "a.npz", "--dtype", "int8"], "--dtype: unknown dtype 'int8'"),
-        (["-o", "a/", "--max-memory", "much"], "--max-memory: 'much' is no size"),
-        (["-o", "a.safetensors", "--max-shard-size", "1GB"], "has the ending of a file"),
+        (["-o", "a.npz", "--dtype", "int8"], "--dtype: unknown name 'int8'"),
+        (["-o", "a/", "--max-memory", "much"], "--max-memory: invalid size 'much'"),
+        (["-o", "a.safetensors", "--max-shard-size", "1GB"], "has a file's suffix"),
         (["-o", "a"], "unknown output format"),
     ],
 )

@@ -72,9 +72,9 @@ FAULTS: list[tuple[str | bytes, str]] = [
     (HEAD + "%\n1,2,1\n1,nan,1\n", "line 10: column 'b c' holds NaN"),
     (HEAD + "1,2,1\n{0 5}\n", "line 9: is a sparse row"),
     ("@relation r\n@attribute a relational\n@attribute b numeric\n@end a\n@data\n'1'\n", "line 2: declares a rel"),
-    ("@relation r\n@attribute a numeric\n@end a\n@data\n1\n", "line 3: '@end' is no part"),
-    ("@attribute a\n@data\n1\n", "line 1: is no attribute declaration"),
-    ("@attribute 'a\n@data\n1\n", "line 1: is no attribute declaration"),
+    ("@relation r\n@attribute a numeric\n@end a\n@data\n1\n", "line 3: '@end' is not part"),
+    ("@attribute a\n@data\n1\n", "line 1: is not an attribute declaration"),
+    ("@attribute 'a\n@data\n1\n", "line 1: is not an attribute declaration"),
     (b"@attribute a numeric\n@data\n\xff\n", "line 3: is not UTF-8"),
 ]
 """Of whole files: `tests/bad` runs them."""

@@ -56,9 +56,9 @@ def test_columns_of_an_array(tmp_path: Path) -> None:
 def test_a_key_chooses(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path, kind, train=GRID, test=GRID + 10)
     assert read_series(path, key="test").values.tolist() == (GRID + 10).tolist()
-    with pytest.raises(InputError, match="holds 2 arrays: train, test; choose one with key"):
+    with pytest.raises(InputError, match="has 2 arrays: train, test; choose one with key"):
         read_series(path)
-    with pytest.raises(UsageError, match="valid: names no array of the file; choose from train, test"):
+    with pytest.raises(UsageError, match="valid: is not an array of the file; choose from train, test"):
         read_series(path, key="valid")
 
 
@@ -111,7 +111,7 @@ def test_mat_arrays_that_are_no_series(tmp_path: Path, array: Any, message: str)
 
 
 def test_a_mat_file_without_a_series(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no array of numbers over time"):
+    with pytest.raises(InputError, match="has no array of numbers over time"):
         read_series(write(tmp_path, ".mat", rate=2.5))
 
 
@@ -133,7 +133,7 @@ def test_archives_of_other_things(tmp_path: Path) -> None:
     single.write_bytes(write(tmp_path, ".npy", x=GRID).read_bytes())
     with pytest.raises(InputError, match="holds a single array"):
         read_series(single)
-    with pytest.raises(InputError, match="holds no array"):
+    with pytest.raises(InputError, match="has no array"):
         read_series(write(tmp_path, ".npz"))
 
 

@@ -88,7 +88,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "npz of zeros": ("x.npz", npz(a=npy("(5000000,)", data=bytes(40_000_000))), "unpacks to 40000"),
     "npz of many": ("x.npz", npz(**{f"a{n:0200}": b"" for n in range(8000)}), "more than 10000 arrays"),
     "mat of zeros": ("x.mat", mat(40_000, 1000), "unpacks to more than 33554432 bytes"),
-    "mat of version 4": ("x.mat", MAT_4, "is no MATLAB file of version 5 to 7"),
+    "mat of version 4": ("x.mat", MAT_4, "is not a MATLAB file of version 5 to 7"),
 }  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def test_two_arrays_of_one_name(tmp_path: Path) -> None:
         archive.writestr("std.npy", npy("(1,)", data=struct.pack("<d", 1.0)))
     with np.load(tmp_path / "s.npz") as loaded:
         assert loaded["mean"].tolist() == [2.0]
-    with pytest.raises(InputError, match="two arrays of the name 'mean'"):
+    with pytest.raises(InputError, match="two arrays named 'mean'"):
         read_statistics(tmp_path / "s.npz")
 
 

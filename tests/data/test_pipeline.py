@@ -212,10 +212,10 @@ def coarse(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("decompose", "options", "message"),
     [
-        (lambda x: truth(x)[:, 1:], {}, rf"returns shape \(77, {C - 1}, 3\) where \(77, {C}, 3\) is due"),
+        (lambda x: truth(x)[:, 1:], {}, rf"returns shape \(77, {C - 1}, 3\), expected \(77, {C}, 3\)"),
         (lambda x: truth(x)[1:], {}, "returns shape"),
-        (lambda x: truth(x).astype(int), {}, "computes in int64 where float32 is due"),
-        (coarse, {"dtype": "float64"}, "computes in float32 where float64 is due; let it"),
+        (lambda x: truth(x).astype(int), {}, "computes in int64, expected float32"),
+        (coarse, {"dtype": "float64"}, "computes in float32, expected float64; let it"),
     ],
 )
 def test_a_transform_that_breaks_its_word(
@@ -240,14 +240,14 @@ def test_a_finer_transform_is_rounded() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (VALUES, {"dtype": "float16"}, "dtype: float16 is not computed in"),
-        (VALUES, {"dtype": "int32"}, "dtype: int32 is not"),
-        (VALUES, {"dtype": "nonsense"}, "dtype: nonsense is not"),
+        (VALUES, {"dtype": "float16"}, "dtype: unsupported dtype float16"),
+        (VALUES, {"dtype": "int32"}, "dtype: unsupported dtype int32"),
+        (VALUES, {"dtype": "nonsense"}, "dtype: unsupported dtype nonsense"),
         (VALUES * 1e40, {"normalize": False}, "float32 cannot hold values of up to"),
         (VALUES[:23], {}, "of 24 steps does not fit into a series of 23"),
         (VALUES, {"stride": 0}, "stride: is 0"),
-        (VALUES, {"key": "k"}, "means nothing where no file is read"),
-        (VALUES, {"columns": ["a"]}, "a: is no column"),
+        (VALUES, {"key": "k"}, "requires a file"),
+        (VALUES, {"columns": ["a"]}, "a: is not a column"),
         (
             VALUES,
             {"normalize": Statistics((0.0,), (1.0,))},
@@ -256,7 +256,7 @@ def test_a_finer_transform_is_rounded() -> None:
         (VALUES[None], {}, "have shape"),
         (VALUES * [np.inf, 1, 1], {}, "row 1: column 'column_1' holds an infinite value"),
         ([["a"]], {}, "not real numbers"),
-        ([[1], [2, 3]], {}, "series: is no array"),
+        ([[1], [2, 3]], {}, "series: is not an array"),
     ],
 )
 def test_impossible_calls(source: Any, options: dict[str, Any], message: str) -> None:

@@ -36,7 +36,7 @@ def test_what_is_no_data_file(tmp_path: Path) -> None:
         ("x.xlsx", r"of an unknown kind \(.xlsx\); give one of .csv, .txt, .arff, .npy, .npz, .mat"),
         ("x", "no suffix"),
         ("folder.csv", "is a directory"),
-        ("pipe.csv", "is no regular file"),
+        ("pipe.csv", "is not a regular file"),
         ("x.csv/y.csv", "no such file"),
         ("a\0b.csv", "zero byte"),
     ]:
@@ -47,7 +47,7 @@ def test_what_is_no_data_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.arff"])
 def test_a_key_where_there_is_none(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(UsageError, match="k: means nothing for a"):
+    with pytest.raises(UsageError, match="k: does not apply to a"):
         read_series(tmp_path / name, key="k")
 
 
@@ -55,7 +55,7 @@ def test_a_key_where_there_is_none(tmp_path: Path, name: str) -> None:
     ("values", "names", "message"),
     [
         (GRID, ("a",), "1 names for 2 features"),
-        (GRID, ("a", "a"), "2 columns of the name 'a'"),
+        (GRID, ("a", "a"), "2 columns named 'a'"),
         (GRID[0], ("a", "b"), "give .time steps, features."),
         (GRID[:0], ("a", "b"), "holds no values"),
         (GRID / np.array([1, np.nan]), ("a", "b"), "row 1: column 'b' holds NaN"),
@@ -76,11 +76,19 @@ def test_a_series_of_an_array() -> None:
         Series.of(np.float64(1))
 
 
+@pytest.mark.parametrize(("text", "named"), [("a,b\n1,2\n", True), ("1,2\n3,4\n", False), (",b\n0,2\n", True)])
+def test_whether_the_file_names_its_features(tmp_path: Path, text: str, named: bool) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    series = read_series(tmp_path / "x.csv")
+    assert series.named == series.choose(series.names).named == named
+    assert not Series.of(GRID).named
+
+
 def test_choosing_features() -> None:
     series = Series(GRID, ("a", "b"), ("date",))
     chosen = series.choose(["b"])
     assert (chosen.names, chosen.dropped, chosen.values.tolist()) == (("b",), ("date",), [[1], [3], [5]])
-    with pytest.raises(UsageError, match="c: is no column; choose from a, b"):
+    with pytest.raises(UsageError, match="c: is not a column; choose from a, b"):
         series.choose(["c"])
 
 

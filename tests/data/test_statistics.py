@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from wdport.data import Statistics, read_statistics
 from wdport.errors import InputError, UsageError
+from wdport.limits import MAX_FEATURE_NAMES_CHARS
 
 relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 moderate = st.floats(-1e6, 1e6)
@@ -86,6 +87,46 @@ def test_json_keeps_every_bit(tmp_path: Path, pairs: list[tuple[float, float]]) 
     assert hash(read) == hash(statistics)
 
 
+def test_names_are_kept(tmp_path: Path) -> None:
+    named = Statistics((1.0, -2.0), (0.5, 4.0), ("temperature (°C)", "=1+1"))
+    assert named != STATISTICS
+    assert Statistics.from_dict(json.loads(json.dumps(named.to_dict()))) == named
+    (tmp_path / "s.json").write_text(json.dumps(named.to_dict()))
+    assert read_statistics(tmp_path / "s.json") == named
+    assert Statistics.of(np.eye(2), ["a", "b"]).names == ("a", "b")
+
+
+BAD_NAMES = {
+    "too few": (["a"], "1 names for 2 features"),
+    "text": ("ab", "names is not a list of texts"),
+    "a number": (["a", 1], "the name of feature 2 is not text"),
+    "empty": (["", "b"], "the name of feature 1 is empty"),
+    "twice": (["a", "a"], "2 features have the name 'a'"),
+    "long": (["a", "b" * 101], "the name of feature 2 has 101 characters, at most 100 are kept"),
+    "a line break": (["a", "b\nc"], r"feature 2, 'b\\nc', has a character that cannot be printed"),
+    "written backwards": (["a", "b\N{RIGHT-TO-LEFT OVERRIDE}c"], "has a character that cannot be printed"),
+    "half a character": (["a", "\ud800"], "has a character that cannot be printed"),
+    "a blank": (["a", " =1"], "feature 2, ' =1', has leading or trailing white space"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_NAMES)
+def test_names_that_are_refused(tmp_path: Path, what: str) -> None:
+    names, message = BAD_NAMES[what]
+    with pytest.raises(UsageError, match=message):
+        Statistics((1.0, -2.0), (0.5, 4.0), names)  # type: ignore[arg-type]
+    (tmp_path / "s.json").write_text(json.dumps({"mean": [1, 2], "std": [1, 2], "names": names}))
+    with pytest.raises(InputError, match=message):
+        read_statistics(tmp_path / "s.json")
+
+
+def test_names_in_all_are_bounded() -> None:
+    count = MAX_FEATURE_NAMES_CHARS // 100 + 1
+    names = tuple(f"{number:0100}" for number in range(count))
+    with pytest.raises(UsageError, match=f"more than {MAX_FEATURE_NAMES_CHARS} characters in total"):
+        Statistics((0.0,) * count, (1.0,) * count, names)
+
+
 def test_statistics_differ() -> None:
     assert Statistics((1.0, -2.0), (0.5, 4.5)) != STATISTICS
     assert Statistics((1.5, -2.0), (0.5, 4.0)) != STATISTICS
@@ -113,11 +154,11 @@ BAD = [
     ([1, 2], [1, float("inf")], "std of feature 2 is inf"),
     ([1, 2], [float("nan"), 1], "std of feature 1 is nan"),
     ([float("nan"), 2], [1, 1], "mean of feature 1 is nan"),
-    ([], [], "mean is no list of numbers"),
-    ([1], ["1"], "std is no list of numbers"),
-    ([1], [True], "std is no list of numbers"),
-    ([[1], [2]], [1, 2], "mean is no list of numbers"),
-    ([[1], [2, 3]], [1, 2], "mean is no list of numbers"),
+    ([], [], "mean is not a list of numbers"),
+    ([1], ["1"], "std is not a list of numbers"),
+    ([1], [True], "std is not a list of numbers"),
+    ([[1], [2]], [1, 2], "mean is not a list of numbers"),
+    ([[1], [2, 3]], [1, 2], "mean is not a list of numbers"),
 ]
 
 
@@ -151,7 +192,7 @@ def test_other_files(tmp_path: Path) -> None:
     for name, message in [
         ("s.txt", "unknown kind"),
         ("long.json", "has 1048577 bytes"),
-        ("bad.npz", "is no .npz file"),
+        ("bad.npz", "is not a .npz file"),
         ("else.npz", "holds no mean and std; give norm_mean and norm_std or mean and std"),
         ("missing.json", "no such file"),
     ]:

@@ -112,11 +112,11 @@ def test_dialects(
         ("date,a\n2016-01-01,1\n17,2\n", "line 2: column 'date' holds '2016-01-01', which"),
         ("a\n1\n1_000\n", "line 3: column 'a' holds '1_000'"),
         ("a,b\n1,2\nnan,4\n", "line 3: column 'a' holds NaN"),
-        ("a,b\n1,2\n3,4\n5,6\n7,nan\n", "line 5: column 'b' holds NaN (1 in all)"),
+        ("a,b\n1,2\n3,4\n5,6\n7,nan\n", "line 5: column 'b' holds NaN (1 in total)"),
         ("a,b\n1,2\n3,-inf\n", "line 3: column 'b' holds an infinite value"),
         ("a,b\n1,2\n3,1e999\n", "line 3: column 'b' holds an infinite value"),
         ("a;b\n1;2,5\n", "line 2: column 'b' holds '2,5'; write decimals with a point"),
-        ("a,a\n1,2\n", "2 columns of the name 'a'"),
+        ("a,a\n1,2\n", "2 columns named 'a'"),
         (b"a,b\n1,2\n\xff\xfe,3\n", "line 3: is not UTF-8"),
         (b"a,b\n1,2\n3,\x00\n", r"line 3: column 'b' holds '\x00'"),
     ],
@@ -148,11 +148,11 @@ def test_faults_in_columns_that_are_not_wanted_do_not_matter(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["a", "z"], "z: is no column; choose from a, b"),
+        (["a", "z"], "z: is not a column; choose from a, b"),
         (["date"], "date: is not numeric; choose from a, b"),
         ([], "is empty"),
-        (["a", "a"], "twice"),
-        ("a", "is one text"),
+        (["a", "a"], "duplicate"),
+        ("a", "is a string"),
     ],
 )
 def test_impossible_columns(tmp_path: Path, columns: list[str], message: str) -> None:

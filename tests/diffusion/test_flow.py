@@ -138,11 +138,11 @@ def test_a_torch_network_in_a_torch_loop(sampler: str) -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: Flow("curly"), "path: 'curly' is unknown; take one of linear, cosine"),
+        (lambda: Flow("curly"), "path: 'curly' is unknown; use one of linear, cosine"),
         (lambda: Flow("linear", "speed"), "target: 'speed' is unknown"),
-        (lambda: Flow().plan("ddim"), "sampler: 'ddim' is no sampler of a flow; take one of heun, euler, rk4"),
+        (lambda: Flow().plan("ddim"), "sampler: unknown flow sampler 'ddim'; use one of heun, euler, rk4"),
         (lambda: Flow().plan(eta=0.5), "eta: a flow adds no noise"),
-        (lambda: Flow().plan(steps=0), "steps: 0 is no number of steps; give a whole number from 1 to 1000"),
+        (lambda: Flow().plan(steps=0), "steps: invalid step count 0; give a whole number from 1 to 1000"),
         (lambda: Flow().plan(times=2), "resample: a flow adds no noise"),
     ],
 )

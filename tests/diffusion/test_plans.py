@@ -166,20 +166,20 @@ def with_value(name: str, step: int, value: float) -> NoiseSchedule:
 
 
 IMPOSSIBLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "sampler": (lambda: make_plan("ancestral", GOOD, STEPS), "'ancestral' is no sampler; take one of ddpm, ddim"),
-    "target": (lambda: make_plan("ddim", GOOD, STEPS, target="speed"), "'speed' is no prediction target"),
-    "negative eta": (lambda: make_plan("ddim", GOOD, STEPS, eta=-0.1), "eta: -0.1 is no amount of noise"),
-    "eta is not a number": (lambda: make_plan("ddim", GOOD, STEPS, eta=float("nan")), "eta: nan is no amount"),
+    "sampler": (lambda: make_plan("ancestral", GOOD, STEPS), "unknown sampler 'ancestral'; use one of ddpm, ddim"),
+    "target": (lambda: make_plan("ddim", GOOD, STEPS, target="speed"), "unknown prediction target 'speed'"),
+    "negative eta": (lambda: make_plan("ddim", GOOD, STEPS, eta=-0.1), "eta: invalid noise -0.1"),
+    "eta is not a number": (lambda: make_plan("ddim", GOOD, STEPS, eta=float("nan")), "eta: invalid noise nan"),
     "eta for ddpm": (lambda: make_plan("ddpm", GOOD, STEPS, eta=0.5), "eta: does not belong to ddpm; leave it out"),
     "too much eta": (lambda: make_plan("ddim-textbook", GOOD, STEPS, eta=3.0), "more noise than is left"),
-    "no steps": (lambda: make_plan("ddim", GOOD, []), "steps: are no list of whole numbers"),
+    "no steps": (lambda: make_plan("ddim", GOOD, []), "steps: must be a list of whole numbers"),
     "rising steps": (lambda: make_plan("ddim", GOOD, [1, 2]), "steps: do not fall from 1000"),
     "a step twice": (lambda: make_plan("ddim", GOOD, [2, 2, 1]), "steps: do not fall from 1000"),
     "step 0": (lambda: make_plan("ddim", GOOD, [2, 0]), "steps: do not fall from 1000"),
     "step 1001": (lambda: make_plan("ddim", GOOD, [1001, 1]), "steps: do not fall from 1000"),
-    "broken steps": (lambda: make_plan("ddim", GOOD, [2.5, 1.0]), "steps: are no list of whole numbers"),
-    "count 0": (lambda: step_list(0), "steps: 0 is no number of steps; give a whole number from 1 to 1000"),
-    "count 1001": (lambda: step_list(1001), "steps: 1001 is no number of steps"),
+    "broken steps": (lambda: make_plan("ddim", GOOD, [2.5, 1.0]), "steps: must be a list of whole numbers"),
+    "count 0": (lambda: step_list(0), "steps: invalid step count 0; give a whole number from 1 to 1000"),
+    "count 1001": (lambda: step_list(1001), "steps: invalid step count 1001"),
     "a schedule that 16 bits have ruined": (
         lambda: make_plan("ddim", with_value("alpha_bar", 1, 1.0), STEPS),
         "noise schedule: alpha_bar is 1 at step 1, where it must be between 0 and 1",

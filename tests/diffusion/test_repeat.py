@@ -38,7 +38,7 @@ def test_no_noise_is_drawn_twice() -> None:
 
 
 @pytest.mark.parametrize(("sampler", "times", "expected"), [
-    ("ddim", 0, "0 is no number of times"), ("ddim", 1.5, "1.5 is no number of times"),
+    ("ddim", 0, "invalid count 0"), ("ddim", 1.5, "invalid count 1.5"),
     ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"),
     ("dpm-solver++", 2, "dpm-solver\\+\\+ cannot repeat"),
 ])  # fmt: skip

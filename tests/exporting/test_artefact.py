@@ -85,14 +85,14 @@ def edited(**changes: Any) -> Callable[[dict[str, bytes]], Any]:
 
 
 DAMAGED: dict[str, tuple[Callable[[dict[str, bytes]], Any], str]] = {
-    "no facts": (lambda members: members.pop("facts.json"), "no model that wdport exported"),
-    "no weights": (lambda members: members.pop("weights.bin"), "no model that wdport exported"),
+    "no facts": (lambda members: members.pop("facts.json"), "not a model that wdport exported"),
+    "no weights": (lambda members: members.pop("weights.bin"), "not a model that wdport exported"),
     "short weights": (lambda members: members.update({"weights.bin": b"\0"}), "is damaged"),
     "long weights": (lambda members: members.update({"weights.bin": b"\0" * 5}), "weights are left over"),
     "another format": (edited(format=2), "has format 2, this loader reads 1"),
-    "unknown kind": (edited(what="decoder"), "no model that wdport exported"),
-    "no JSON": (lambda members: members.update({"facts.json": b"{"}), "no model that wdport exported"),
-    "a list": (lambda members: members.update({"facts.json": b"[]"}), "no model that wdport exported"),
+    "unknown kind": (edited(what="decoder"), "not a model that wdport exported"),
+    "no JSON": (lambda members: members.update({"facts.json": b"{"}), "not a model that wdport exported"),
+    "a list": (lambda members: members.update({"facts.json": b"[]"}), "not a model that wdport exported"),
 }
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_one_line(lowered: Lowered, tmp_path: Path, case: str)
 @pytest.mark.parametrize("data", [b"", b"PK", b"no archive at all"])
 def test_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.stablehlo").write_bytes(data)
-    with pytest.raises(loader.ArtefactError, match="no model that wdport exported"):
+    with pytest.raises(loader.ArtefactError, match="not a model that wdport exported"):
         loader.load(tmp_path / "a.stablehlo")
     with pytest.raises(loader.ArtefactError, match=r"nope.stablehlo: cannot be read \(No such file or directory\)"):
         loader.load(tmp_path / "nope.stablehlo")
@@ -135,12 +135,12 @@ REFUSALS: dict[str, tuple[list[str], int, str]] = {
     "no model": (["nope.keras"], 3, "no such file"),
     "format": (["MODEL", "-o", "a.onnx"], 2, "unknown output format; end the name in .stablehlo"),
     "folder": (["MODEL", "-o", "nope/a.stablehlo"], 2, "its folder does not exist"),
-    "platform": (["MODEL", "--platforms", "cpu,npu", "-o", "OUT"], 2, "'npu' is no platform; give some of cpu, cuda"),
-    "no platform": (["MODEL", "--platforms", ",", "-o", "OUT"], 2, "'' is no platform"),
-    "what": (["MODEL", "--what", "all", "-o", "OUT"], 2, "Invalid value for '--what'"),
-    "steps of a denoiser": (["MODEL", "--steps", "5", "-o", "OUT"], 2, "a denoiser has none; leave out"),
-    "sampler": (["MODEL", "--what", "sampler", "--sampler", "plms", "-o", "OUT"], 2, "'plms' is no sampler"),
-    "batch": (["MODEL", "--batch", "0", "-o", "OUT"], 2, "Invalid value for '--batch'"),
+    "platform": (["MODEL", "--platforms", "cpu,npu", "-o", "OUT"], 2, "unknown platform 'npu'; give some of cpu, cuda"),
+    "no platform": (["MODEL", "--platforms", ",", "-o", "OUT"], 2, "unknown platform ''"),
+    "what": (["MODEL", "--what", "all", "-o", "OUT"], 2, "--what: unknown name 'all'; use one of denoiser, sampler"),
+    "steps of a denoiser": (["MODEL", "--steps", "5", "-o", "OUT"], 2, "--sampler: requires --what sampler"),
+    "sampler": (["MODEL", "--what", "sampler", "--sampler", "plms", "-o", "OUT"], 2, "unknown name 'plms'"),
+    "batch": (["MODEL", "--batch", "0", "-o", "OUT"], 2, "--batch: invalid value '0'; give a whole number"),
 }
 
 
@@ -157,11 +157,11 @@ def test_refusals(converted: Path, tmp_path: Path, name: str, capsys: pytest.Cap
 
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
-    "batch": ({"batch": 0}, "batch: 0 is no number of samples"),
+    "batch": ({"batch": 0}, "batch: invalid sample count 0"),
     "what": ({"what": "all"}, "what: 'all' is unknown; give denoiser or sampler"),
     "precision": ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
     "eta of a denoiser": ({"eta": 0.5}, "sampler: a denoiser has none"),
-    "no model": ({}, "a int is no diffusion model"),
+    "no model": ({}, "a int is not a diffusion model"),
 }
 
 

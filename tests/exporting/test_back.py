@@ -106,7 +106,7 @@ def test_a_model_that_keras_trained_on(tmp_path: Path, capsys: pytest.CaptureFix
         variable.assign(np.asarray(variable) + 0.01 * rng.standard_normal(variable.shape))
     model.save(tmp_path / "trained.keras")
     assert main(["export", str(tmp_path / "trained.keras"), "--to", "torch"]) == 4
-    assert "was saved by Keras, and does not say what the checkpoint was like; give the" in capsys.readouterr().err
+    assert "was saved by Keras and does not describe the checkpoint; give the" in capsys.readouterr().err
     found = exported(tmp_path / "trained.keras", "--like", checkpoint, tmp_path / "back.pt")
     parameters = set(dict(WaveletDiff(SMALL).named_parameters()))
     assert differing(found, torch.load(checkpoint, weights_only=True)) == parameters
@@ -126,7 +126,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = {
         ("-o", str(checkpoint)): (2, "exists"),
         ("-o", "a.npz"): (2, "end the name in .safetensors, .pt, .pth"),
-        ("--steps", "3"): (2, "--steps: is of programs"),
+        ("--steps", "3"): (2, "--steps: requires --to stablehlo"),
         ("--like", other): (4, "b.pt: "),
         ("--like", str(tmp_path / "none.pt")): (3, "none.pt: "),
     }

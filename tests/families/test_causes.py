@@ -73,5 +73,5 @@ def test_an_activation_that_the_table_does_not_state(tmp_path: Path) -> None:
     """The layer behind is off too: what the reference's module makes is handed on without the activation."""
     verdict = verified(tmp_path, "twin", (", then: relu", ""))
     assert [each.feeds or each.reference for each in verdict.faults] == ["hidden", "norm"]
-    told = "has a relu that the reference's module has not; if it follows there, state `then: relu`"
+    told = "has a relu that the reference's module does not have; if it follows the module, state `then: relu`"
     assert verdict.causes["hidden"] == (told,)

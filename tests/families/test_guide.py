@@ -1,14 +1,11 @@
-"""The guide for a model of one's own, executed as it stands, and with the mistakes that it warns of."""
+"""The guide for a model of one's own, with the mistakes that it warns of; tests/docs executes it as it stands."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -42,50 +39,9 @@ def commands() -> list[list[str]]:
     return [line[2:].split()[1:] for line in lines if line.startswith("$ ") and "onet" in line]
 
 
-def test_the_guide(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [words[0] for words in commands()] == ["convert", "verify", "inspect", "record", "verify"]
-    assert [main(words) for words in commands()] == [0, 0, 0, 0, 0]
-    printed = capsys.readouterr().out
-    assert "PASS  onet.keras computes what onet.pt computes" in printed
-    assert "your own, built by twins:build" in printed
-    assert "PASS  onet.keras computes what onet.npz computes" in printed
-    rows = [line for line in Path("onet.yaml").read_text().splitlines() if line.startswith("  - ")]
-    assert len(rows) <= 6
-
-
-def test_the_outline_is_as_printed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    block = GUIDE.read_text(encoding="utf-8").partition("$ wdport map outline")[2].partition("\n```")[0]
-    command, _, told = block.partition("\n")
-    assert main(["map", "outline", *shlex.split(command)]) == 0
-    shown = capsys.readouterr().out
-    for text in (told, shown):
-        assert text.count("  run     float64, batch 4; torch ") == 1
-    assert kept(told) == kept(shown)
-
-
-def kept(text: str) -> list[str]:
-    """Without the releases that it was made with."""
-    return [line for line in text.splitlines() if not line.startswith("  run ")]
-
-
-def test_in_python(project: Path) -> None:
-    (snippet,) = re.findall(r"```python\n(import wdport\n.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    made: dict[str, Any] = {}
-    exec(snippet, made)
-    assert made["verdict"]
-    assert made["verdict"].gates
-    assert made["verdict"].taps
-    assert not made["verdict"].faults
-    assert made["conversion"].output == Path("copy.keras")
-    image = np.random.default_rng(0).standard_normal((2, 3, 48, 48)).astype(np.float32)
-    import net
-
-    module = net.build()
-    module.load_state_dict(torch.load("onet.pt"))
-    wanted = module.eval()(torch.from_numpy(image))
-    found = made["model"](np.moveaxis(image, 1, -1), training=False)
-    for ours, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-3, atol=1e-4)
+def test_the_table_is_short() -> None:
+    text = GUIDE.read_text(encoding="utf-8").partition("```yaml\n# onet.yaml")[2].partition("```")[0]
+    assert len([line for line in text.splitlines() if line.startswith("  - ")]) <= 6
 
 
 MISTAKES = {

@@ -78,7 +78,7 @@ def test_a_damaged_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
 
 MANIFESTS = {
     "none": (None, "out.keras.wdport.json is missing; the file holds the same"),
-    "damaged": (lambda data: data.replace(b'"source"', b'"s"'), "is of another conversion than the file"),
+    "damaged": (lambda data: data.replace(b'"source"', b'"s"'), "belongs to another conversion"),
     "of nothing": (lambda _: b"[" * 100000, "is damaged"),
     "as it was": (lambda data: data, "out.keras.wdport.json agrees"),
 }

@@ -16,6 +16,9 @@ from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
 from wdport import recorder
 from wdport.cli.main import main
+from wdport.compare.calls import layer_of
+from wdport.parity.expected import expected
+from wdport.parity.pair import Pair
 
 
 def recorded(folder: Path, name: str, twin: str = "") -> tuple[Path, Path, Path]:
@@ -46,9 +49,14 @@ TAPPED = {
 def test_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     reports = {option: tmp_path / f"report{option}" for option in ("--json", "--html", "--junit", "--markdown")}
     more = [word for option, file in reports.items() for word in (option, str(file))]
-    assert compared(*recorded(tmp_path, name), *more) == 0
+    output, recording, table = recorded(tmp_path, name)
+    assert compared(output, recording, table, *more) == 0
     assert "PASS  out.keras computes what run.npz computes" in capsys.readouterr().out
-    assert json.loads(reports["--json"].read_text())["passed"] is True
+    told = json.loads(reports["--json"].read_text())
+    assert told["passed"] is True
+    made = {layer_of(tap["reference"]) if tap["candidate"] else "output" for tap in told["taps"]}
+    for pair in (Pair(output, against=recording, mapping=table), Pair(output, tmp_path / "ck.pt", mapping=table)):
+        assert set(expected(pair).layers) == made | set(told["left_out"])  # as the pytest plugin names its tests
     assert all(TAPPED[name] in file.read_text() for file in reports.values())
 
 
@@ -119,11 +127,15 @@ def test_the_recording_of_another_checkpoint(tmp_path: Path, capsys: pytest.Capt
 
 
 REFUSED = {
-    "no table and no function": (["CHECKPOINT"], 2, "1 arguments are given"),
+    "no table and no function": (["CHECKPOINT"], 2, "or CHECKPOINT is missing"),
     "a table without a function": (["CHECKPOINT", "--mapping", "BARE"], 2, "does not name the PyTorch model"),
     "no checkpoint": (["nowhere.pt", "--mapping", "TABLE"], 3, "nowhere.pt"),
     "a table for another": (["CHECKPOINT", "--mapping", "OTHER"], 4, "lacks gru.bias_hh_l0"),
-    "a shipped table": (["CHECKPOINT", "--mapping", "mappings/waveletdiff.yaml"], 2, "is not the table of"),
+    "a shipped table": (
+        ["CHECKPOINT", "--mapping", "mappings/waveletdiff.yaml"],
+        2,
+        "is not a table for your own model",
+    ),
 }
 
 

@@ -185,7 +185,7 @@ QUICK = ("a missing residual", "a softmax over the queries", "padding behind alo
 def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFixture[str], edit: str) -> None:
     name, change, place = EDITS[edit]
     assert ported(name, change) == bool(place)
-    faulty = capsys.readouterr().out.partition("everything else answered for by the reference:\n")[2]
+    faulty = capsys.readouterr().out.partition("all other layers' outputs replaced by the reference's:\n")[2]
     assert faulty.strip().startswith(place)
     assert bool(faulty) == bool(place)
 

@@ -17,13 +17,13 @@ BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
 KERAS = {
     "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),
     "exits": (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
-    "gives no model": (f"{BAD}:number", 4, "gives a int, not a keras.Model"),
-    "gives PyTorch's": (f"{BAD}:of_pytorch", 4, "gives a Lstm, not a keras.Model"),
+    "gives no model": (f"{BAD}:number", 4, "returns a int, not a keras.Model"),
+    "gives PyTorch's": (f"{BAD}:of_pytorch", 4, "returns a Lstm, not a keras.Model"),
     "has a Lambda layer": (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
     "cannot be called": (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
     "has a layer too many": (f"{BAD}:unused", 4, "does not use its layer other"),
-    "no such module": ("tests.families.toys.nothing:build", 2, "No module named 'tests.families.toys.nothing'"),
-    "no such function": (f"{BAD}:nothing", 2, "has no attribute 'nothing'"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
+    "no such function": (f"{BAD}:nothing", 2, "has no nothing; name a function"),
 }
 
 
@@ -75,7 +75,7 @@ TORCH = {
     "cannot be called": (f"{NETS}:broken", 4, "running it raises RuntimeError: out of order"),
     "wants more inputs": (f"{NETS}:two_inputs", 4, "missing 1 required positional argument: 'y'"),
     "of another checkpoint": ("tests.families.toys.nets:gru", 4, "lacks gru.bias_hh_l0 and 9 more"),
-    "no such module": ("tests.families.toys.nothing:build", 2, "No module named 'tests.families.toys.nothing'"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
 }
 
 
@@ -110,7 +110,7 @@ def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
     told = ["verify", str(checkpoint), str(output), "--mapping", str(table)]
-    refused(capsys, told, 2, "nothing tells what the model's inputs are; add `inputs:` to the table")
+    refused(capsys, told, 2, "the model's inputs are not known; add `inputs:` to the table")
     assert main([*told, "--input", "x: b 9 5"]) == 0
 
 

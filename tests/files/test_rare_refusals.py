@@ -46,7 +46,10 @@ def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an entry is missing": (lambda m: m.pop("mapping"), "its manifest is damaged (KeyError: 'mapping')"),
-    "a value of another type": (lambda m: m["config"]["num_heads"].update(value=[]), "not a model that wdport wrote"),
+    "a value of another type": (
+        lambda m: m["config"]["num_heads"].update(value=[]),
+        "is not a model that wdport wrote",
+    ),
     "a larger model": (lambda m: m["config"]["embed_dim"].update(value=1 << 12), "too few for the model"),
     "a variable of another shape": (
         lambda m: m["tensors"][-1]["targets"][0].update(shape=[1]),
@@ -68,7 +71,7 @@ def test_manifests(case: str, converted: Path) -> None:
 def test_a_plain_safetensors_file(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     safetensors.numpy.save_file(ARRAYS, path)
-    with pytest.raises(InputError, match="not a model that wdport wrote: it holds no manifest"):
+    with pytest.raises(InputError, match="has no wdport manifest"):
         open_converted(path)
 
 
@@ -79,7 +82,7 @@ def test_a_manifest_that_is_damaged_or_too_long(converted: Path, monkeypatch: py
         with pytest.raises(Fault, match="damaged, was edited"):
             manifests.unsealed(text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :])
     monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 100)
-    with pytest.raises(InputError, match="holds a manifest of more than 0 MB"):
+    with pytest.raises(InputError, match="has a manifest of more than 0 MB"):
         open_converted(converted)
 
 
@@ -95,7 +98,7 @@ def test_other_names_than_the_model_has(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     _write(path, "safetensors", ARRAYS)
     assert dict(read_variables(path, VARIABLES)).keys() == {"a", "b"}
-    with pytest.raises(InputError, match=r"b: is no variable of the model"):
+    with pytest.raises(InputError, match=r"b: is not a variable of the model"):
         list(read_variables(path, {"a": (2,)}))
     with pytest.raises(InputError, match=r"c: is missing"):
         list(read_variables(path, {**VARIABLES, "c": (1,)}))
@@ -113,12 +116,12 @@ def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.Monk
     def longer(hashes: Hashes | None) -> str:
         return "{}" if hashes is None else "x" * 99
 
-    with pytest.raises(InternalError, match="the manifest is longer than its room"):
+    with pytest.raises(InternalError, match="the manifest is longer than its placeholder"):
         _write(path, "safetensors", ARRAYS, longer)
     other = {**ARRAYS, "b": ARRAYS["b"] + 1}
     monkeypatch.setattr(model_files, "read_beside", lambda _: model_files.Beside(None, None))
     monkeypatch.setattr("wdport.files.keras_files.add_manifest", lambda *_: None)
-    with pytest.raises(InternalError, match="b: was not written as it is"):
+    with pytest.raises(InternalError, match="b: was written with other values"):
         write_by_keras(path, Target(path, "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
 
 
@@ -126,7 +129,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = tmp_path / "a.ckpt"
     checkpoint.write_bytes(b"x")
     (tmp_path / "a.keras.wdport.json").mkdir()
-    with pytest.raises(UsageError, match="is no regular file, and the manifest goes there"):
+    with pytest.raises(UsageError, match="is not a regular file, and the manifest would go there"):
         choose_target(checkpoint, None, False, {})
 
     looked = os.stat
@@ -137,10 +140,10 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return looked(path, **given)
 
     monkeypatch.setattr(os, "stat", refused)
-    with pytest.raises(WdportError, match=r"its folder cannot be looked into \(Input/output error\)"):
+    with pytest.raises(WdportError, match=r"its folder cannot be accessed \(Input/output error\)"):
         require_writable(tmp_path / "new.keras", {}, force=False)
 
 
 def test_two_sources_of_statistics(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="norm_stats: given beside data"):
+    with pytest.raises(UsageError, match="norm_stats: cannot be combined with data"):
         wdport.convert(tmp_path / "a.ckpt", norm_stats="a.json", data="a.csv")

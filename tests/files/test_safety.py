@@ -94,7 +94,7 @@ def test_what_reads_back_differently_is_not_kept(checkpoint: Path, monkeypatch: 
             yield name, array + 1 if name.endswith("level_1/input_proj/bias") else array
 
     monkeypatch.setattr(files, "read_variables", corrupted)
-    with pytest.raises(MachineError, match="reads back differently"):
+    with pytest.raises(MachineError, match="differs when read back"):
         convert(checkpoint)
     assert names(checkpoint.parent) == {"small.ckpt"}
 
@@ -118,9 +118,9 @@ def test_damaged_converted_files_are_refused(checkpoint: Path, keep: int) -> Non
 
 BIAS = "level_1/input_proj/vars/1"
 DAMAGES = {
-    "is missing": (lambda file: file.__delitem__(BIAS), "variables where the model has"),
+    "is missing": (lambda file: file.__delitem__(BIAS), "variables, but the model has"),
     "is renamed": (lambda file: file.move(BIAS, "level_1/input_proj/vars/7"), "level_1/input_proj/bias: is missing"),
-    "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables where the model has"),
+    "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables, but the model has"),
     "has another shape": (
         lambda file: _replace(file, np.zeros(1, "f4")),
         r"level_1/input_proj/bias: is float32 \(1,\)",

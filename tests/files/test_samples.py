@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from wdport.errors import InternalError, MachineError, UsageError
@@ -76,6 +77,30 @@ def test_parquet(tmp_path: Path) -> None:
     assert np.array_equal(table.column("feature_2").to_numpy().reshape(5, 4), SERIES[:, :, 1])
 
 
+NAMES = {
+    ("temperature (°C)", "humidity (%)"): "sample,step,temperature (°C),humidity (%)",
+    ("sample", "feature_sample"): "sample,step,feature_sample,feature_feature_sample",
+    ('a "b", c', "x;=1+1"): 'sample,step,"a ""b"", c","x;=1+1"',
+    ("=cmd|'/c calc'!A0", "@SUM(1)"): """sample,step,"'=cmd|'/c calc'!A0","'@SUM(1)\"""",
+    ("+ΔT", "\N{FULLWIDTH HYPHEN-MINUS}1"): """sample,step,"'+ΔT","'\N{FULLWIDTH HYPHEN-MINUS}1\"""",
+    ("only one",): "sample,step,feature_1,feature_2",
+}
+"""Names of features, and the header of the CSV file."""
+
+
+@pytest.mark.parametrize("features", NAMES, ids=" ".join)
+def test_names_of_features(tmp_path: Path, features: tuple[str, ...]) -> None:
+    for name in ("a.csv", "a.parquet"):
+        write_samples(samples_target(tmp_path / name, {}, False), 5, blocks, STEPS, features)
+    header = (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header == NAMES[features]
+    read = parquet.read_table(tmp_path / "a.parquet").column_names
+    assert len(read) == 4
+    assert [name.removeprefix("'") for name in arrow_csv.read_csv(tmp_path / "a.csv").column_names] == read
+    if not {"sample", "only one"} & set(features):
+        assert read[2:] == list(features)
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".npy", ".csv"])
 def test_equal_samples_give_equal_bytes(tmp_path: Path, suffix: str) -> None:
     for name in "ab":
@@ -129,7 +154,7 @@ def test_a_figure(tmp_path: Path) -> None:
     known = np.where(np.arange(4)[:, None] < 2, SERIES[0], np.nan)
     draw_samples(figure_target(tmp_path / "a.svg"), SERIES, known)
     text = (tmp_path / "a.svg").read_text()
-    assert text.count("feature 1") == text.count("feature 2") == 1
+    assert text.count("<!-- feature 1 -->") == text.count("<!-- feature 2 -->") == 1
     assert "time step" in text
     assert [p.name for p in tmp_path.iterdir()] == ["a.svg"]
     with pytest.raises(UsageError, match=r"end the name in .png, .svg, .pdf"):

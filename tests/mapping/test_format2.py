@@ -35,7 +35,7 @@ def refused(text: str, line: int) -> str:
 BAD_LAYERS = {
     "torch: a, keras: a, kind: conv2": "unknown kind 'conv2'; did you mean conv2d",
     "torch: a, keras: a, kind: xyzzy": "unknown kind 'xyzzy'; use one of docs/mapping.md",
-    "torch: a, keras: a, kind: linear, flaten: c -> c": "unknown field 'flaten'; remove it, or write flatten",
+    "torch: a, keras: a, kind: linear, flaten: c -> c": "unknown field 'flaten'; did you mean flatten?",
     "torch: a, keras: a, note: x": "unknown field 'note'; remove it",
     "torch: a": "keras is missing",
     "keras: a, kind: linear": "torch is missing",
@@ -45,23 +45,23 @@ BAD_LAYERS = {
     "torch: a.<i>, keras: a_<j+1>": "different indices",
     "torch: a, keras: a_<layer>, kind: linear": "different indices",
     "torch: a.<i>, keras: a_<layer>, kind: lstm": "different indices",
-    "torch: a, keras: a, kind: conv2d, flatten: c h -> h c": "flatten on conv2d; it goes with: linear, ",
-    "torch: a, keras: a, flatten: c h -> h c": "flatten on a row without a kind",
+    "torch: a, keras: a, kind: conv2d, flatten: c h -> h c": "conv2d does not take flatten; use it with: linear, ",
+    "torch: a, keras: a, flatten: c h -> h c": "a row without a kind does not take flatten",
     "torch: a, keras: a, kind: linear, flatten: c h": "SIDE -> SIDE",
-    "torch: a, keras: a, kind: linear, flatten: (c h) -> h c": "'(' is out of place",
+    "torch: a, keras: a, kind: linear, flatten: (c h) -> h c": "unexpected '('",
     "torch: a, keras: a, kind: linear, flatten: c out -> out c": "every axis once",
     "torch: a, keras: a, kind: linear, flatten: '[c] h -> h c'": "write the axes of both sides",
-    "torch: a, keras: a, kind: linear, flatten: c h -> h c, sizes: {w: 3}": "sizes names w, which is no axis",
-    "torch: a, keras: a, kind: linear, sizes: {out: 0}": "sizes does not hold what it should",
-    "torch: a, keras: a, kind: linear, sizes: {out: '3'}": "sizes does not hold what it should",
-    "torch: a, keras: a, kind: linear, sizes: 3": "sizes does not hold what it should",
+    "torch: a, keras: a, kind: linear, flatten: c h -> h c, sizes: {w: 3}": "sizes names w, which is not an axis",
+    "torch: a, keras: a, kind: linear, sizes: {out: 0}": "sizes has an invalid value",
+    "torch: a, keras: a, kind: linear, sizes: {out: '3'}": "sizes has an invalid value",
+    "torch: a, keras: a, kind: linear, sizes: 3": "sizes has an invalid value",
     "torch: a, keras: a, axes: b c h -> b h": "every axis once",
     "torch: a, keras: a, axes: '[b] c -> b c'": "write one tensor on each side",
     "torch: a, keras: a, names: {query: to_q}": "names without a kind",
     "torch: a, keras: a, kind: linear, then: swish": "then is 'swish'; use one of ",
     "torch: a, keras: a, kind: attention, names: {qury: to_q}": "attention has no name 'qury'; did you mean query",
     "torch: a, keras: a, kind: lstm, names: {weight: w}": "lstm has no name 'weight'; remove it",
-    "torch: a, keras: a, kind: attention, names: {query: 3}": "names does not hold what it should",
+    "torch: a, keras: a, kind: attention, names: {query: 3}": "names has an invalid value",
     "torch: a, keras: a, kind: attention, names: {query: 'to q*'}": "wildcard",
     "torch: a, keras: a, kind: attention, formerly: {qury: q}": "formerly has 'qury'; did you mean query",
     "torch: a, keras: a, formerly: {query: q}": "formerly has 'query'; use a kind",
@@ -79,12 +79,12 @@ BAD_TENSORS = {
     "torch: [q, k.<i>], keras: qkv, rule: '[p] h -> (p h)'": "different indices",
     "torch: [a, b], drop: why": "about one tensor",
     "torch: a, keras: a, rule: a b": "unknown rule 'a b'; use a name from docs/mapping.md",
-    "torch: a, keras: a, rule: lineer": "unknown rule 'lineer'; did you mean linear, or write it out",
+    "torch: a, keras: a, rule: lineer": "unknown rule 'lineer'; did you mean linear?",
     "torch: a, keras: a, rule: a b -> a": "every axis once",
     "torch: [a, b], keras: a, rule: identity, combine: mean": "unknown arithmetic 'mean'; use one of sum, weight_norm",
     "torch: a, keras: a, rule: identity, combine: sum": "sum does not take 1 tensors",
     "torch: [a, b, c], keras: a, rule: identity, combine: weight_norm": "weight_norm does not take 3 tensors",
-    "torch: a, keras: a, rule: linear, sizes: {heads: 3}": "sizes names heads, which is no axis of out in -> in out",
+    "torch: a, keras: a, rule: linear, sizes: {heads: 3}": "sizes names heads, which is not an axis of out in -> in",
 }
 
 
@@ -95,14 +95,14 @@ BAD_TENSORS = {
         ("inputs: x\nlayers: [{torch: a, keras: a}]\n", 2, "inputs is not a list of texts"),
         ("config: [1]\nlayers: [{torch: a, keras: a}]\n", 2, "config is not a list of texts"),
         ("taps: [{torch: a, keras: a}]\n", 2, "unknown field 'taps'"),
-        ("layer: [{torch: a, keras: a}]\n", 2, "unknown field 'layer'; remove it, or write layers"),
+        ("layer: [{torch: a, keras: a}]\n", 2, "unknown field 'layer'; did you mean layers?"),
         ("sections:\n  - {torch: a, keras: a}\n", 3, "a section without rows"),
         ("sections:\n  - when: x\n    layers:\n      - {torch: a, keras: a, when: y}\n", 5, "for its section"),
         ("tied:\n  - {torch: a}\n", 3, "same_as is missing"),
         ("tied:\n  - {torch: a, same_as: a}\n", 3, "tied to itself"),
         ("tied:\n  - {torch: a.<i>, same_as: b}\n", 3, "different indices"),
         ("include: [nosuch]\n", 2, "no table 'nosuch' comes with wdport; use one of "),
-        ("include: [a.yaml]\n", 2, "looked for beside a file"),
+        ("include: [a.yaml]\n", 2, "is relative to the table's file"),
         ("include: [/etc/a.yaml]\n", 2, "is not beside the table"),
         ("include: [../a.yaml]\n", 2, "is not beside the table"),
         ("include: nosuch\n", 2, "include is not a list of texts"),
@@ -177,7 +177,7 @@ DENSE: dict[str, Shape] = {"a/kernel": (3, 2), "a/bias": (2,)}
          {"a.weight_g": (3, 1), "a.weight_v": (2, 3), "a.bias": (2,)}, DENSE,
          ["a.weight_g does not fit line 3 (linear): a magnitude of shape (3, 1)"]),
         (["torch: a, keras: a, kind: linear"], {"a.weight": (3, 2), "a.bias": (2,)}, DENSE,
-         ["a.weight has shape (3, 2), line 3 (linear) wants (2, 3) (transposed?)"]),
+         ["a.weight has shape (3, 2), line 3 (linear) expects (2, 3) (transposed?)"]),
         (["torch: a.<i>, keras: a_<i-1>, kind: linear"], {"a.0.weight": (2, 3)}, {},
          ["line 3 of the table: a_<i-1>/kernel has no name for i = 0"]),
         (["torch: a.<i-1>, keras: a_<i>, kind: linear"], {}, {"a_0/kernel": (3, 2)},
@@ -290,7 +290,7 @@ def test_files_are_included_once_and_lines_say_which(tmp_path: Path) -> None:
     with pytest.raises(MisfitError, match="includes itself"):
         load_table(tmp_path / "own.yaml")
     (tmp_path / "own.yaml").write_text("format: 2\ninclude: [none.yaml]\n")
-    with pytest.raises(MisfitError, match=r"there is no file 'none\.yaml' beside the table"):
+    with pytest.raises(MisfitError, match=r"no file 'none\.yaml' beside the table"):
         load_table(tmp_path / "own.yaml")
 
 
@@ -302,7 +302,7 @@ def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         parsed("include: [a.yaml, b.yaml, c.yaml]\n", tmp_path).rows
     )
     monkeypatch.setattr("wdport.mapping.table.MAX_INCLUDES", 2)
-    with pytest.raises(MisfitError, match=r"t.yaml: line 2: include: more than 2 files; put the rows into fewer"):
+    with pytest.raises(MisfitError, match=r"t.yaml: line 2: include: more than 2 files; use fewer files"):
         parsed("include: [a.yaml, b.yaml, c.yaml]\n", tmp_path)
 
 

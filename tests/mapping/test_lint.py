@@ -73,7 +73,7 @@ FAULTS = {
     "perhaps one variable": (rows(("a.<n>", "x/<n>", "identity"), ("b", "x/7", "identity")),
                              ("warning", 5, "x/7 is also filled by line 4 of the table (a.<n>)")),
     "a size that nothing tells": (rows(("a", "x", '"(h w) -> (w h)"')),
-                                  ("error", 4, "(h w) -> (w h) fits no shapes: no shape tells the size of h, w; "
+                                  ("error", 4, "(h w) -> (w h) fits no shapes: no shape determines the size of h, w; "
                                                "give it under sizes")),
     "sizes against labels": ('tensors:\n  - {torch: a, keras: x, rule: "(g=r,z h) -> (g=z,r h)", sizes: {g: 3}}\n',
                              ("error", 4, "(g=r,z h) -> (g=z,r h) fits no shapes: g is 2 labels and sizes say 3")),
@@ -86,9 +86,9 @@ FAULTS = {
     "a constant": ("tensors:\n  - {torch: a, check: table}\n",
                    ("error", 4, "check: table is a constant; a model of your own has none: drop it with a reason")),
     "arithmetic": ("tensors:\n  - {torch: [a, b], keras: x, rule: identity, combine: sum}\n",
-                   ("note", 4, "sum is arithmetic: its inverse does not give the stored bits back")),
+                   ("note", 4, "sum is arithmetic: its inverse does not restore the stored bits")),
     "compared twice": ("layers:\n  - {torch: a, keras: x, kind: linear}\n  - {torch: a, keras: x}\n",
-                       ("warning", 5, "a is compared with x in line 4 already")),
+                       ("warning", 5, "a is already compared with x in line 4")),
     "an input": ('inputs: ["x"]\n' + rows(("a", "x", "identity")),
                  ("error", 0, "inputs: 'x' is not NAME: AXES, such as 'x: b 3 48 48'")),
     "a signature": ("signature: c\n" + rows(("a", "x", "identity")), ("warning", 0, "signature: no row claims c")),
@@ -188,8 +188,8 @@ def test_coverage_of_lists_and_ties() -> None:
                   "tied:\n  - {torch: b, same_as: c}\n")  # fmt: skip
     claims = cover(found, ["a.0.q", "a.0.k", "a.1.q", "b", "d"], ())
     assert claims.unclaimed == ("d",)
-    assert claims.incomplete == ("line 4 of the table wants a.1.k, which the checkpoint does not have",
-                                 "line 6 of the table wants c, which the checkpoint does not have")  # fmt: skip
+    assert claims.incomplete == ("line 4 of the table needs a.1.k, which the checkpoint does not have",
+                                 "line 6 of the table needs c, which the checkpoint does not have")  # fmt: skip
     assert [each.tensors for each in claims.claims] == [("a.0.q", "a.0.k", "a.1.q"), ("b",)]
     assert len(claims.faults) == 3
 

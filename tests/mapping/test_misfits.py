@@ -45,25 +45,25 @@ FAULTS: dict[str, tuple[Callable[[Case], Case], list[str]]] = {
     ),
     "transposed": (
         lambda m: m.having({MLP: (16, 64)}),
-        [f"{MLP} has shape (16, 64), @ (linear) wants (64, 16) (transposed?)"],
+        [f"{MLP} has shape (16, 64), @ (linear) expects (64, 16) (transposed?)"],
     ),
     "packed and transposed": (
         lambda m: m.having({f"{BLOCK}.attn.in_proj_weight": (16, 48)}),
-        [f"{BLOCK}.attn.in_proj_weight has shape (16, 48), @ (attention_packed_weight) wants (48, 16)"
+        [f"{BLOCK}.attn.in_proj_weight has shape (16, 48), @ (attention_packed_weight) expects (48, 16)"
          " (transposed?)"],
     ),
     "too small": (
         lambda m: m.having({f"{BLOCK}.attn.in_proj_bias": (32,)}),
-        [f"{BLOCK}.attn.in_proj_bias has shape (32,), @ (attention_packed_bias) wants (48,)"],
+        [f"{BLOCK}.attn.in_proj_bias has shape (32,), @ (attention_packed_bias) expects (48,)"],
     ),
-    "rank": (lambda m: m.having({MLP: (64, 16, 1)}), [f"{MLP} has shape (64, 16, 1), @ (linear) wants (64, 16)"]),
+    "rank": (lambda m: m.having({MLP: (64, 16, 1)}), [f"{MLP} has shape (64, 16, 1), @ (linear) expects (64, 16)"]),
     "check of another shape": (
         lambda m: m.having({"level_transformers.2.pos_encoding.pe": (8, 17)}),
-        ["level_transformers.2.pos_encoding.pe has shape (8, 17), the model wants (8, 16)"],
+        ["level_transformers.2.pos_encoding.pe has shape (8, 17), the model expects (8, 16)"],
     ),
     "schedule of 1000 steps": (
         lambda m: m.having({"beta_all": (1000,)}),
-        ["beta_all has shape (1000,), the model wants (1001,)"],
+        ["beta_all has shape (1000,), the model expects (1001,)"],
     ),
     "renamed": (
         lambda m: renamed(m, (TIME, "time.weight")),
@@ -85,8 +85,8 @@ FAULTS: dict[str, tuple[Callable[[Case], Case], list[str]]] = {
     "several at once, worst first": (
         lambda m: m.without(TIME, "time_embedding.emb").having({MLP: (1, 2), "surprise": (2,), "alpha_all": (1,)}),
         [f"missing {TIME} (32, 8)", "missing time_embedding.emb (4,)",
-         f"{MLP} has shape (1, 2), @ (linear) wants (64, 16)",
-         "alpha_all has shape (1,), the model wants (1001,)", "unexpected surprise (2,)"],
+         f"{MLP} has shape (1, 2), @ (linear) expects (64, 16)",
+         "alpha_all has shape (1,), the model expects (1001,)", "unexpected surprise (2,)"],
     ),
 }  # fmt: skip
 

@@ -99,7 +99,7 @@ def test_no_single_shape_can_differ(name: str) -> None:
     for tensor, shape in model.sources.items():
         (fault,) = model.having({tensor: (*shape[:-1], shape[-1] + 1)}).faults()
         assert fault.startswith(f"{tensor} has shape ")
-        assert f"wants {shape}" in fault
+        assert f"expects {shape}" in fault
 
 
 @pytest.mark.parametrize("name", CONFIGS)

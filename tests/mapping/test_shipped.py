@@ -61,7 +61,7 @@ def test_no_table_or_two_are_refused() -> None:
         choose_table([OFFICIAL, QK_NORM], "x.ckpt")
     assert "waveletdiff.yaml" in str(caught.value)
     assert "waveletdiff-qknorm.yaml" in str(caught.value)
-    with pytest.raises(MisfitError, match="no mapping table fits its 2 tensors; give"):
+    with pytest.raises(MisfitError, match="no mapping table fits its 2 tensors; make one for your own model"):
         choose_table(["conv.weight", "conv.bias"], "x.ckpt")
     with pytest.raises(MisfitError, match="with 2 of 3 names"):
         choose_table(["beta_all", "alpha_all", "conv.bias"], "x.ckpt")

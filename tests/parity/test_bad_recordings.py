@@ -219,7 +219,8 @@ def test_values_of_wrong_types_are_refused(tmp_path: Path) -> None:
             continue
         index, members = made()
         on(path, value)(index, members)
-        assert "is no sound recording" in refused(write(tmp_path / "odd.npz", index, members)) or path == "schema", path
+        said = refused(write(tmp_path / "odd.npz", index, members))
+        assert "is not a valid recording" in said or path == "schema", path
 
 
 @pytest.mark.parametrize("name", MISSING)
@@ -232,7 +233,7 @@ def test_a_key_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
 def test_the_same_case_twice_is_refused(tmp_path: Path) -> None:
     index, members = made()
     index["cases"][1] = index["cases"][0]
-    assert "stands in it twice" in refused(write(tmp_path / "odd.npz", index, members))
+    assert "duplicate case" in refused(write(tmp_path / "odd.npz", index, members))
 
 
 def raw_index(text: bytes) -> Change:
@@ -252,30 +253,30 @@ def header(text: str, data: bytes = bytes(96)) -> Change:
 
 ENDLESS = "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 99999999999), }"
 HOSTILE: dict[str, tuple[Change, str]] = {
-    "deep index": (raw_index(b"[" * 1_200_000), "items than any"),
+    "deep index": (raw_index(b"[" * 1_200_000), "too many items"),
     "deep index, few": (raw_index(b'{"a":' * 50_000), "not valid JSON"),
     "deep, valid": (raw_index(b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"), "nested more than 100 deep"),
-    "many items": (raw_index(b'{"a":[' + b"[]," * 2_000_000 + b"1]}"), "more items than any"),
+    "many items": (raw_index(b'{"a":[' + b"[]," * 2_000_000 + b"1]}"), "too many items"),
     "long number": (raw_index(b'{"schema":' + b"9" * 100_000 + b"}"), "not valid JSON"),
-    "key twice": (raw_index(b'{"schema": 3, "schema": 3}'), "stands twice"),
+    "key twice": (raw_index(b'{"schema": 3, "schema": 3}'), "duplicate key"),
     "not a number": (raw_index(b'{"schema": NaN}'), "not valid JSON"),
     "no UTF-8": (raw_index(b'{"a": "\xff"}'), "not valid JSON"),
     "no object": (raw_index(b"3"), "not a JSON object"),
     "huge shape": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000000000), }"), "size of"),
-    "zero times huge": (header(ENDLESS, b""), "absurd shape"),
-    "negative": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }"), "no array of numbers"),
-    "deep header": (header("(" * 60_000), "no array of numbers"),
-    "called header": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (exit(),), }"), "no array of numbers"),
-    "fortran": (array(np.asfortranarray(np.ones((4, 3)))), "no array of numbers"),
-    "format 2": (array(np.ones((4, 3)), (2, 0)), "no array of numbers"),
-    "complex": (array(np.ones((4, 3), complex)), "no array of numbers"),
-    "objects": (array(np.array([{}])), "no array of numbers"),
-    "text": (array(np.array(["a"])), "no array of numbers"),
-    "dates": (array(np.array(["2020-01-01"], "M8[D]")), "no array of numbers"),
-    "records": (array(np.zeros(2, [("a", "f8")])), "no array of numbers"),
-    "long double": (array(np.ones(3, np.longdouble)), "no array of numbers"),
+    "zero times huge": (header(ENDLESS, b""), "invalid shape"),
+    "negative": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }"), "not a numeric array"),
+    "deep header": (header("(" * 60_000), "not a numeric array"),
+    "called header": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (exit(),), }"), "not a numeric array"),
+    "fortran": (array(np.asfortranarray(np.ones((4, 3)))), "not a numeric array"),
+    "format 2": (array(np.ones((4, 3)), (2, 0)), "not a numeric array"),
+    "complex": (array(np.ones((4, 3), complex)), "not a numeric array"),
+    "objects": (array(np.array([{}])), "not a numeric array"),
+    "text": (array(np.array(["a"])), "not a numeric array"),
+    "dates": (array(np.array(["2020-01-01"], "M8[D]")), "not a numeric array"),
+    "records": (array(np.zeros(2, [("a", "f8")])), "not a numeric array"),
+    "long double": (array(np.ones(3, np.longdouble)), "not a numeric array"),
     "junk after": (lambda index, members: members.update({"3.npy": members["3.npy"] + b"more"}), "size of"),
-    "foreign member": (lambda index, members: members.update({"evil.txt": b"x"}), "which no recording has"),
+    "foreign member": (lambda index, members: members.update({"evil.txt": b"x"}), "is not part of a recording"),
     "a path": (lambda index, members: members.update({"../../x.npy": b"x"}), "unsafe name"),
     "member gone": (lambda index, members: members.pop("3.npy"), "has no array 3"),
     "rounded twice": (on("cases/0/calls/b#2/0", ["8:d"]), "rounds an array of float32"),
@@ -296,7 +297,7 @@ def test_archives_that_two_readers_see_differently(sound: Path, tmp_path: Path) 
     twice = write(tmp_path / "twice.npz", index, members)
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(twice, "a") as archive:
         archive.writestr("3.npy", packed(np.zeros((4, 3))))
-    assert "stands there twice" in refused(twice)
+    assert "duplicate zip member" in refused(twice)
     raw = bytearray(sound.read_bytes())
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         raw[raw.index(mark) + at] |= 1
@@ -305,7 +306,7 @@ def test_archives_that_two_readers_see_differently(sound: Path, tmp_path: Path) 
     (tmp_path / "before.npz").write_bytes(b"#!/bin/sh\n" + sound.read_bytes())
     (tmp_path / "after.npz").write_bytes(sound.read_bytes() + b"\0")
     for name in ("before.npz", "after.npz"):
-        assert "is no sound recording" in refused(tmp_path / name)
+        assert "is not a valid recording" in refused(tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "missing", "empty", "text"])
@@ -317,7 +318,7 @@ def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
     }  # fmt: skip
     makers[kind]()
     said = {"pipe": "is a named pipe", "endless": "is a device", "folder": "is a directory", "missing": "no such file"}
-    assert said.get(kind, "is no sound recording") in refused(path)
+    assert said.get(kind, "is not a valid recording") in refused(path)
 
 
 def test_too_many_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

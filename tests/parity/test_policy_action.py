@@ -7,100 +7,235 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-FILE = Path(__file__).parents[2] / ".github" / "actions" / "verify" / "action.yml"
+import pytest_wdport
+from wdport.cli.verify import command as verify
+
+FILE = Path(__file__).parents[2] / "action.yml"
 if not FILE.is_file():
     pytest.skip("the action is not in this copy of the sources", allow_module_level=True)
 ACTION: dict[str, Any] = yaml.safe_load(FILE.read_text())
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
+INSTALL, VERIFY = (next(step for step in STEPS if step.get("name") == name) for name in ("Install wdport", "Verify"))
+
+OWN = {"requirements", "working-directory", "python-version", "artifact"}
+"""Inputs that are about the action itself."""
+
+HOSTILE = [
+    "$(touch owned)",
+    "`touch owned`",
+    '"; touch owned; "',
+    "-h",
+    "--force",
+    "a b",
+    "'*'",
+    "~",
+    "-e x",
+    "é\u202e",
+]
 
 FAKE = f"""#!{sys.executable}
 import json, os, sys
-json.dump(sys.argv[1:], open(os.environ["CALLED"], "w"))
+with open(os.environ["CALLED"], "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+if os.environ.get("REPORT"):
+    open(next(each for each in sys.argv if each.startswith("--json="))[7:], "w").write("{{}}")
 sys.exit(int(os.environ["CODE"]))
 """
 
 
-def run(folder: Path, code: int = 0, **inputs: str) -> tuple[int, list[str]]:
-    """The script of the step `verify`, as the runner runs it, with a stand-in for wdport."""
-    step = next(each for each in STEPS if each.get("id") == "verify")
-    values = {name: "" for name, each in ACTION["inputs"].items()} | inputs
-    given = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], text)
-             for name, text in step["env"].items()}  # fmt: skip
-    command = folder / "wdport-venv" / "bin" / "wdport"
-    command.parent.mkdir(parents=True)
-    command.write_text(FAKE)
-    command.chmod(0o755)
-    script = folder / "script.sh"
-    script.write_text(step["run"])
-    places = {"RUNNER_TEMP": folder, "GITHUB_OUTPUT": folder / "output", "CALLED": folder / "called"}
-    environment = {**os.environ, **given, **{name: str(path) for name, path in places.items()}, "CODE": str(code)}
-    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-    done = subprocess.run(shell, env=environment, cwd=folder, capture_output=True, text=True)
-    assert done.stderr == ""
-    return done.returncode, json.loads((folder / "called").read_text())
+class Ran:
+    """One step's script, as the runner runs it, with a stand-in for python and for wdport."""
+
+    def __init__(self, step: Mapping[str, Any], folder: Path, inputs: Mapping[str, str], **more: str) -> None:
+        self.temp = folder / "runner temp"
+        for name in ("wdport-venv/bin/wdport", "wdport-venv/bin/python", "python"):
+            (self.temp / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.temp / name).write_text(FAKE)
+            (self.temp / name).chmod(0o755)
+        script, output, called = (folder / name for name in ("script.sh", "output", "called"))
+        script.write_text(step["run"])
+        values = {name: each["default"] for name, each in ACTION["inputs"].items()} | inputs
+        given = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], text)
+                 for name, text in step["env"].items()}  # fmt: skip
+        places = {
+            "RUNNER_TEMP": self.temp,
+            "GITHUB_OUTPUT": output,
+            "CALLED": called,
+            "GITHUB_ACTION_PATH": FILE.parent,
+        }
+        environment = {**os.environ, **given, **{name: str(path) for name, path in places.items()}, "CODE": "0", **more}
+        if "PYTHON" in environment:
+            environment["PYTHON"] = str(self.temp / "python")
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+        done = subprocess.run(shell, env=environment, cwd=folder, capture_output=True, text=True)
+        assert done.stderr == ""
+        assert not (folder / "owned").exists()
+        self.code, self.said = done.returncode, done.stdout
+        self.calls: list[list[str]] = (
+            [json.loads(line) for line in called.read_text().splitlines()] if called.exists() else []
+        )
+        lines = output.read_text().splitlines() if output.exists() else []
+        self.outputs = dict(line.split("=", 1) for line in lines)
+        assert len(self.outputs) == len(lines)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the command line itself makes of the arguments."""
+        (called,) = self.calls
+        assert called[0] == "verify"
+        return verify.make_context("verify", called[1:]).params
+
+
+def run(folder: Path, inputs: Mapping[str, str], **more: str) -> Ran:
+    return Ran(VERIFY, folder, inputs, **more)
 
 
 def test_inputs_are_no_part_of_a_script() -> None:
-    assert set(ACTION["inputs"]) >= {"checkpoint", "converted", "policy", "python-version"}
     scripts = [step for step in STEPS if "run" in step]
-    assert scripts
+    assert scripts == [INSTALL, VERIFY]
     for step in scripts:
         assert "${{" not in step["run"]
         assert step["shell"] == "bash"
+        assert step["working-directory"] == "${{ inputs.working-directory }}"
+
+
+def test_its_inputs_are_the_options_of_the_command() -> None:
+    assert set(ACTION["inputs"]) - OWN == {each.name for each in pytest_wdport.OPTIONS}
+    for name, each in ACTION["inputs"].items():
+        assert isinstance(each["default"], str), name
+    read = {name for text in VERIFY["env"].values() for name in re.findall(r"inputs\.([\w-]+)", text)}
+    assert read == set(ACTION["inputs"]) - OWN
 
 
 def test_scripts_are_bash() -> None:
-    for step in STEPS:
-        if "run" in step:
-            subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
+    for step in (INSTALL, VERIFY):
+        subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
 
 
-def test_what_wdport_is_called_with(tmp_path: Path) -> None:
-    code, called = run(tmp_path, checkpoint="a.ckpt", converted="b.keras", policy="parity.toml")
-    reports = (tmp_path / "output").read_text().strip().removeprefix("reports=")
+def test_every_input_reaches_the_command(tmp_path: Path) -> None:
+    told = {"checkpoint": "a.ckpt", "converted": "b.keras", "policy": "parity.toml", "baseline": "base.json",
+            "mapping": "m.yaml", "model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
+            "key": "state", "sha256": 64 * "0"}  # fmt: skip
+    lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
+    found = run(tmp_path, {**told, **lists, "full": "true", "no-canary": "true"}).params
+    files = found.pop("files")
+    assert files == (told.pop("checkpoint"), told.pop("converted"))
+    assert {name: found[name.replace("-", "_")] for name in told} == told
+    assert found["inputs"] == ("x: b 3 48 48", "y: b")
+    assert found["pairs"] == ("num_heads=8", "d_model=4")
+    assert found["full"] is found["no_canary"] is True
+    assert found["update_baseline"] is found["force"] is False
+
+
+def test_what_is_left_out_is_not_given(tmp_path: Path) -> None:
+    ran = run(tmp_path, {"checkpoint": "a.ckpt"})
+    reports = ran.outputs["reports"]
     assert Path(reports).is_dir()
-    assert code == 0
-    assert called == ["verify", "--json", f"{reports}/verdict.json", "--junit", f"{reports}/junit.xml", "--markdown",
-                      f"{reports}/verdict.md", "--policy", "parity.toml", "--", "a.ckpt", "b.keras"]  # fmt: skip
+    assert ran.calls == [["verify", f"--json={reports}/verdict.json", f"--html={reports}/verdict.html",
+                          f"--markdown={reports}/verdict.md", f"--junit={reports}/junit.xml", "--", "a.ckpt",
+                          "a.keras"]]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "converted"),
-    [("m/a.ckpt", "m/a.keras"), ("v1.2/model", "v1.2/model.keras"), ("a.b.pt", "a.b.keras")],
+    ("inputs", "files"),
+    [
+        ({"checkpoint": "m/a.ckpt"}, ("m/a.ckpt", "m/a.keras")),
+        ({"checkpoint": "v1.2/model"}, ("v1.2/model", "v1.2/model.keras")),
+        ({"checkpoint": "a.b.pt"}, ("a.b.pt", "a.b.keras")),
+        ({"checkpoint": "demo/digits/"}, ("demo/digits/", "demo/digits.keras")),
+        ({"against": "m/a.npz"}, ("m/a.keras",)),
+        ({"against": "m/a.npz", "converted": "b.keras"}, ("b.keras",)),
+        ({"against": "m/a.npz", "checkpoint": "a.pt"}, ("a.pt", "a.keras")),  # which the command refuses
+    ],
 )
-def test_the_port_beside_the_checkpoint(tmp_path: Path, checkpoint: str, converted: str) -> None:
-    _, called = run(tmp_path, checkpoint=checkpoint)
-    assert called[-3:] == ["--", checkpoint, converted]
-    assert "--policy" not in called
+def test_the_port_beside_it(tmp_path: Path, inputs: dict[str, str], files: tuple[str, ...]) -> None:
+    found = run(tmp_path, inputs).params
+    assert found["files"] == files
+    assert found["against"] == inputs.get("against")
 
 
-@pytest.mark.parametrize("text", ["$(touch owned)", "`touch owned`", '"; touch owned; "', "-h", "a b\nc", "'*'"])
+@pytest.mark.parametrize("text", HOSTILE)
 def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
-    code, called = run(tmp_path, checkpoint=text, converted=text, policy=text)
-    assert code == 0
-    assert called[-3:] == ["--", text, text]
-    assert called[-4] == text
-    assert not (tmp_path / "owned").exists()
+    """A hostile value in every input, held against what the command's own parser makes of the arguments."""
+    names = set(ACTION["inputs"]) - OWN - {"full", "no-canary"}
+    found = run(tmp_path, dict.fromkeys(names, text)).params
+    lines = tuple(text.split("\n"))
+    assert found.pop("files") == (text, text)
+    assert (found.pop("inputs"), found.pop("pairs")) == (lines, lines)
+    given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", "input", "set"}}
+    assert {name: found[name] for name in given} == dict.fromkeys(given, text)
+    assert found["force"] is found["update_baseline"] is found["full"] is found["no_canary"] is False
 
 
-@pytest.mark.parametrize("code", [1, 2, 6])
-def test_the_exit_code_is_passed_on(tmp_path: Path, code: int) -> None:
-    assert run(tmp_path, code, checkpoint="a.ckpt")[0] == code
+@pytest.mark.parametrize("name", ["full", "no-canary"])
+@pytest.mark.parametrize("text", ["True", "yes", "1", "$(touch owned)", "true\nfalse"])
+def test_a_flag_is_true_or_false(tmp_path: Path, name: str, text: str) -> None:
+    ran = run(tmp_path, {"checkpoint": "a.ckpt", name: text})
+    assert (ran.code, ran.calls) == (2, [])
+    assert ran.outputs["exit-code"] == "2"
+    assert ran.outputs["verdict"] == ""
+    assert ran.said == f"::error title=wdport verify::the input {name} is neither true nor false\n"
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    ran = run(tmp_path, {})
+    assert (ran.code, ran.calls, ran.outputs["verdict"]) == (2, [], "")
+    assert "give the input checkpoint, or against" in ran.said
+
+
+@pytest.mark.parametrize(
+    ("code", "report", "verdict"),
+    [(0, "1", "PASS"), (1, "1", "FAIL"), (6, "1", "INCOMPLETE"), (6, "", "INCOMPLETE"), (1, "", ""), (2, "", ""),
+     (3, "", ""), (5, "", ""), (70, "", ""), (127, "", "")],
+)  # fmt: skip
+def test_outputs(tmp_path: Path, code: int, report: str, verdict: str) -> None:
+    """The step ends with the command's code; a FAIL is one only where there is a verdict to read."""
+    ran = run(tmp_path, {"checkpoint": "a.ckpt"}, CODE=str(code), REPORT=report)
+    assert ran.code == code
+    assert set(ran.outputs) == set(ACTION["outputs"])
+    assert (ran.outputs["verdict"], ran.outputs["exit-code"]) == (verdict, str(code))
+    assert ran.said.startswith("::error title=wdport verify::") is (code != 0)
+
+
+def test_reports_are_kept_whatever_the_verdict() -> None:
     kept = STEPS[-1]
     assert kept["if"].startswith("always()")
     assert kept["with"]["path"] == "${{ steps.verify.outputs.reports }}"
+    for name, each in ACTION["outputs"].items():
+        assert each["value"] == f"${{{{ steps.verify.outputs.{name} }}}}"
 
 
-def test_it_installs_its_own_repository() -> None:
-    script = next(step["run"] for step in STEPS if step.get("name") == "Install wdport")
-    root = FILE.parent / "../../.."
-    assert (root / "pyproject.toml").is_file()
-    assert (root / "constraints.txt").is_file()
-    assert '"$GITHUB_ACTION_PATH/../../.."' in script
-    assert "[torch]" in script
+@pytest.mark.parametrize(
+    ("inputs", "extra"),
+    [
+        ({"checkpoint": "a.ckpt"}, "[torch]"),
+        ({"against": "a.npz"}, ""),
+        ({"against": "a.npz", "policy": "parity.toml"}, "[torch]"),  # which the known faults need
+        ({"against": "a.npz", "baseline": "b.json", "no-canary": "true"}, ""),
+    ],
+)
+def test_it_installs_its_own_version(tmp_path: Path, inputs: dict[str, str], extra: str) -> None:
+    assert (FILE.parent / "pyproject.toml").is_file()
+    assert (FILE.parent / "constraints.txt").is_file()
+    ran = Ran(INSTALL, tmp_path, {**inputs, "requirements": "$(touch owned) -r x"})
+    assert ran.code == 0
+    assert ran.calls == [
+        ["-m", "venv", str(ran.temp / "wdport-venv")],
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         f"--constraint={FILE.parent}/constraints.txt", f"{FILE.parent}{extra}",
+         "--requirement=$(touch owned) -r x"],
+    ]  # fmt: skip
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    used = [step["uses"] for step in STEPS if "uses" in step]
+    assert len(used) == 2
+    for each in used:
+        assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", each)

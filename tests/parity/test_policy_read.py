@@ -93,18 +93,40 @@ REFUSALS = {
     "an unknown key of a waiver": (WAIVER + "owner = 1\n", "waivers[0].owner"),
     "the second waiver": (WAIVER + WAIVER.replace('"A"', '"B"').replace('reason = "r"\n', ""), "waivers[1].reason"),
     "the same waiver twice": (WAIVER + WAIVER, "waivers[1]"),
-    "one waiver that is no array": (WAIVER.replace("[[waivers]]", "[waivers]"), "waivers"),
+    "one waiver that is not an array": (WAIVER.replace("[[waivers]]", "[waivers]"), "waivers"),
     "no TOML": ("[bounds", "is not TOML"),
     "too deep": ("a = " + "[" * 100_000, "is not TOML"),
     "too long": ("#" * (1 << 20) + "\n", "has 1048577 bytes"),
-    "a name of many parts": (".".join("a" * 60_000) + " = 1", "has a line with 59999 points"),
+    "a name of many parts": (".".join("a" * 60_000) + " = 1", "has a line with 59999 dots"),
 }
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(UsageError, match=r"cannot be read|is a directory"):
+        with pytest.raises(UsageError, match=r"no such file|is a directory"):
             read_policy(path, TODAY)
     (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
     with pytest.raises(UsageError, match="UTF-8"):
         read_policy(tmp_path / "latin.toml", TODAY)
+
+
+@pytest.mark.parametrize(("written", "letter"), [("A", "A"), ("float64", "A"), ("B", "B"), ("float32", "B")])
+def test_a_waiver_names_its_gate_or_gives_its_letter(tmp_path: Path, written: str, letter: str) -> None:
+    file = tmp_path / "parity.toml"
+    file.write_text(WAIVER.replace('"A"', f'"{written}"'))
+    assert [each.gate for each in read_policy(file, date(2026, 1, 1)).waivers] == [letter]
+
+
+def test_one_layer_is_not_waived_twice_by_two_names_of_a_gate(tmp_path: Path) -> None:
+    file = tmp_path / "parity.toml"
+    file.write_text(WAIVER + WAIVER.replace('"A"', '"float64"'))
+    with pytest.raises(UsageError, match=r"waives a\.b for float64 \(A\) again"):
+        read_policy(file, date(2026, 1, 1))
+
+
+def test_a_gate_that_judges_no_layer_is_told_from_one_that_does_not_exist(tmp_path: Path) -> None:
+    file = tmp_path / "parity.toml"
+    for written, why in (("gradients", "does not judge single layers"), ("float16", "does not exist")):
+        file.write_text(WAIVER.replace('"A"', f'"{written}"'))
+        with pytest.raises(UsageError, match=f"gate '{written}' {why}; use float64 or float32"):
+            read_policy(file, date(2026, 1, 1))

@@ -148,22 +148,22 @@ def cut_call(members: Members, index: dict[str, Any]) -> None:
 
 FAULTS: dict[str, tuple[Change, str]] = {
     "an array is gone": (lambda members, index: members.pop(first(index)) and None, "has no array"),
-    "an array is empty": (lambda members, index: members.update({first(index): b""}), "no array of numbers"),
-    "an array is a pickle": (array_of(np.array([{}])), "no array of numbers"),
-    "an array is text": (array_of(np.array(["a"])), "no array of numbers"),
+    "an array is empty": (lambda members, index: members.update({first(index): b""}), "not a numeric array"),
+    "an array is a pickle": (array_of(np.array([{}])), "not a numeric array"),
+    "an array is text": (array_of(np.array(["a"])), "not a numeric array"),
     "an array is too short": (short, "does not have the size of"),
-    "a header lies": (lying, "no array of numbers"),
-    "no index": (lambda members, index: members.update({"index.npy": b"nothing at all"}), "no array of numbers"),
+    "a header lies": (lying, "not a numeric array"),
+    "no index": (lambda members, index: members.update({"index.npy": b"nothing at all"}), "not a numeric array"),
     "an index of another kind": (index_of(b"[1, 2]"), "not a JSON object"),
     "an index that is no JSON": (index_of(b"{"), "not valid JSON"),
     "an index that nests too deep": (index_of(b"[" * 100000), "not valid JSON"),
     "no schema": (lambda members, index: index.pop("schema") and None, "KeyError"),
-    "tensors in a list": (lambda members, index: index.update(tensors=[]), "no table"),
+    "tensors in a list": (lambda members, index: index.update(tensors=[]), "not an object"),
     "a reference to nothing": (
         lambda members, index: index["cases"][0].update(outputs=["x"]),
-        "refers to an array as 'x'",
+        "has the invalid array reference 'x'",
     ),
-    "a call cut short": (cut_call, "no list of 4"),
+    "a call cut short": (cut_call, "not a list of 4"),
 }
 
 

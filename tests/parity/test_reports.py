@@ -23,7 +23,8 @@ from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import claim, nearness, number, outcome, place, probable, said_of, shortfall
-from wdport.parity.verdict import Fault, Overlay, PartResult, TapResult, Trajectory, Verdict
+from wdport.parity.shown import Verdict
+from wdport.parity.verdict import Fault, Overlay, PartResult, TapResult, Trajectory
 
 HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
 """A layer's name that every format would stumble over."""
@@ -50,8 +51,8 @@ def passing() -> Verdict:
         gates=(
             Gate("0", "preflight", 40, 40, facts=(notice("a deprecated key was read"),)),
             Gate("A'", "constants", 4, 4, (measure("table.0", "ulp", 0.5, "table_ulp"),)),
-            Gate("A", "logic, float64", 10, 10, tuple(chain(*map(logic_measures, taps())))),
-            Gate("B", "numerics, float32", 10, 10, tuple(chain(*map(numerics_measures, taps())))),
+            Gate("A", "float64", 10, 10, tuple(chain(*map(logic_measures, taps())))),
+            Gate("B", "float32", 10, 10, tuple(chain(*map(numerics_measures, taps())))),
             Gate("E", "trajectories", 100, 100, (measure("DDPM", "step", 5e-15, "trajectory", ", step 0"),)),
         ),
         taps=taps(),
@@ -130,6 +131,17 @@ def test_what_the_outcome_rests_on(gates: tuple[str, ...], reference: str, names
     assert replace(verdict, assumed={}).assuming == {}
 
 
+def unwrapped(text: str) -> list[str]:
+    """The lines of a text report with what was wrapped put back, and single blanks."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if len(line) - len(line.lstrip()) in (6, 9, 11):  # where what is wrapped goes on
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return [" ".join(line.split()) for line in lines]
+
+
 def rendered(verdict: Verdict) -> dict[str, str]:
     environment = {**verdict.environment, "torch_matmul": "highest", "jax_matmul": "highest"}
     whole = replace(verdict, environment=environment)
@@ -157,12 +169,12 @@ def test_every_format_shows_settings_that_differ_and_fails_nothing(make: Callabl
     assert verdict.exit_code == make().exit_code
     found = rendered(verdict)
     for kind in ("text", "markdown", "html", "json"):
-        assert "0.001 where the reference has 1e-05" in re.sub(r"&#\d+;", "", found[kind]), kind
+        assert "0.001 where the reference has 1e-05" in " ".join(re.sub(r"&#\d+;", "", found[kind]).split()), kind
         assert "\x1b" not in found[kind]
-    lines = found["text"].splitlines()
-    at = lines.index(f"WARN {'settings':<30} 41 compared at 10 layers; 1 differs, 2 that training alone reads")
-    assert lines[at + 2] == f"       block.1.norm and 1 more: {SLOW}"
-    assert "gate 0" in lines[at + 3]
+    lines = unwrapped(found["text"])
+    at = lines.index("WARN settings 41 compared at 10 layers; 1 differs, 2 that only training reads")
+    assert lines[at + 2] == f"block.1.norm and 1 more: {SLOW}"
+    assert "preflight (0)" in lines[at + 3]
     assert found["markdown"].index("### Settings") < found["markdown"].index("### Gates")
     assert found["html"].index("<h2>Settings</h2>") < found["html"].index("<h2>Gates</h2>")
     assert "<script>alert" not in found["html"]
@@ -173,14 +185,14 @@ def test_every_format_shows_settings_that_differ_and_fails_nothing(make: Callabl
 
 def test_settings_that_agree_or_are_unknown_take_one_line() -> None:
     for report, line in (
-        (SettingsReport(1, 4), f"ok   {'settings':<30} 4 compared at 1 layer; none differ"),
+        (SettingsReport(1, 4), "ok settings 4 compared at 1 layer; none differ"),
         (
             SettingsReport(1, 4, unread=("a", "b")),
-            f"ok   {'settings':<30} 4 compared at 1 layer; none differ; not read: a and 1 more",
+            "ok settings 4 compared at 1 layer; none differ; not read: a and 1 more",
         ),
-        (SettingsReport(note="no module"), f"note {'settings':<30} not compared: no module"),
+        (SettingsReport(note="no module"), "note settings not compared: no module"),
     ):
-        assert line in rendered(replace(passing(), settings=report))["text"].splitlines()
+        assert line in unwrapped(rendered(replace(passing(), settings=report))["text"])
     assert "settings" not in rendered(passing())["text"]
 
 
@@ -193,14 +205,14 @@ def test_every_format_says_what_was_assumed_and_by_whom() -> None:
         assert "your own code" not in plain
         assert ("both sides use this" in plain) == (kind in ("text", "markdown", "html")), kind
     for kind, text in rendered(own).items():
-        plain = re.sub(r"<[^>]*>", "", text) if kind in ("markdown", "html") else text
+        plain = re.sub(r"<[^>]*>", "", text) if kind in ("markdown", "html") else "\n".join(unwrapped(text))
         assert "assuming num_heads" not in plain
         assert "both sides use this" not in plain
-        said = "your own code, mine:build, confirms what makes up the network"
+        said = "your own code, mine:build, confirms those that define the network"
         assert (said in plain.replace("&#58;", ":")) == (kind in ("text", "markdown", "html")), kind
     assert rendered(ours)["text"].splitlines()[0].endswith("computes, assuming num_heads 8")
-    assert "the port uses this, your own code, mine:build, need not" in rendered(
-        replace(failing(), reference="mine:build"))["text"]  # fmt: skip
+    assert "the port uses this, your own code, mine:build, may not" in "\n".join(
+        unwrapped(rendered(replace(failing(), reference="mine:build"))["text"]))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -213,8 +225,10 @@ def test_numbers(value: float, said: str) -> None:
 
 def test_a_tap_beyond_any_bound_is_nearer_than_one() -> None:
     made = failing().taps
-    assert [index for index, tap in enumerate(made) if nearness(tap) > 1.0] == [2, 3, 5, 7]
-    assert nearness(made[7]) == inf
+    assert [index for index, tap in enumerate(made) if nearness(failing(), tap) > 1.0] == [2, 3, 5, 7]
+    assert nearness(failing(), made[7]) == inf
+    loose = replace(failing(), bounds={**bounds(), "logic": 1.0, "numerics": 1e6})
+    assert [index for index, tap in enumerate(made) if nearness(loose, tap) > 1.0] == [7]
 
 
 def test_findings_go_to_what_they_are_about_and_notices_to_nothing() -> None:

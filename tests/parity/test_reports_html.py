@@ -16,7 +16,7 @@ from wdport.parity.reports.axes import SIZE, LinearAxis, LogAxis
 from wdport.parity.reports.charts import shade
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
-VOID = {"meta"}
+VOID = {"meta", "wbr", "br"}
 NOTHING = Verdict("a", "b", (), (), (), None, {}, (), {})
 ODD = replace(
     passing(),
@@ -44,12 +44,15 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[tuple[str, str]] = []
+        self._broken = False
         self.feed(render_html(verdict))
         self.close()
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+        self._broken = tag == "wbr"
+        if not self._broken:  # it stands where a name may be broken, and is no part of it
+            self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
@@ -60,7 +63,12 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append((self.open[-1] if self.open else "", data))
+        if self._broken:
+            tag, before = self.words.pop()
+            self.words.append((tag, before + data))
+        else:
+            self.words.append((self.open[-1] if self.open else "", data))
+        self._broken = False
 
     def text(self, *within: str) -> list[str]:
         return [data for tag, data in self.words if tag in within]
@@ -133,7 +141,7 @@ def test_sections_without_anything_to_show_are_absent() -> None:
     assert "Faulty layers" not in heads
     assert "Faulty layers" in Page(failing()).heads()
     assert Page(NOTHING).heads() == [
-        "Gates", "Files", "Inputs", "Assumptions", "Environment", "Bounds in force"
+        "Gates", "What was compared", "Inputs", "Assumptions", "Environment", "Bounds in force"
     ]  # fmt: skip
 
 
@@ -173,9 +181,13 @@ def test_a_hostile_name_is_text_wherever_it_stands() -> None:
 
 
 def test_a_fault_is_red_and_a_doubtful_layer_is_marked() -> None:
-    styles = [attrs["class"] for attrs in Page(failing()).classes("cell")]
-    assert sorted(style for style in styles if style and "out" in style) == ["cell out2", "cell out3"]
-    assert "cell zero" in styles
+    page = Page(failing())
+    styles = {kind: [attrs["class"] for attrs in page.classes(kind)] for kind in ("own", "fed", "single")}
+    assert sorted(style for style in styles["own"] if style and "out" in style) == ["own out2", "own out3"]
+    assert [style for style in styles["fed"] if style and "out" in style] == ["fed out3"]
+    assert styles["single"] == ["single out0", "single out1", "single out3"]
+    assert "own zero" in styles["own"]
+    assert not Page(passing()).classes("single")
     assert len(Page(incomplete()).classes("doubted")) == 1
     assert not Page(passing()).classes("doubted")
 

@@ -47,29 +47,58 @@ def test_a_failed_gate_is_never_green_and_a_passed_one_has_no_failure(verdict: V
 def test_one_suite_a_gate_and_one_test_a_tap() -> None:
     found = suites(passing())
     assert list(found) == [
-        "gate 0 preflight", "gate A' constants", "gate A logic, float64", "gate B numerics, float32",
-        "gate E trajectories",
+        "preflight (0)", "constants (A')", "float64 (A)", "float32 (B)",
+        "trajectories (E)",
     ]  # fmt: skip
-    for name, classname in (("gate A logic, float64", "wdport.gate_A"), ("gate B numerics, float32", "wdport.gate_B")):
-        cases = list(found[name].iter("testcase"))
-        assert [case.attrib["name"] for case in cases] == [tap.reference for tap in passing().taps]
-        assert {case.attrib["classname"] for case in cases} == {classname}
-    case = next(found["gate A' constants"].iter("testcase"))
-    assert case.attrib == {"classname": "wdport.gate_A_prime", "name": "constants", "time": "0.000"}
+    for name in ("float64", "float32"):
+        cases = list(found[f"{name} ({'A' if name == 'float64' else 'B'})"].iter("testcase"))
+        names = [*(tap.reference for tap in passing().taps), f"{name}: completeness"]
+        assert [case.attrib["name"] for case in cases] == names
+        assert {case.attrib["classname"] for case in cases} == {f"wdport.{name}"}
+    case = next(found["constants (A')"].iter("testcase"))
+    assert case.attrib == {"classname": "wdport.constants", "name": "constants"}
+
+
+ALLOWED = {
+    "testsuites": {"name", "time", "tests", "failures", "errors"},
+    "testsuite": {"name", "time", "tests", "failures", "errors", "skipped", "timestamp"},
+    "testcase": {"classname", "name", "time"},
+    "property": {"name", "value"},
+    "failure": {"type", "message"},
+    "error": {"type", "message"},
+}
+"""What Jenkins's schema of these reports has (junit-10.xsd), as far as it is used."""
+
+
+@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+def test_times(verdict: Verdict) -> None:
+    """A suite is dated, and takes what its gate took; one test of it says so, and what was not measured has no time."""
+    timed = [replace(gate, seconds=1.5) for gate in verdict.gates[:2]]
+    dated = replace(verdict, gates=(*timed, *verdict.gates[2:]), started="2026-11-22T18:05:00Z")
+    root = ET.fromstring(render_junit(dated).encode())
+    found = list(root.iter("testsuite"))
+    for at, suite in enumerate(found):
+        assert suite.attrib["timestamp"] == "2026-11-22T18:05:00Z"
+        times = [case.attrib["time"] for case in suite.iter("testcase") if "time" in case.attrib]
+        assert times == ["1.500"] * (at < len(timed))
+        assert suite.attrib.get("time") == (times[0] if times else None)
+    for element in root.iter():
+        assert set(element.attrib) <= ALLOWED.get(element.tag, set())
+    assert "timestamp" not in render_junit(replace(verdict, started=""))
 
 
 def test_what_a_passed_gate_notes_does_not_fail_it() -> None:
-    suite = suites(passing())["gate 0 preflight"]
+    suite = suites(passing())["preflight (0)"]
     assert suite.attrib["failures"] == "0"
     assert suite.findtext("system-out") == "a deprecated key was read"
 
 
 def test_failures_say_error_bound_and_what_is_off() -> None:
-    suite = suites(failing())["gate A logic, float64"]
+    suite = suites(failing())["float64 (A)"]
     failures = {case.attrib["name"]: case.find("failure") for case in suite.iter("testcase")}
     off = failures["block.2.norm"]
     assert off is not None
-    assert off.attrib["message"].startswith("block.2.norm is off by 3.0e-05 fed the reference's input")
+    assert off.attrib["message"].startswith("block.2.norm is off by 3.0e-05 when fed the reference's input")
     assert off.attrib["message"].endswith("bound 1.0e-10")
     assert "port: block_2/norm" in (off.text or "")
     leak = failures["block.3.norm"]
@@ -78,35 +107,35 @@ def test_failures_say_error_bound_and_what_is_off() -> None:
     assert "block.3.norm of the port holds float32 values" in leak.attrib["message"]
     fed = failures["block.5.norm"]
     assert fed is not None
-    assert "block.5.norm is off by 1.0e-03 in what it is fed" in fed.attrib["message"]
+    assert "block.5.norm is off by 1.0e-03 in its inputs" in fed.attrib["message"]
     assert failures["the sum is off"] is not None
     assert failures["block.4.norm"] is None
     assert suite.attrib["failures"] == "5"
 
 
 def test_a_finding_on_a_tap_that_is_within_its_bounds_fails_it() -> None:
-    found = marks(suites(failing())["gate B numerics, float32"])
+    found = marks(suites(failing())["float32 (B)"])
     assert found["block.9.norm"] == "failure"
     assert found["block.2.norm"] == found["block.5.norm"] == "failure"
 
 
 def test_a_number_that_is_no_layers_fails_by_its_sentence() -> None:
-    assert marks(suites(failing())["gate E trajectories"]) == {"DDPM, step 0 is off by 1.0e+00": "failure"}
+    assert marks(suites(failing())["trajectories (E)"]) == {"DDPM, step 0 is off by 1.0e+00": "failure"}
 
 
 def test_what_was_not_compared_is_an_error() -> None:
     found = suites(incomplete())
-    assert marks(found["gate 0 preflight"]) == {
+    assert marks(found["preflight (0)"]) == {
         "block.4.norm did not run on both sides with inputs that can be compared": "failure",
         "a tensor is not accounted for": "failure",
         "preflight: completeness": "error",
     }
-    assert marks(found["gate A logic, float64"]) == {
+    assert marks(found["float64 (A)"]) == {
         "block.4.norm": "error",
-        "logic, float64: completeness": "error",
+        "float64: completeness": "error",
     }
-    assert marks(found["gate B numerics, float32"]) == {"block.4.norm": "error"}
-    assert marks(found["gate E trajectories"]) == {"trajectories: completeness": "error"}
+    assert marks(found["float32 (B)"]) == {"block.4.norm": "error"}
+    assert marks(found["trajectories (E)"]) == {"trajectories: completeness": "error"}
 
 
 def test_no_gate_is_an_error() -> None:
@@ -116,7 +145,7 @@ def test_no_gate_is_an_error() -> None:
 def test_hostile_names_survive_with_control_characters_escaped() -> None:
     text = render_junit(failing())
     assert not any(ord(character) < 32 and character != "\n" for character in text)
-    names = [case.attrib["name"] for case in suites(failing())["gate A logic, float64"].iter("testcase")]
+    names = [case.attrib["name"] for case in suites(failing())["float64 (A)"].iter("testcase")]
     assert HOSTILE.replace("\x1b", "\\x1b").replace("\x00", "\\x00").replace("\ud800", "\\ud800") in names
 
 

@@ -59,7 +59,7 @@ def test_rounded_weights_are_verified_as_such(table: Path, dtype: str) -> None:
     verdict = wdport.verify(source, made.output, mapping=table)
     assert verdict
     assert f"the weights were rounded to {dtype}" in str([str(each) for each in verdict.gates[0].findings])
-    with pytest.raises(MisfitError, match=r"0\.weight as it is given, and the converted file is rounded"):
+    with pytest.raises(MisfitError, match=r"0\.weight than those given, and the converted file is rounded"):
         wdport.verify(source, made.output, mapping=table, reference=f"{HERE}:by_itself")
     other = load_file(source)
     other["0.weight"][0, 0] += 1

@@ -34,7 +34,7 @@ def test_there_are_edits_of_everything() -> None:
 
 def test_an_edit_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
-    with pytest.raises(InternalError, match="stands 2 times"):
+    with pytest.raises(InternalError, match="occurs 2 times"):
         Edit("twice", "a.py", "x = 1", "x = 2", ("",), "official").apply(tmp_path)
 
 

@@ -58,9 +58,9 @@ def test_the_text_names_what_went_wrong() -> None:
         result(KILLED, wrong, SURVIVOR, variants=(CORRECT, replace(CORRECT, name="jit", alarms=(Alarm("B", "x"),))))
     )
     lines = {line.split()[0]: line for line in text.splitlines() if line[:3] in ("ok ", "NO ")}
-    assert "none for A" in lines["NO"]
+    assert "none for float64 (A)" in lines["NO"]
     assert "lost" in lines["NO"]
-    assert "FALSE ALARM  jit: B at x" in text
+    assert "FALSE ALARM  jit: float32 (B) at x" in text
     assert text.splitlines()[-1].startswith(
         "FAIL  1 of 2 faults killed, 1 by the right gate at the right place; 1 of 1 equivalents let pass; "
         "cause right for 1 of 1 (100%), wrong for 0; 1 false alarms in 2 correct variants"
@@ -70,8 +70,8 @@ def test_the_text_names_what_went_wrong() -> None:
 def test_json_is_plain_and_whole() -> None:
     document = json.loads(json.dumps(result(KILLED, SURVIVOR).to_json(), allow_nan=False))
     facts = {key: value for key, value in document.items() if key not in ("details", "rules")}
-    assert facts == {"schema": 1, "passed": True, "exit_code": 0, "faults": 1, "killed": 1, "right": 1,
-                     "causes_sought": 1, "causes_right": 1, "causes_wrong": 0, "variants": 1,
+    assert facts == {"schema": 1, "kind": "selftest", "passed": True, "exit_code": 0, "faults": 1,
+                     "killed": 1, "right": 1, "causes_sought": 1, "causes_right": 1, "causes_wrong": 0, "variants": 1,
                      "false_alarms": 0}  # fmt: skip
     first, second = document["details"]["groups"][0]["kills"]
     assert first["sites"] == ["a/norm"]
@@ -80,18 +80,22 @@ def test_json_is_plain_and_whole() -> None:
 
 def test_rules_count_faults_and_correct_ports() -> None:
     rows = {rule.name: rule for rule in result(KILLED, SURVIVOR).rules}
-    assert list(rows) == [*RULES, "gate A, with gate 0", "gate B, with gate 0", "all gates"]
+    assert list(rows) == [*RULES, "float64 (A) with preflight (0)", "float32 (B) with preflight (0)", "all gates"]
     assert all((rule.faults, rule.ports) == (1, 2) for rule in rows.values())
     assert {name for name, rule in rows.items() if rule.killed} == {
-        "cosine > 0.997", "gate A, with gate 0", "gate B, with gate 0", "all gates"}  # fmt: skip
+        "cosine > 0.997", "float64 (A) with preflight (0)", "float32 (B) with preflight (0)", "all gates"}  # fmt: skip
     assert not any(rule.rejected for rule in rows.values())
     alarmed = result(KILLED, variants=(replace(CORRECT, alarms=(Alarm("B", "a"),), rejected=("atol 1e-3",)),)).rules
-    assert {rule.name for rule in alarmed if rule.rejected} == {"atol 1e-3", "gate B, with gate 0", "all gates"}
+    assert {rule.name for rule in alarmed if rule.rejected} == {
+        "atol 1e-3",
+        "float32 (B) with preflight (0)",
+        "all gates",
+    }
 
 
 def test_markdown_has_every_row() -> None:
     text = render_markdown(result(KILLED, replace(SURVIVOR, equivalent="a | b")))
-    assert "| ok | A | 5.0 | B 1.3e+02 | a/norm | epsilon 1e-6 | right |" in text
+    assert "| ok | float64 (A) | 5.0 | yes 1.3e+02 | a/norm | epsilon 1e-6 | right |" in text
     assert "a \\| b" in text
     assert "| small | eager | 1.0e-15 | 1.5 | none |" in text
 

@@ -157,7 +157,7 @@ def test_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", "outline", "--mapping", str(table), "--config", str(config)]) == 0
     assert "Block(x=[4]), 2 times, n 0 to 1" in capsys.readouterr().out
     assert main(["map", "outline", "--mapping", str(table)]) == 4
-    assert "nothing tells depth, which the table asks for" in capsys.readouterr().err
+    assert "depth not given, but required by the table" in capsys.readouterr().err
 
 
 def test_a_function_that_takes_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,9 +170,9 @@ def test_a_function_that_takes_a_checkpoint(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
-    ([], 2, "nothing names the model"),
-    (["--reference", "tests.porting.nets:images"], 2, "nothing tells what the model's inputs are"),
-    (["--reference", "tests.porting.nets:absent", "--input", "x: b 3"], 2, "has no attribute 'absent'"),
+    ([], 2, "no model is named"),
+    (["--reference", "tests.porting.nets:images"], 2, "the model's inputs are not known"),
+    (["--reference", "tests.porting.nets:absent", "--input", "x: b 3"], 2, "has no absent; name a function"),
     (["--reference", "tests.porting.nets:images", "--input", "x: b 3"], 4, "running it raises"),
     (["--reference", "tests.porting.nets:images", "--input", "x"], 2, "is not NAME: AXES"),
 ])  # fmt: skip

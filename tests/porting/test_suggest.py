@@ -160,7 +160,7 @@ def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         (["--model", "suggested_twin:build"], "--reference"),
         (["--reference", "suggested_net:build"], "--model"),
-        (both, "nothing tells what the models take"),
+        (both, "the models' inputs are not known"),
         ([*both, "--input", "x: b 5"], "where the Keras model takes"),
         ([*both, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
         (["--reference", "suggested_net:none", "--model", "suggested_twin:build", "--input", "x: b 4"], "none"),

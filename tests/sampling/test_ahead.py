@@ -117,7 +117,7 @@ def test_what_fails_in_the_other_thread_is_raised(converted: Any, monkeypatch: p
         def compile(self) -> None:
             raise MemoryError("no room to compile")
 
-    monkeypatch.setattr(programs, "lower_ahead", lambda *_: Broken())
+    monkeypatch.setattr(programs, "lower_ahead", lambda *_: (Broken(),))
     with pytest.raises(MemoryError, match="no room to compile"):
         Sampler(programs, plan_of(network, "ddim", 7)).run(np.arange(2))
 

@@ -123,29 +123,29 @@ def test_without_a_wavelet_there_are_no_series() -> None:
 
 ZEROS = np.zeros((2, *SHAPE))
 IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "no model": (lambda m: wdport.sample(7), "model: a int is no diffusion model; give what wdport.load_model"),
+    "no model": (lambda m: wdport.sample(7), "model: a int is not a diffusion model; give what wdport.load_model"),
     "another keras model": (
-        lambda m: wdport.sample(keras.Sequential([keras.layers.Dense(1)])), "a Sequential is no diffusion model"),
-    "no samples": (lambda m: wdport.sample(m, 0), "n: 0 is no number of samples"),
-    "half a sample": (lambda m: wdport.sample(m, 0.5), "n: 0.5 is no number of samples"),
-    "negative seed": (lambda m: wdport.sample(m, 1, seed=-1), "seed: -1 is no seed; give a whole number from 0"),
-    "huge seed": (lambda m: wdport.sample(m, 1, seed=2**32), "seed: 4294967296 is no seed"),
-    "sampler": (lambda m: wdport.sample(m, 1, sampler="plms"), "sampler: 'plms' is no sampler; take one of ddpm"),
+        lambda m: wdport.sample(keras.Sequential([keras.layers.Dense(1)])), "a Sequential is not a diffusion model"),
+    "no samples": (lambda m: wdport.sample(m, 0), "n: invalid sample count 0"),
+    "half a sample": (lambda m: wdport.sample(m, 0.5), "n: invalid sample count 0.5"),
+    "negative seed": (lambda m: wdport.sample(m, 1, seed=-1), "seed: invalid seed -1; give a whole number from 0"),
+    "huge seed": (lambda m: wdport.sample(m, 1, seed=2**32), "seed: invalid seed 4294967296"),
+    "sampler": (lambda m: wdport.sample(m, 1, sampler="plms"), "sampler: unknown sampler 'plms'; use one of ddpm"),
     "few steps of ddpm": (
         lambda m: wdport.sample(m, 1, steps=50), "steps: ddpm takes all 1000 steps, not 50; leave it out"),
     "eta of ddpm": (lambda m: wdport.sample(m, 1, eta=1.0), "eta: does not belong to ddpm"),
-    "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: 0 is no number of steps"),
-    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: 0 is no width; give 1 to 1024"),
-    "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 are asked for, 1 are here; give fewer"),
+    "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: invalid step count 0"),
+    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: invalid width 0; give 1 to 1024"),
+    "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 devices asked for, 1 found; give fewer"),
     "init of another shape": (
         lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 30, 3); give (n, 31, 3) for this model"),
     "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 31, 3)"),
     "init of another count": (lambda m: wdport.sample(m, 3, init=ZEROS), "n: n is for 3, init is for 2"),
-    "init with NaN": (lambda m: wdport.sample(m, init=ZEROS * np.nan), "init: has values that are no finite numbers"),
+    "init with NaN": (lambda m: wdport.sample(m, init=ZEROS * np.nan), "init: has values that are not finite"),
     "init beyond float32": (lambda m: wdport.sample(m, init=ZEROS + 1e200), "init: has values up to 1e+200"),
-    "too many": (lambda m: wdport.sample(m, 2**32 + 1), "n: 4294967297 is more than seeds can tell apart"),
-    "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: '1' is no amount of noise"),
-    "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are no finite numbers"),
+    "too many": (lambda m: wdport.sample(m, 2**32 + 1), "n: 4294967297 is more than the samples of one seed"),
+    "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: invalid noise '1'"),
+    "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are not finite"),
     "a short tape": (
         lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 31, 3); give (10, n, 31, 3)"),
     "a tape for others": (

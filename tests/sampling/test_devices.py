@@ -133,7 +133,7 @@ def test_devices_share_the_weights(model: Path, tmp_path: Path) -> None:
 
 
 def test_one_device_has_nothing_to_share() -> None:
-    with pytest.raises(UsageError, match=r"shard_weights: there is one device alone; ask for several"):
+    with pytest.raises(UsageError, match=r"shard_weights: there is only one device; ask for several"):
         spread_over(None, shard_weights=True)
 
 
@@ -172,7 +172,7 @@ def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: P
     said = ended(*(start(1, *command, "--distributed", f"{address},{i}/2") for i in (0, 1)))
     assert [code for code, _, _ in said] == [2, 5], said
     assert "holds parts of another run" in said[0][2]
-    assert "--distributed: the first process cannot begin; see what it says" in said[1][2]
+    assert "--distributed: the first process cannot begin; see its output" in said[1][2]
 
 
 def test_a_process_that_dies_ends_the_first(model: Path, tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_devices_that_are_not_here(devices: Any) -> None:
 
 @pytest.mark.parametrize(
     ("devices", "distributed", "expected"),
-    [("0", None, "--devices: '0' is no number of devices"), ("many", None, "give 1 or more, or all"),
-     (None, "here", "'here' is no process of several; write for example 127.0.0.1:7801,0/2"),
-     (None, "a:1,2/2", "is no process of several")],
+    [("0", None, "--devices: invalid device count '0'"), ("many", None, "give a whole number of at least 1, or all"),
+     (None, "here", "invalid process 'here'; write for example 127.0.0.1:7801,0/2"),
+     (None, "a:1,2/2", "invalid process")],
 )  # fmt: skip
 def test_texts_that_name_no_devices(devices: str | None, distributed: str | None, expected: str) -> None:
     with pytest.raises(UsageError) as raised:

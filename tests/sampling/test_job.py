@@ -116,5 +116,5 @@ def test_a_family_without_the_role_draws_no_samples() -> None:
     class Plain:
         name = "masked_lm"
 
-    with pytest.raises(UsageError, match="a masked_lm is no diffusion model; give what wdport convert wrote"):
+    with pytest.raises(UsageError, match="is not a diffusion model; give a model that wdport convert wrote"):
         stored_network(Plain(), None, {})

@@ -112,9 +112,9 @@ def test_nothing_known_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("known", "changes", "expected"), [
     (np.zeros((LENGTH, 1)), {}, "has shape (24, 1); give (24, 2): time steps, features"),
-    (np.full((LENGTH, FEATURES), np.inf), {}, "has infinite values; give NaN for what is not known"),
+    (np.full((LENGTH, FEATURES), np.inf), {}, "has infinite values; give NaN for unknown values"),
     (gap() * 0.0 + 1e30, {}, "known: has a value 2e+30 standard deviations from the mean; give it in the units"),
-    ([[1.0], [1.0, 2.0]], {}, "known: is no array; give time steps by features"),
+    ([[1.0], [1.0, 2.0]], {}, "known: is not an array; give time steps by features"),
     (gap() * 1j, {}, "known: holds complex128, not real numbers"),
     (gap().astype(str), {}, "known: holds <U32, not real numbers"),
     (gap(), {"wavelet": None}, "the model does not know its wavelet"),
@@ -129,7 +129,7 @@ def test_resampling_belongs_to_what_is_known() -> None:
     assert resampling(None, False) == 1
     assert resampling(None, True) == 5
     assert resampling(3, True) == 3
-    with pytest.raises(UsageError, match="resample: does nothing where nothing is known"):
+    with pytest.raises(UsageError, match="resample: has no effect without known values"):
         resampling(3, False)
 
 

@@ -67,16 +67,16 @@ def test_guidance_is_the_formula(weight: float) -> None:
 @pytest.mark.parametrize(
     ("net", "given", "text"),
     [
-        (toy_network(), {"labels": 0}, "labels: the model knows no classes"),
-        (toy_network(), {"guidance": 2.0}, "guidance: the model was not trained without labels as well"),
-        (network(no_class=None), {"labels": 0, "guidance": 2.0}, "guidance: the model was not trained without labels"),
+        (toy_network(), {"labels": 0}, "labels: the model has no classes"),
+        (toy_network(), {"guidance": 2.0}, "guidance: the model was not trained for classifier-free guidance"),
+        (network(no_class=None), {"labels": 0, "guidance": 2.0}, "guidance: the model was not trained for"),
         (network(), {}, "labels: the model draws samples of a class; give one from 0 to 3"),
-        (network(), {"labels": 4}, "labels: 4 is no class of the model; give labels from 0 to 3"),
-        (network(), {"labels": -1}, "labels: -1 is no class of the model"),
-        (network(), {"labels": [0.5]}, "labels: are no whole numbers"),
-        (network(), {"labels": []}, "labels: are no whole numbers"),
+        (network(), {"labels": 4}, "labels: 4 is not a class of the model; give labels from 0 to 3"),
+        (network(), {"labels": -1}, "labels: -1 is not a class of the model"),
+        (network(), {"labels": [0.5]}, "labels: are not whole numbers"),
+        (network(), {"labels": []}, "labels: are not whole numbers"),
         (network(), {"labels": [0, 1, 2]}, "labels: 3 labels for 2 samples"),
-        (network(), {"labels": 0, "guidance": float("inf")}, "guidance: inf is no finite number"),
+        (network(), {"labels": 0, "guidance": float("inf")}, "guidance: inf is not a finite number"),
     ],
 )
 def test_what_is_refused(net: Network, given: dict[str, Any], text: str) -> None:

@@ -1,4 +1,4 @@
-"""The folder that an interrupted run goes on from: what is complete counts, another run's parts do not."""
+"""The folder from which an interrupted run resumes: what is complete counts, another run's parts do not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_another_runs_parts_are_refused(tmp_path: Path) -> None:
         parts.save(0, block(0))
     with pytest.raises(UsageError, match="parts of another run, with seed 0 instead of 1") as raised:
         Parts(tmp_path / "a.npz", {**FACTS, "seed": 1})
-    assert "--force" in str(raised.value)
+    assert "--force" in raised.value.command_line
     with Parts(tmp_path / "a.npz", {**FACTS, "seed": 1}, anew=True) as parts:
         assert parts.done == 0
 
@@ -76,9 +76,9 @@ def test_damage_is_named(tmp_path: Path) -> None:
         parts.save(0, block(0))
         (file,) = parts.folder.glob("*.npz")
         file.write_bytes(file.read_bytes()[:100])
-        with pytest.raises(InputError, match=r"[0-9a-f]{64}.npz: is not what this run has written; remove it"):
+        with pytest.raises(InputError, match=r"[0-9a-f]{64}.npz: is not what this run wrote; remove it"):
             list(parts.blocks())
-    with pytest.raises(InputError, match=r"not what this run has written; remove it, or begin anew with --force"):
+    with pytest.raises(InputError, match=r"not what this run wrote; remove it, or start again with force=True"):
         Parts(tmp_path / "a.npz", FACTS)
     with Parts(tmp_path / "a.npz", FACTS, anew=True) as parts:  # the refusal above let go of the folder
         assert parts.done == 0
@@ -94,7 +94,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 
 
 def test_what_comes_after_a_gap_is_still_another_runs(tmp_path: Path) -> None:
-    """The first part was damaged and removed: with another seed, what is left must not be gone on from."""
+    """The first part was damaged and removed: with another seed, what is left must not be resumed from."""
     with Parts(tmp_path / "a.npz", FACTS) as parts:
         for start in (0, 2):
             parts.save(start, block(start))

@@ -68,7 +68,7 @@ def planted(folder: Path, arrays: Mapping[str, Array], monkeypatch: pytest.Monke
 @pytest.mark.parametrize("value", [777.0, np.nan])
 def test_other_values_are_found(folder: Path, value: float) -> None:
     write(part(folder, 2), {"coefficients": np.full((2, 3, 2), value, np.float32)})
-    refused(folder, f"{part(folder, 2)}: is not what this run has written; remove it, or begin anew with --force")
+    refused(folder, f"{part(folder, 2)}: is not what this run wrote; remove it, or start again with force=True")
     part(folder, 2).unlink()
     assert resume(folder) == 2
 
@@ -78,7 +78,7 @@ def test_every_changed_byte_is_found(folder: Path) -> None:
     sound = file.read_bytes()
     for at in range(0, len(sound), 7):
         file.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
-        refused(folder, "is not what this run has written")
+        refused(folder, "is not what this run wrote")
     file.write_bytes(sound)
     assert resume(folder) == 4
 
@@ -89,7 +89,7 @@ def test_a_part_of_another_run_is_found(folder: Path, tmp_path: Path) -> None:
         other.save(0, block(7))
     part(folder).unlink()
     shutil.copy(part(other.folder), folder)
-    refused(folder, "is not what this run has written")
+    refused(folder, "is not what this run wrote")
 
 
 def test_a_part_at_another_place_is_found(folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_another_batch_is_another_run(folder: Path) -> None:
     """The one settled fact, which is taken from the folder."""
     run = folder / "run.json"
     run.write_text(run.read_text().replace('"batch": 2', '"batch": 4'))
-    with pytest.raises(InputError, match="is not what this run has written"):
+    with pytest.raises(InputError, match="is not what this run wrote"):
         Parts(folder.with_suffix(""), FACTS, ("batch",))
     for batch in ("0", "-2", "true", "2.0", '"2"', "null", "1e400"):
         run.write_text(json.dumps(FACTS).replace('"batch": 2', f'"batch": {batch}'))
@@ -155,7 +155,7 @@ def test_only_regular_files_are_opened(folder: Path, name: str, kind: str) -> No
     else:
         file.symlink_to(other)
     before = other.read_bytes()
-    refused(folder, f"{file}: is no regular file; remove it")
+    refused(folder, f"{file}: is not a regular file; remove it")
     assert other.read_bytes() == before
 
 
@@ -179,7 +179,7 @@ def test_another_owner_is_refused(folder: Path, name: str) -> None:
     file = {"folder": folder, "lock": folder / "lock", "run": folder / "run.json", "part": part(folder)}[name]
     os.chown(file, 12345, 12345)
     if name == "folder":
-        refused(folder, f"{file}: belongs to another user (id 12345); remove it, or give another name with -o")
+        refused(folder, f"{file}: belongs to another user (id 12345); remove it, or give another name with output=")
     os.chown(folder, 0, 0)
     if name != "folder":
         refused(folder, f"{file}: belongs to another user (id 12345); remove ")

@@ -37,5 +37,5 @@ def test_a_single_sample_cannot_be_reflected(mode: str) -> None:
 
 
 def test_unknown_mode_lists_the_nine() -> None:
-    with pytest.raises(UsageError, match="mode: 'mirror' is no boundary mode; take one of zero"):
+    with pytest.raises(UsageError, match="mode: unknown boundary mode 'mirror'; use one of zero"):
         extend(4, 0, 3, "mirror")

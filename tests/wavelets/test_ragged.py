@@ -61,7 +61,7 @@ def test_one_program_for_all_lengths() -> None:
 
 def test_bad_lengths_are_refused() -> None:
     transform = RaggedWaveletTransform(LENGTHS, level=2)
-    with pytest.raises(UsageError, match="lengths: 10 is none of the transform's 3 lengths"):
+    with pytest.raises(UsageError, match="lengths: 10 is not one of the transform's 3 lengths"):
         transform.decompose(np.ones((1, 24, 1)), [10])
     with pytest.raises(UsageError, match=r"x: has shape \(1, 23, 1\)"):
         transform.decompose(np.ones((1, 23, 1)), [9])

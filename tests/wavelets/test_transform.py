@@ -137,14 +137,14 @@ def test_float32_is_exact_to_rounding() -> None:
 
 
 REFUSED = {
-    "length: 0 is no whole number": lambda: WaveletTransform(0),
-    "length: 24.0 is no whole number": lambda: WaveletTransform(24.0),  # type: ignore[arg-type]
-    "level: -1 is no whole number": lambda: WaveletTransform(24, level=-1),
-    "wavelet: 'db99' is no discrete wavelet": lambda: WaveletTransform(24, "db99"),
-    "wavelet: 'morl' is no discrete wavelet": lambda: WaveletTransform(24, "morl"),
-    "mode: 'mirror' is no boundary mode": lambda: WaveletTransform(24, mode="mirror"),
+    "length: 0 is not a whole number": lambda: WaveletTransform(0),
+    "length: 24.0 is not a whole number": lambda: WaveletTransform(24.0),  # type: ignore[arg-type]
+    "level: -1 is not a whole number": lambda: WaveletTransform(24, level=-1),
+    "wavelet: 'db99' is not a discrete wavelet": lambda: WaveletTransform(24, "db99"),
+    "wavelet: 'morl' is not a discrete wavelet": lambda: WaveletTransform(24, "morl"),
+    "mode: unknown boundary mode 'mirror'": lambda: WaveletTransform(24, mode="mirror"),
     "mode: reflect cannot extend a single sample": lambda: WaveletTransform(1, "haar", "reflect", 1),
-    "method: 'fast' is no method": lambda: WaveletTransform(24, method="fast"),
+    "method: unknown method 'fast'": lambda: WaveletTransform(24, method="fast"),
     "x: has 23 samples along axis 1, not 24": lambda: WaveletTransform(24).decompose(draw(2, 23, 1)),
     "c: has 30 coefficients along axis 1, not 31": lambda: WaveletTransform(24).reconstruct(draw(2, 30, 1)),
     "x: of shape (24,) has no axis -2": lambda: WaveletTransform(24).decompose(draw(24)),

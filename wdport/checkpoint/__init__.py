@@ -1,6 +1,6 @@
-"""The untrusted-file reader: a checkpoint's bytes go in, ``{name: array}`` comes out, nothing is run.
+"""Read untrusted checkpoint files as ``{name: array}`` without executing anything in them.
 
-Needs numpy and the standard library only. From the file to the array::
+It needs only numpy and the standard library. From the file to the array::
 
     folder -> source -> sniff -> torchzip (ziparchive) or legacy, opcodes -> audit  -> layout, modules -> prefixes
                               -> safetensors, sharded                                  -> reading

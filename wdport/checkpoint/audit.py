@@ -1,8 +1,8 @@
-"""The tree of the pickle machine goes in; nothing comes out unless it is no tree, too deep or too large.
+"""Check that the pickle machine's result is a tree, and not too deep or too large.
 
-Shared objects are normal (the same text or tensor stands in several places). What must not pass are an
-object inside itself, and a few hundred bytes that unfold to billions of nodes for whoever walks them. Inert leaves are
-not looked into: objects may well refer to themselves.
+Shared objects are normal (the same text or tensor occurs in several places). Refused are an object that contains
+itself, and a few hundred bytes that unfold to billions of nodes when traversed. Inert leaves are not
+inspected: objects may refer to themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Audit:
         self.open: set[int] = set()
 
     def measure(self, node: object, depth: int) -> tuple[int, int]:
-        """Height and unfolded size of ``node``, which stands ``depth`` deep; each object is walked once."""
+        """Return height and unfolded size of ``node``, at depth ``depth``; each object is visited once."""
         if isinstance(node, _LEAVES):
             return 0, 1
         known = self.measured.get(id(node))

@@ -1,6 +1,6 @@
-"""The path of a checkpoint goes in; its tensors, by the network's own names, come out as numpy arrays.
+"""Open a checkpoint and read its tensors, by the network's names, as numpy arrays.
 
-Opening reads names, shapes and places only. Reading a tensor touches the bytes of its storage only.
+Opening reads only names, shapes and offsets. Reading a tensor reads only the bytes of its storage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import INDEX, Folder, open_folder
@@ -26,7 +25,7 @@ from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
-from wdport.checkpoint.source import CHUNK, Source
+from wdport.checkpoint.source import CHUNK, Contents, Source
 from wdport.checkpoint.tensor import TensorInfo, TensorRef
 from wdport.checkpoint.torchzip import read_torch_zip
 from wdport.checkpoint.unread import not_read
@@ -46,7 +45,7 @@ class Checkpoint:
         self, path: Path, contents: Contents, found: StateDict, names: Names, folder: Folder | None = None
     ) -> None:
         self.path = path
-        """The file, or the folder, as it was given."""
+        """The file or folder, as given."""
         self.config = folder.config if folder else None
         """``config.json`` of a folder as plain data; None without one."""
         self.format = contents.format
@@ -56,7 +55,7 @@ class Checkpoint:
         """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
         ``"averaged"``."""
         self.key = found.key
-        """Dotted key of the state_dict inside the file, None when it is the file."""
+        """Dotted key of the state_dict inside the file, None if the file itself is the state_dict."""
         self.prefixes = names.prefixes
         """Prefixes stripped from all names, outermost first."""
         self.tensors = {
@@ -64,15 +63,15 @@ class Checkpoint:
             for stored, own in names.own.items()
             for ref in (found.tensors[stored],)
         }
-        """Every tensor of the state_dict by its own name, in the file's order."""
+        """Every tensor of the state_dict by the network's name, in the file's order."""
         self.ignored = names.ignored
-        """Entries of the state_dict that are not the network's, with the reason."""
+        """Entries of the state_dict that do not belong to the network, with the reason."""
         self.metadata: dict[str, object] = contents.metadata | found.metadata
         """Plain facts beside the state_dict, such as epoch and global_step."""
         self.other_keys = found.other_keys
         """Top-level keys beside the state_dict."""
         self.not_read = not_read(contents.tree, found.node, found.not_read)
-        """What the file holds that was not read, such as objects of unknown classes: one line each."""
+        """Content of the file that was not read, such as objects of unknown classes: one line each."""
         self.tree = contents.tree if contents.format in _PICKLED else None
         """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
         self._contents = contents
@@ -80,37 +79,37 @@ class Checkpoint:
 
     @property
     def hyper_parameters(self) -> object:
-        """What Lightning saved of the module's arguments, as plain data; None if there is nothing."""
+        """The module's arguments that Lightning saved, as plain data; None if there are none."""
         return self.tree.get("hyper_parameters") if isinstance(self.tree, dict) else None
 
     @property
     def files(self) -> dict[str, Path]:
-        """Everything that is read, by what it is: the file, or an index and its shards; of a folder, its config too."""
+        """All files that are read, by label: the file, or an index and its shards; for a folder also its config."""
         index, *shards = (source.path for source in self._contents.sources)
         config = {"config": self._folder.source.path} if self._folder and self._folder.source else {}
         return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}, **config}
 
     @property
     def shared(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the tensors that lie in one storage, for each storage that holds several."""
+        """Names of the tensors that share a storage, for each shared storage."""
         users: dict[str, list[str]] = {}
         for name, info in self.tensors.items():
             users.setdefault(info.ref.storage.key, []).append(name)
         return tuple(tuple(names) for names in users.values() if len(names) > 1)
 
     def leave_out(self, prefix: str) -> None:
-        """Take a prefix away that all names carry, as those of :attr:`prefixes` were."""
+        """Remove a prefix that all names have, as those of :attr:`prefixes` were removed."""
         self.prefixes = (*self.prefixes, prefix)
         infos = {name.removeprefix(prefix): info for name, info in self.tensors.items()}
         self.tensors = {name: replace(info, name=name) for name, info in infos.items()}
 
     def give_names(self, names: Mapping[str, str]) -> None:
-        """Give tensors other names, those of ``names`` by their own; no two may become alike."""
+        """Rename tensors according to ``names`` (old to new); no two may become equal."""
         renamed = [(names.get(name, name), info) for name, info in self.tensors.items()]
         self.tensors = {name: replace(info, name=name) for name, info in renamed}
 
     def read(self, name: str) -> Array:
-        """The tensor of that name as an owned, C-contiguous array in native byte order.
+        """Return the tensor with this name as an owned, C-contiguous array in native byte order.
 
         bfloat16 is widened to float32, which is exact. Raises :class:`InputError` if the bytes do not
         match their CRC (torch files; safetensors has none) or the file has become shorter.
@@ -121,7 +120,7 @@ class Checkpoint:
         return self._read(info.ref, name)
 
     def read_stored(self, name: str) -> Array:
-        """The same as it is stored: little-endian, of bfloat16 the bits as uint16; raises alike."""
+        """Return the stored tensor: little-endian, bfloat16 as uint16 bits; raises as :meth:`read` does."""
         from wdport.checkpoint.reading import read_stored
 
         ref = self.tensors[name].ref
@@ -130,9 +129,10 @@ class Checkpoint:
             return read_stored(ref, span)
 
     def read_run(self, name: str, start: int, target: memoryview, once: bool = False) -> None:
-        """Fill ``target`` with stored bytes, from the element ``start`` of the tensor's extent on; raises alike.
+        """Fill ``target`` with stored bytes, starting at element ``start`` of the tensor's extent; raises as
+        :meth:`read` does.
 
-        ``once`` says that they are not read again, so that the page cache need not keep them.
+        ``once`` means that they are not read again, so that the page cache need not keep them.
         """
         ref = self.tensors[name].ref
         span = self._contents.spans[ref.storage.key]
@@ -143,7 +143,8 @@ class Checkpoint:
                 span.source.forget(span.start + first, len(target))
 
     def same(self, name: str, other: str) -> bool:
-        """Whether two tensors are equal in dtype, shape and every bit; compared in pieces where both are contiguous."""
+        """Return whether two tensors are equal in dtype, shape and every bit; compares in pieces if both are
+        contiguous."""
         one, two = self.tensors[name].ref, self.tensors[other].ref
         if one == two or (one.dtype, one.shape) != (two.dtype, two.shape):
             return one == two
@@ -159,20 +160,20 @@ class Checkpoint:
         return True
 
     def place(self, name: str) -> tuple[int, int]:
-        """Where a tensor begins: the number of its file, in the order of :meth:`file_sha256`, and the offset there."""
+        """Return where a tensor begins: the number of its file, in the order of :meth:`file_sha256`, and its offset."""
         ref = self.tensors[name].ref
         span = self._contents.spans[ref.storage.key]
         first = span.start + (ref.storage.first + ref.offset) * ITEMSIZE[ref.dtype]
         return self._contents.sources.index(span.source), first
 
     def read_ref(self, ref: object) -> Array:
-        """The same for a tensor leaf of :attr:`tree`, such as an optimiser's moment."""
+        """Read a tensor leaf of :attr:`tree`, such as an optimiser's moment, as :meth:`read` does."""
         if not isinstance(ref, TensorRef) or ref.storage.key not in self._contents.spans:
             raise UsageError(self.path, "not a tensor of this checkpoint", "give a TensorRef leaf of tree")
         return self._read(ref, f"storage {ref.storage.key}")
 
     def file_sha256(self) -> str:
-        """SHA-256 of the file, in hex; of a sharded checkpoint, of the index and then its shards in turn.
+        """Return the SHA-256 of the file, in hex; for a sharded checkpoint, of the index and then its shards in order.
 
         The ``config.json`` of a folder is not part of it. Raises as :meth:`require_unchanged` does.
         """
@@ -181,13 +182,13 @@ class Checkpoint:
         return digest
 
     def hashed(self) -> InOrder:
-        """The same hash of what is read while it is open, which saves a second read."""
+        """Compute the same hash from the bytes read while it is open, which saves a second read."""
         return InOrder(self._contents.sources)
 
     def require_unchanged(self) -> None:
         """Raise :class:`InputError` if a file was written to or replaced since it was opened.
 
-        Every read looks at the open file; this also at what its path leads to now.
+        Every read checks the open file; this method also checks the file that its path refers to now.
         """
         config = [self._folder.source] if self._folder and self._folder.source else []
         for source in [*self._contents.sources, *config]:
@@ -219,14 +220,13 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None) -> Checkpoint:
-    """Open a PyTorch or safetensors checkpoint without running anything in it.
+    """Open a PyTorch or safetensors checkpoint without executing anything in it.
 
     ``path`` is a file, or a folder with one checkpoint, as transformers and diffusers save it. ``key`` is the dotted
-    key of the state_dict where the file holds more than one. ``sha256`` is the expected hash of the file (of a folder,
-    its weights file or index), which is then read whole and checked first; a file so proved may lack CRCs. Raises
+    key of the state_dict if the file holds more than one. ``sha256`` is the expected hash of the file (for a folder, of
+    its weights file or index), which is then first read completely and checked; such a file may lack CRCs. Raises
     :class:`InputError` for a file that is damaged, unsafe or of another kind, :class:`MisfitError` for names that
-    collide without their prefixes, and :class:`MachineError`
-    where the machine refuses.
+    collide without their prefixes, and :class:`MachineError` if the system refuses.
     """
     file = Path(path)
     if "\0" in str(file):

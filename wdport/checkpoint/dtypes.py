@@ -1,6 +1,6 @@
-"""The name of a storage class or a safetensors tag goes in; dtype name, item size and numpy type come out.
+"""Map the name of a storage class or a safetensors tag to a dtype name, item size and numpy type.
 
-A dtype that is known but not read (complex, quantized) keeps its name, so that the refusal can say it.
+A dtype that is known but not supported (complex, quantized) keeps its name for the error message.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NUMPY: Final = {
     "uint8": "|u1",
     "bool": "|u1",
 }
-"""The little-endian numpy type that holds the stored bytes of each dtype that is read.
+"""The little-endian numpy type of the stored bytes of each supported dtype.
 
-numpy has no bfloat16, so its bits are taken as uint16; the bytes of a bool are checked to be 0 or 1
-before they become one.
+numpy has no bfloat16, so its bits are read as uint16; the bytes of a bool are checked to be 0 or 1
+before conversion.
 """
 
 ITEMSIZE: Final = {
@@ -46,10 +46,10 @@ ITEMSIZE: Final = {
     "quint2x4": 1,
     "untyped": 1,
 }
-"""Bytes of one element, of dtypes that are read and of those that are only named."""
+"""Bytes of one element, for supported dtypes and for those that are only named."""
 
 HALF_ROUNDING: Final = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""Relative spacing of values that are stored in 16 bits; it ruins tables (alpha_bar[0..3] = 1.0 in bfloat16)."""
+"""Relative spacing of values stored in 16 bits; it ruins tables (alpha_bar[0..3] = 1.0 in bfloat16)."""
 
 TORCH_STORAGES: Final = {
     "DoubleStorage": "float64",
@@ -76,7 +76,7 @@ TORCH_DTYPES: Final = frozenset(
     {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
     | {"complex128", "complex64", "complex32"}
 )
-"""``torch.<name>`` objects that may stand in a file as inert constants, for instance among options."""
+"""``torch.<name>`` objects that may occur in a file as inert constants, for instance among options."""
 
 SAFETENSORS: Final = {
     "F64": "float64",

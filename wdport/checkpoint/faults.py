@@ -1,4 +1,4 @@
-"""A fault found deep inside a file: what is wrong and what to do, the path left out.
+"""Faults found inside a file: what is wrong and what to do, without the path.
 
 The parsers do not know which file they read, so they raise :class:`Fault`; the path is added once, at the boundary,
 by :func:`~wdport.checkpoint.located.located`.
@@ -26,7 +26,7 @@ WEIGHTS_FILE: Final = "give a PyTorch checkpoint or a safetensors file"
 
 
 class Fault(Exception):
-    """What is wrong and what to do about it; ``part`` is the tensor or member concerned, if any."""
+    """A fault in a file: what is wrong and what to do; ``part`` is the affected tensor or member, if any."""
 
     def __init__(self, what: str, fix: str = COPY_AGAIN, part: str = "") -> None:
         super().__init__(what)
@@ -36,4 +36,4 @@ class Fault(Exception):
 
 
 class Unread(Fault):
-    """A sound tensor of a kind that is not read: elsewhere than among the weights it does no harm."""
+    """A valid tensor of an unsupported kind, which is harmless outside the weights."""

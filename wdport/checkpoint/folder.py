@@ -1,8 +1,8 @@
-"""The folder of a model goes in; the one file to read in it and its ``config.json`` come out.
+"""Find the weights file to read in a model's folder, and its ``config.json``.
 
 Libraries such as transformers and diffusers save a model as a folder: ``config.json`` beside one weights file, or
-beside an index and its shards. A pipeline is a folder of such folders; if one of them alone has weights, that is read.
-Nothing is read that lies outside of the folder, links followed.
+beside an index and its shards. A pipeline is a folder of such folders; if only one of them has weights, that one is
+read. Files outside the folder, also by links, are not read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
+from wdport.checkpoint.regular import inside
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.limits import MAX_CONFIG_BYTES
@@ -23,7 +24,7 @@ CONFIG: Final = "config.json"
 PIPELINE: Final = "model_index.json"
 INDEX: Final = ".index.json"
 _STEMS: Final = ("model", "diffusion_pytorch_model", "pytorch_model")
-"""Of several candidates, the one that transformers or diffusers would load."""
+"""Weights files in the order in which transformers or diffusers would choose."""
 
 _ENDINGS: Final[tuple[tuple[str, str], ...]] = (
     (".safetensors", ".safetensors.index.json"),
@@ -38,7 +39,7 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True)
 class Folder:
-    """What to read of a folder: the weights file or index, and ``config.json``, open, where there is one."""
+    """The files to read in a folder: the weights file or index, and the open ``config.json``, if any."""
 
     weights: Path
     source: Source | None
@@ -74,7 +75,7 @@ def _has_weights(names: list[str]) -> bool:
 
 
 def _component(folder: Path, names: list[str]) -> Path:
-    """The one component of a pipeline that has weights."""
+    """Return the only component of a pipeline that has weights."""
     parts = [name for name in names[:_MOST_PARTS] if os.path.isdir(folder / name)]
     found = [name for name in parts if _has_weights(os.listdir(inside(folder, name)))]
     if len(found) != 1:
@@ -84,8 +85,8 @@ def _component(folder: Path, names: list[str]) -> Path:
 
 
 def read_beside(weights: Path, name: str) -> dict[str, object]:
-    """A JSON file such as ``scheduler_config.json`` beside the weights, or in the component ``scheduler`` of the
-    pipeline around them; nothing if there is none. Raises :class:`InputError`."""
+    """Read a JSON file such as ``scheduler_config.json`` beside the weights, or in the component ``scheduler`` of their
+    pipeline; empty if there is none. Raises :class:`InputError`."""
     folder = weights if weights.is_dir() else weights.parent
     places = [folder / name]
     if (folder.parent / PIPELINE).is_file():
@@ -97,7 +98,7 @@ def read_beside(weights: Path, name: str) -> dict[str, object]:
 
 
 def choose(names: list[str]) -> str:
-    """The weights file or index among these; safetensors are taken before ``.bin`` files."""
+    """Return the weights file or index among these; safetensors files are preferred to ``.bin`` files."""
     if len(names) > _MOST_FILES:
         raise Fault(f"is a directory of {len(names)} files", "give the path of a checkpoint file")
     for endings in _ENDINGS:
@@ -112,18 +113,8 @@ def choose(names: list[str]) -> str:
     raise Fault("is a directory without a safetensors or .bin checkpoint", "give the path of a checkpoint file")
 
 
-def inside(folder: Path, name: str) -> Path:
-    """The path of the file ``name``, which has to lie in ``folder`` itself, links followed."""
-    path = folder / name
-    plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
-    if not plain or os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
-        fix = "put all files into the folder itself (cp -rL copies what links lead to)"
-        raise Fault(f"file {name!r} lies outside the folder", fix)
-    return path
-
-
 def read_config(path: Path) -> dict[str, object]:
-    """A ``config.json`` as plain data; raises :class:`InputError`."""
+    """Read a ``config.json`` as plain data; raises :class:`InputError`."""
     with located(path):
         source = Source(path)
         try:
@@ -154,5 +145,5 @@ def _only(found: list[str]) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether the name has no variant in it, as ``model.fp16.safetensors`` has."""
+    """Return whether the name has no variant, unlike ``model.fp16.safetensors``."""
     return any(name == f"{stem}{ending}" for stem in _STEMS for endings in _ENDINGS for ending in endings)

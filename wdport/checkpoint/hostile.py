@@ -1,7 +1,8 @@
-"""The name of a pickled global goes in; a refusal comes out if only an attack would put it into a checkpoint.
+"""Refuse the names of pickled globals that only an attack would put into a checkpoint.
 
-Nothing in a file is ever imported or called here, so an unknown class is no danger to this reader. A file that names
-one of these was made to harm another one, and is refused whole: wherever the name stands, called or not.
+Nothing in a file is ever imported or called here, so an unknown class is not a danger to this reader. A file that
+contains one of these names was made to harm another reader, and is refused as a whole: wherever the name occurs, called
+or not.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ MODULES: Final = _words(
     " torch.utils._config_module torch.utils.model_zoo torch.utils.data.datapipes.utils torch.distributed.rpc"
     " torch.fx.experimental.symbolic_shapes torch.export numpy.testing numpy.f2py numpy.distutils"
 )
-"""Modules of which no name is needed, nor any of a module below them."""
+"""Modules of which no name is needed, nor any name of their submodules."""
 
 ALLOWED: Final = frozenset(
     {("torch.serialization", "_get_layout")}
     | {("torch.jit._pickle", f"build_{kind}list") for kind in ("int", "double", "bool", "tensor")}
     | {("torch.jit._pickle", name) for name in ("build_tensor_from_id", "restore_type_tag")}
 )
-"""Names below one of them that real files hold: a sparse tensor's layout, and TorchScript's lists."""
+"""Names below one of them that real files contain: a sparse tensor's layout, and TorchScript's lists."""
 
 _EXECUTING: Final = _words(
     "eval exec compile getattr setattr delattr open file __import__ execfile apply input breakpoint globals locals vars"
@@ -60,13 +61,13 @@ NAMES: Final = frozenset(
     | {("torch.fx.graph_module", "_forward_from_src"), ("torch.fx.graph_module", "_exec_with_source")}
     | {("torch._C", "_jit_script_compile"), ("torch._utils", "_import_dotted_name"), ("torch._ops", "load_library")}
 )
-"""Single names of modules that have harmless ones, too."""
+"""Single names of modules that also have harmless names."""
 
 ALIASES: Final = _words(
     "eval exec __import__ execfile getattr system popen breakpoint __builtins__ __globals__ os sys posix subprocess"
     " importlib runpy pickle marshal ctypes socket builtins load_library"
 )
-"""Names that are refused in any module: many modules import these and so offer them under their own name."""
+"""Names that are refused in any module: many modules import these and so expose them under their own name."""
 
 
 def refuse_hostile(module: str, name: str) -> None:

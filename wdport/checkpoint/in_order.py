@@ -1,8 +1,7 @@
-"""Files that are read in pieces go in; the SHA-256 of all their bytes in turn comes out, without a second read.
+"""Compute the SHA-256 of all bytes of files that are read in pieces, without a second read.
 
-Bytes are hashed as they are read, where they follow on what was hashed before; what was passed over is read for the
-hash alone, so a reader who goes forward through the files has it for nothing. A thread hashes while the next bytes are
-read.
+Bytes are hashed as they are read if they follow the hashed bytes; skipped bytes are read only for the hash, so it needs
+no extra reads if the files are read sequentially. A thread hashes while the next bytes are read.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from wdport.checkpoint.source import CHUNK, Source
 
 
 class InOrder:
-    """The hash of ``sources`` in turn; a context manager, which looks at their reads until it ends.
+    """The hash of ``sources`` in order; a context manager that observes their reads until it ends.
 
-    Whoever reads calls :meth:`settle` before the memory is used again.
+    The reader calls :meth:`settle` before it reuses the memory.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -36,7 +35,7 @@ class InOrder:
         return self
 
     def settle(self) -> None:
-        """Wait for the hash of all that was read: its memory may change from now on."""
+        """Wait until all bytes read so far are hashed; their memory may then change."""
         while self._hashing:
             self._hashing.pop(0).result()
 
@@ -48,7 +47,7 @@ class InOrder:
         self._thread.shutdown()
 
     def hexdigest(self) -> str:
-        """The hash, after what nobody has read; raises :class:`InputError` if a file was changed meanwhile."""
+        """Read the remaining bytes and return the hash; raises :class:`InputError` if a file was changed meanwhile."""
         self.settle()
         self._catch_up(len(self._sources) - 1, self._sources[-1].size)
         return self._digest.hexdigest()
@@ -64,7 +63,7 @@ class InOrder:
         self._position = offset + len(piece)
 
     def _catch_up(self, number: int, offset: int) -> None:
-        """Hash everything before this place that was not hashed."""
+        """Hash all bytes before this place that are not hashed yet."""
         while self._at < number:
             self._read_to(self._sources[self._at].size)
             self._at, self._position = self._at + 1, 0

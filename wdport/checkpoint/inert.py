@@ -1,6 +1,6 @@
-"""A class, function, call or object that the file names: kept as a leaf with its name, and nothing more.
+"""A class, function, call or object that the file names, kept only as a leaf with its name.
 
-Nothing is imported, called or set. What an object was built from is kept only for whole modules, whose tables of
+Nothing is imported, called or set. The arguments of an object are kept only for whole modules, whose tables of
 tensors are plain data (:mod:`wdport.checkpoint.modules`).
 """
 
@@ -16,20 +16,20 @@ Form = Literal["name", "object", "call", "key"]
 
 @dataclass(eq=False, slots=True, repr=False)
 class Inert:
-    """A leaf of the tree; two of them are never equal, so one may stand in for the key of a dict."""
+    """A leaf of the tree; two leaves are never equal, so one may replace the key of a dict."""
 
     module: str
     name: str
     form: Form
     reason: str = ""
-    """What it is in the words of its user, where this is known; then it stands in place of a tensor."""
+    """A description for the user, if known; the leaf then replaces a tensor."""
     fix: str = ""
     arguments: tuple[object, ...] = ()
-    """What a call was given."""
+    """The arguments of a call."""
     state: object = None
-    """What BUILD handed to the object."""
+    """The state that BUILD passed to the object."""
     altered: bool = False
-    """Whether the pickle changed it in other ways, so that ``state`` is not all there is."""
+    """Whether the pickle changed it in other ways, so that ``state`` is incomplete."""
 
     @property
     def full_name(self) -> str:
@@ -69,28 +69,28 @@ _TENSORS: Final = {
     "_rebuild_wrapper_subclass": _SUBCLASS,
     "_rebuild_device_tensor_from_numpy": _DEVICE,
     "_rebuild_device_tensor_from_cpu_tensor": _DEVICE,
-    "_rebuild_parameter_with_state": ("a parameter with attributes of its own, which is not read", LOAD_AND_SAVE),
+    "_rebuild_parameter_with_state": ("a parameter with custom attributes, which is not read", LOAD_AND_SAVE),
     "ShardedTensor": _SHARD,
     "ShardedTensorMetadata": _SHARD,
     "DTensor": _SHARD,
 }
-"""What torch's other functions that make tensors stand for, said in the words of their user."""
+"""Descriptions, for users, of torch's other functions that make tensors."""
 
 
 def unknown(module: str, name: str) -> Inert:
-    """The leaf for a global that is not on the list of :mod:`wdport.checkpoint.symbols`."""
+    """Return the leaf for a global that is not in the list of :mod:`wdport.checkpoint.symbols`."""
     tensor = _TENSORS.get(name) if module.startswith("torch.") else None
     reason, fix = tensor or ("", "")
     return Inert(module, name, "name", reason, fix)
 
 
 def unreadable(fault: Fault) -> Inert:
-    """The leaf for a tensor that is sound but of a kind that is not read."""
+    """Return the leaf for a valid tensor of an unsupported kind."""
     return Inert("torch", "Tensor", "call", fault.what, fault.fix)
 
 
 def applied(function: Inert, arguments: tuple[object, ...], form: Form) -> Inert:
-    """The leaf for what calling ``function`` would have made."""
+    """Return the leaf for the result that calling ``function`` would have."""
     kept = arguments if function.full_name == GRAPH_MODULE else ()
     shard = _sharded(arguments) if function.reason and function.reason == _SUBCLASS[0] else None
     reason, fix = shard or (function.reason, function.fix)
@@ -98,10 +98,10 @@ def applied(function: Inert, arguments: tuple[object, ...], form: Form) -> Inert
 
 
 GRAPH_MODULE: Final = "torch.fx.graph_module.reduce_graph_module"
-"""Makes a module of ``(its attributes, the source of its imports)``; the source is not looked at."""
+"""Makes a module from ``(its attributes, the source of its imports)``; the source is ignored."""
 
 
 def _sharded(arguments: tuple[object, ...]) -> tuple[str, str] | None:
-    """Whether the subclass that a tensor is rebuilt as is a distributed one."""
+    """Return the description if a tensor is rebuilt as a distributed tensor, otherwise None."""
     names = (item for item in arguments if isinstance(item, Inert))
     return _SHARD if any(item.module.startswith("torch.distributed") for item in names) else None

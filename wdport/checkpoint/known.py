@@ -1,4 +1,4 @@
-"""A path in, and what is known of the file; an error comes out if it is another file, or damaged."""
+"""Check that a file is the expected one and not damaged."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 _ZIP: Final = b"PK\3\4"
 _OTHER_ZIPS: Final = (".npz", ".keras")
 _SHOWN: Final = 16
-"""Digits of a hash that tell two of them apart."""
+"""Digits of a hash that messages show."""
 
 
 def require_sha256(path: str | PathLike[str], expected: str | None) -> None:
-    """Hold a file to the SHA-256 that somebody knows of it; with ``None`` nothing is done.
+    """Check a file against its expected SHA-256; does nothing for ``None``.
 
-    A single file is hashed before anything in it is looked at. Of a sharded checkpoint, or a folder, it is the hash
+    A single file is hashed before anything in it is parsed. For a sharded checkpoint or a folder, it is the hash
     that a manifest states: of the index and then its shards, or of the one file. Raises :class:`InputError` for
-    another file, :class:`UsageError` where ``expected`` is no SHA-256.
+    another file, :class:`UsageError` if ``expected`` is not a SHA-256.
     """
     if expected is None:
         return
     if not _HEX.fullmatch(expected):
-        raise UsageError("--sha256", f"{expected!r} is no SHA-256", "give its 64 hexadecimal digits")
+        raise UsageError("--sha256", f"invalid SHA-256 {expected!r}", "give its 64 hexadecimal digits")
     file = Path(path)
     found = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
     if found != expected.lower():
@@ -57,9 +57,9 @@ def _single(path: Path) -> str:
 
 
 def require_undamaged(path: str | PathLike[str]) -> None:
-    """Check every CRC of a PyTorch archive, for those who read it with torch, which does not look at them.
+    """Check every CRC of a PyTorch archive before it is read with torch, which does not check them.
 
-    Files without checksums, and those of other kinds, are left to their reader. Raises :class:`InputError`.
+    Files without checksums, and those of other kinds, are not checked. Raises :class:`InputError`.
     """
     file = Path(path)
     with located(file):

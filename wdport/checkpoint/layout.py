@@ -1,7 +1,7 @@
-"""The tree of a checkpoint goes in; its one state_dict and where it stood come out.
+"""Find the state_dict in the tree of a checkpoint, and its key.
 
-A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it stands
-under a key beside epochs, optimiser states and the like. If two could be meant, the caller has to say which.
+A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
+under a key beside epochs, optimiser states and the like. If there are several candidates, the caller must choose.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True)
 class StateDict:
-    """The state_dict as stored, and what stood beside it."""
+    """The stored state_dict, and the content beside it."""
 
     layout: str
     """``"lightning"``, ``"fabric"`` (any other file that keeps it under a key), ``"bare"`` or ``"module"``."""
@@ -64,11 +64,11 @@ class StateDict:
     node: object
     """The table or module in the tree."""
     not_read: tuple[str, ...]
-    """What was left out of a module."""
+    """Parts of a module that were left out."""
 
 
 def find_state_dict(tree: object, key: str | None) -> StateDict:
-    """The state_dict under the dotted ``key``, or the only candidate if ``key`` is None."""
+    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None."""
     if isinstance(tree, Inert):
         if key is None and is_module(tree):
             return _found("module", None, tree, {}, ())
@@ -99,7 +99,7 @@ def find_state_dict(tree: object, key: str | None) -> StateDict:
 def _found(
     layout: str, key: str | None, node: object, metadata: dict[str, object], others: tuple[str, ...]
 ) -> StateDict:
-    """``node`` as a state_dict, its tensors checked."""
+    """Return ``node`` as a state_dict with checked tensors."""
     if not isinstance(node, Inert):
         leaves = node if isinstance(node, dict) else {}
         return StateDict(layout, key, _tensors(leaves), metadata, others, node, ())
@@ -112,7 +112,7 @@ def _found(
 
 
 def _only_candidate(tree: dict[object, object]) -> str | None:
-    """The key of the one candidate; None when the file itself is the state_dict."""
+    """Return the key of the only candidate; None if the file itself is the state_dict."""
     known: list[str] = []
     for name in _KNOWN_KEYS:
         value = tree.get(name)
@@ -137,7 +137,7 @@ def _is_state(value: object) -> bool:
 
 
 def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
-    """The steps to a dotted key, each with its value; a component may itself contain dots."""
+    """Return the steps to a dotted key, each with its value; a component may contain dots."""
     if key in tree:
         return [(key, tree[key])]
     for name, value in tree.items():
@@ -149,14 +149,14 @@ def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
 
 
 def _check_keys(table: object) -> None:
-    """Refuse a key on the way to the tensors that could be the same text as another one."""
+    """Refuse a key on the path to the tensors that could have the same text as another one."""
     for name in table if isinstance(table, dict) else ():
         if isinstance(name, Inert) and name.form in ("object", "call"):
             raise Fault(f"has a key that is {name.described}", LOAD_TRUSTED)
 
 
 def _candidates(tree: dict[object, object]) -> list[str]:
-    """Dotted keys, at most two deep, of every module and of everything that directly holds tensors."""
+    """Return dotted keys, at most two levels deep, of all modules and of everything that directly contains tensors."""
     found: list[str] = []
     for name, value in tree.items():
         if _is_state(value):
@@ -182,7 +182,7 @@ def _pick(tree: dict[object, object]) -> str:
 
 
 def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str, TensorRef]:
-    """The table itself, once every name is text and every leaf a tensor of a dtype that is read."""
+    """Return the table after checking that every name is text and every leaf a tensor of a supported dtype."""
     tensors: dict[str, TensorRef] = {}
     for name, leaf in table.items():
         if not isinstance(name, str):

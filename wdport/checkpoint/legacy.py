@@ -1,6 +1,6 @@
-"""An open file of ``torch.save`` before 1.6 goes in; its symbolic tree and the bytes of its storages come out.
+"""Read a file of ``torch.save`` before 1.6: its symbolic tree and the places of its storages.
 
-Five pickles stand one after another: a magic number, a protocol number, facts about the system, the object, and the
+It has five consecutive pickles: a magic number, a protocol number, facts about the system, the object, and the
 keys of the storages. The storages follow in the order of the keys, each a count in 8 bytes and as many
 elements. The format has no checksums, so a flipped bit in a tensor cannot be seen.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from wdport.checkpoint.audit import audit
-from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import LOAD_AND_SAVE, Fault
 from wdport.checkpoint.opcodes import Pickled, run
-from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.tape import Exhausted
 from wdport.limits import MAX_PICKLE_BYTES
@@ -22,7 +21,7 @@ MAGIC: Final = 0x1950A86A20F9469CFC6C
 PROTOCOL: Final = 1001
 
 _WINDOWS: Final = (1 << 16, 1 << 21)
-"""Bytes that are read at first: nothing tells how long a pickle is before its end is met."""
+"""Bytes that are read first: the length of a pickle is unknown until its end is found."""
 
 _FEW: Final = 1000
 """Opcodes of the three small pickles; torch writes about 20."""
@@ -45,7 +44,7 @@ def read_legacy(source: Source) -> Contents:
 
 
 def _pickle(source: Source, start: int, most: int | None = None) -> tuple[Pickled, int]:
-    """The pickle at ``start`` and where it ends, read in windows that grow until its end is met."""
+    """Return the pickle at ``start`` and its end, read in windows that grow until the end is found."""
     left = min(source.size - start, MAX_PICKLE_BYTES)
     for window in (*(size for size in _WINDOWS if size < left), left):
         try:
@@ -67,7 +66,7 @@ def _check_system(system: object) -> None:
 
 
 def _spans(source: Source, storages: Storages, keys: object, position: int) -> dict[str, Span]:
-    """The bytes of each storage; every declared one is stored once, and they end where the file ends."""
+    """Return the bytes of each storage; every declared one is stored once, and they fill the file to its end."""
     if not isinstance(keys, list):
         raise Fault("its storage keys are not a list")
     spans: dict[str, Span] = {}

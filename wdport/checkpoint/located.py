@@ -1,4 +1,4 @@
-"""A fault or a system error goes in; a :class:`~wdport.errors.WdportError` with the path comes out."""
+"""Convert faults and system errors to a :class:`~wdport.errors.WdportError` with the path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_A_PATH: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELO
 
 
 def from_os(error: OSError, path: PathLike[str]) -> InputError | MachineError:
-    """The error that stands for ``error``: the caller's path is wrong (3) or the machine refuses (5)."""
+    """Convert an ``OSError``: the caller's path is wrong (exit code 3) or the system refuses (5)."""
     if error.errno == errno.ENOENT:
         return InputError(path, "no such file", "check the path")
     if error.errno in _NOT_A_PATH:
@@ -29,7 +29,7 @@ def from_os(error: OSError, path: PathLike[str]) -> InputError | MachineError:
 
 @contextmanager
 def located(path: PathLike[str], part: str = "") -> Iterator[None]:
-    """Turn faults and system errors of the block into errors that name ``path`` (and ``part``)."""
+    """Convert faults and system errors of the block to errors that name ``path`` (and ``part``)."""
     try:
         yield
     except Fault as fault:

@@ -1,8 +1,8 @@
-"""A whole pickled module, an inert leaf, goes in; its tensors come out under the names of ``module.state_dict()``.
+"""Extract the tensors of a whole pickled module, an inert leaf, under the names of ``module.state_dict()``.
 
 A module's attributes are plain data. Of those of ``torch.nn.Module`` only the tables ``_parameters``, ``_buffers``
-(less ``_non_persistent_buffers_set``) and ``_modules`` are read; of a TorchScript module, whose attributes stand side
-by side, the tensors and the modules among them. Its class is never imported and its code is never looked at.
+(less ``_non_persistent_buffers_set``) and ``_modules`` are read; of a TorchScript module, whose attributes are in one
+flat table, the tensors and the modules among them. Its class is never imported and its code is never read.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _TRAINING: Final = "training"
 
 @dataclass
 class Walked:
-    """Dotted names to leaves, which are tensors if all is well, and what was left out."""
+    """Leaves by dotted name, which are tensors in a valid file, and the parts that were left out."""
 
     leaves: dict[str, object] = field(default_factory=dict)
     not_read: list[str] = field(default_factory=list)
 
 
 def is_module(value: object) -> bool:
-    """Whether ``value`` is a module whose tables of tensors are plain data."""
+    """Return whether ``value`` is a module whose tables of tensors are plain data."""
     return _attributes(value) is not None and (is_script(value) or _is_python(value))
 
 
 def is_script(value: object) -> bool:
-    """Whether ``value`` is an object of a TorchScript archive."""
+    """Return whether ``value`` is an object of a TorchScript archive."""
     return isinstance(value, Inert) and value.form == "object" and f"{value.module}.".startswith(f"{_SCRIPT}.")
 
 
 def walk_module(root: Inert) -> Walked:
-    """Every tensor of ``root`` and of the modules below it, in the order of ``state_dict()``."""
+    """Return every tensor of ``root`` and of the modules below it, in the order of ``state_dict()``."""
     walk = _Walk(is_script(root))
     walk.enter(root, "", 0)
     return walk.walked
 
 
 def _attributes(value: object) -> Mapping[object, object] | None:
-    """The attributes of an object that was built from nothing else."""
+    """Return the attributes of an object that was built only from them, otherwise None."""
     if not isinstance(value, Inert) or value.altered or value.form == "name":
         return None
     if value.full_name == GRAPH_MODULE:
@@ -75,7 +75,7 @@ class _Walk:
         self.entries = 0
 
     def enter(self, node: Inert, prefix: str, depth: int) -> None:
-        """Take the tensors of ``node``, then those of its children."""
+        """Collect the tensors of ``node``, then those of its children."""
         if depth > MAX_DEPTH:
             raise Fault(f"modules nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
         if id(node) in self.open:
@@ -125,7 +125,8 @@ class _Walk:
     def _script(
         self, node: Inert, prefix: str
     ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
-        """torch writes parameters and buffers first, then ``training``, then all other attributes."""
+        """Split a TorchScript module's attributes: torch writes parameters and buffers first, then ``training``, then
+        others."""
         attributes = _attributes(node) or {}
         self._count(attributes)
         names = list(attributes)
@@ -155,9 +156,9 @@ def _is_tensor(value: object) -> bool:
 
 
 def _is_script_module(value: object) -> bool:
-    """A module has the attribute ``training``, which an object of another TorchScript class has not.
+    """Return whether it is a module: only modules have the attribute ``training``.
 
-    One that wrote its own state counts as a module, too: it may hold tensors, which cannot be found.
+    An object with a custom state also counts as a module: it may contain tensors that cannot be found.
     """
     if not isinstance(value, Inert) or value.form != "object":
         return False

@@ -1,7 +1,7 @@
-"""A pickle of protocol 2 goes in; a tree of plain containers, numbers, text, symbols and inert leaves comes out.
+"""Interpret a pickle of protocol 2 as a tree of plain containers, numbers, text, symbols and inert leaves.
 
 The opcodes are the 31 that ``torch.save`` writes for checkpoints (counted over real files with ``pickletools.genops``),
-and those that objects, tuples that contain themselves, and Python 2 add. Each is restated here over a
+and those that objects, tuples that contain themselves, and Python 2 add. Each is reimplemented here on a
 :class:`~wdport.checkpoint.tape.Tape`; none imports, calls or sets an attribute of anything that the file names.
 """
 
@@ -25,9 +25,9 @@ _MAX_GLOBAL_CHARS: Final = 500
 _MAX_ATTRIBUTES: Final = 100
 _MAX_DIGITS: Final = 20
 _KEY_LIMIT: Final = 1 << 32
-"""Integer keys, which count parameters, stay small: large ones can be chosen so that all collide."""
+"""Limit on integer keys, which count parameters: large ones can be chosen so that all hashes collide."""
 _PAIR_WORK: Final = 4
-"""An item of a copied OrderedDict takes about as much memory as four opcodes can make."""
+"""An item of a copied OrderedDict takes about as much memory as four opcodes can allocate."""
 
 _PROTO: Final = b"\x80\x02"
 _OTHER_PROTOCOL: Final = "the pickle is not of protocol 2"
@@ -38,7 +38,7 @@ _TELLING: Final = {0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x92: "NEWOBJ_EX", 
 
 @dataclass(frozen=True, slots=True)
 class Pickled:
-    """What a pickle describes, the position after its STOP, and the storages that it declares."""
+    """The object that a pickle describes, the position after its STOP, and the storages that it declares."""
 
     tree: object
     end: int
@@ -46,7 +46,7 @@ class Pickled:
 
 
 def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None = None) -> Pickled:
-    """The object that the pickle at ``start`` describes, built of symbols and inert leaves where it is not plain.
+    """Return the object that the pickle at ``start`` describes, with symbols and inert leaves for non-plain parts.
 
     ``legacy`` reads the persistent ids of files before torch 1.6; ``most`` caps the opcodes.
     """
@@ -70,7 +70,7 @@ def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None =
 
 
 def run_whole(data: bytes) -> Pickled:
-    """The same for a pickle that has to fill ``data``."""
+    """Run a pickle that must fill ``data``."""
     if data[:2] != _PROTO:
         raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
     pickled = run(data)
@@ -136,7 +136,7 @@ def _instance(tape: Tape) -> None:
 
 
 def _build(tape: Tape) -> None:
-    """An object's state is kept beside it; of a state_dict, ``_metadata`` (versions of modules) is dropped."""
+    """Store an object's state with it; for a state_dict, drop ``_metadata`` (versions of modules)."""
     state, target = tape.pop(), tape.top()
     if isinstance(target, Inert) and target.form != "name":
         if isinstance(state, dict) and target.state is None:
@@ -150,7 +150,7 @@ def _build(tape: Tape) -> None:
 
 
 def _is_harmless(state: object) -> bool:
-    """Whether these attributes of an OrderedDict leave its items as they are."""
+    """Return whether these attributes of an OrderedDict leave its items unchanged."""
     if type(state) is not dict or len(state) > _MAX_ATTRIBUTES:
         return False
     return all(type(key) is str and not key.startswith("__") for key in state)
@@ -167,12 +167,12 @@ def _set_items(tape: Tape, items: list[object]) -> None:
     for key, value in zip(items[::2], items[1::2], strict=True):
         key = _key(key)
         if key in target:
-            raise Fault(f"key {key!r} stands twice in a dict")
+            raise Fault(f"duplicate key {key!r} in a dict")
         target[key] = value
 
 
 def _key(key: object) -> object:
-    """Text, a small integer, or an inert leaf in place of anything else, which is never compared."""
+    """Return a text or small integer key, or an inert leaf, which is never compared, in place of anything else."""
     if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, Inert):
         return key
     if isinstance(key, (dict, list)):
@@ -191,7 +191,7 @@ def _append_items(tape: Tape, items: list[object]) -> None:
 
 
 def _decimal(tape: Tape) -> None:
-    """INT: ``00`` and ``01`` are booleans; Python 2 writes integers beyond 32 bits so."""
+    """Parse INT: ``00`` and ``01`` are booleans; Python 2 uses it for integers of more than 32 bits."""
     text = tape.line(_MAX_DIGITS)
     if text in ("00", "01"):
         tape.push(text == "01")

@@ -1,8 +1,8 @@
-"""The names of a state_dict go in; the network's own names come out, without what wrappers put before them.
+"""Convert the names of a state_dict to the network's names, without the prefixes of wrappers.
 
-``torch.compile`` puts the component ``_orig_mod`` before the names of what it compiles, wherever that stands;
-``DistributedDataParallel`` and averaged models put ``module`` before everything. A prefix is taken away only
-where every name carries it: a half-wrapped file has no single reading.
+``torch.compile`` puts the component ``_orig_mod`` before the names of the module that it compiles, at any depth;
+``DistributedDataParallel`` and averaged models put ``module`` before all names. A prefix is removed only if every name
+has it: a partly wrapped file is ambiguous.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class NameCollision(Exception):
 
 @dataclass(frozen=True)
 class Names:
-    """What stripping found; ``own`` maps stored name to own name, in stored order."""
+    """The result of stripping; ``own`` maps stored names to the network's names, in stored order."""
 
     own: dict[str, str]
     prefixes: tuple[str, ...]
-    """Outermost first; one inside the names stands with its place, as ``"net._orig_mod."``."""
+    """Outermost first; a prefix inside the names includes its parent, such as ``"net._orig_mod."``."""
     ignored: dict[str, str]
-    """Entries that are no tensor of the network, with the reason."""
+    """Entries that are not tensors of the network, with the reason."""
 
     @property
     def averaged(self) -> bool:
@@ -39,7 +39,7 @@ class Names:
 
 
 def strip_prefixes(stored: Iterable[str]) -> Names:
-    """Strip the wrappers from all names, or raise :class:`Fault` where only some carry one."""
+    """Strip the wrappers from all names, or raise :class:`Fault` if only some names have one."""
     own = {name: name for name in stored}
     prefixes: list[str] = []
     ignored: dict[str, str] = {}
@@ -59,7 +59,7 @@ def strip_prefixes(stored: Iterable[str]) -> Names:
 
 
 def _shared_prefix(own: dict[str, str]) -> str | None:
-    """The wrapper prefix that all names carry, if any."""
+    """Return the wrapper prefix that all names have, if any."""
     for prefix in _WRAPPERS:
         wrapped = [name for name, short in own.items() if short.startswith(prefix)]
         if wrapped and len(wrapped) == len(own):
@@ -70,7 +70,7 @@ def _shared_prefix(own: dict[str, str]) -> str | None:
 
 
 def _inner_places(own: dict[str, str]) -> list[str]:
-    """Every ``parent._orig_mod.`` inside the names; all names below such a parent have to go through it."""
+    """Return every ``parent._orig_mod.`` inside the names; all names below such a parent must contain it."""
     places = dict.fromkeys(head for short in own.values() for head in _heads(short) if head.endswith(f".{_COMPILED}."))
     parents = {place.removesuffix(f"{_COMPILED}.") for place in places}
     for short in own.values():
@@ -94,7 +94,8 @@ def _without(short: str, places: list[str]) -> str:
 
 
 def _refuse_mixture(own: dict[str, str], prefix: str) -> None:
-    """Refuse names of which only some carry ``prefix``: two that would be one, else one that lacks it."""
+    """Refuse names of which only some have ``prefix``; the fault names two that would be equal, otherwise one that
+    lacks it."""
     by_short = {short: name for name, short in own.items()}
     for short, name in by_short.items():
         bare = short.removeprefix(prefix)

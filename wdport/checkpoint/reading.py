@@ -1,7 +1,7 @@
-"""A symbolic tensor and the bytes of its storage go in; an owned numpy array comes out.
+"""Read a symbolic tensor from the bytes of its storage into an owned numpy array.
 
-Memory: a tensor that fills its storage is read straight into the result. A strided one costs its extent
-besides the result, and bfloat16 (two bytes, widened to four) half the result.
+Memory: a tensor that fills its storage is read directly into the result. A strided one needs its extent in addition
+to the result, and bfloat16 (two bytes, widened to four) half the result.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_tensor(ref: TensorRef, span: Span) -> Array:
-    """The tensor, C-contiguous and in native byte order; bfloat16 becomes float32, exactly."""
+    """Return the tensor, C-contiguous and in native byte order; bfloat16 is widened to float32, which is exact."""
     return decode(read_stored(ref, span), ref.dtype)
 
 
 def read_stored(ref: TensorRef, span: Span) -> Array:
-    """The tensor's stored values, C-contiguous and little-endian; of bfloat16 the bits as uint16."""
+    """Return the tensor's stored values, C-contiguous and little-endian; bfloat16 as uint16 bits."""
     if ref.dtype not in NUMPY:
         raise Fault(f"has dtype {ref.dtype}, which is not read", OTHER_DTYPE)
     first = ref.storage.first + ref.offset
@@ -42,26 +42,26 @@ def read_stored(ref: TensorRef, span: Span) -> Array:
 
 
 def _fill(flat: Array, first: int, span: Span) -> None:
-    """Read ``flat`` from element ``first`` of the storage on."""
+    """Fill ``flat``, starting at element ``first`` of the storage."""
     if flat.size:
         span.read_into(flat.view(np.uint8).data, first * flat.itemsize)
 
 
 def strided(run: Array, ref: TensorRef) -> Array:
-    """The view of ``run``, an extent, with the tensor's shape and strides.
+    """Return the view of ``run``, an extent, with the tensor's shape and strides.
 
-    The ndarray constructor checks the view against its buffer once more; ``as_strided`` would not.
+    The ndarray constructor checks the view against its buffer again; ``as_strided`` would not.
     """
     strides = tuple(stride * ITEMSIZE[ref.dtype] for stride in ref.strides)
     return np.ndarray(ref.shape, run.dtype, run.data, strides=strides)
 
 
 def decode(stored: Array, dtype: str) -> Array:
-    """From little-endian stored bits to native values."""
+    """Convert little-endian stored bits to native values."""
     if dtype == "bfloat16":
         # A bfloat16 is the upper half of a float32.
         wide = stored.astype(np.uint32)
-        wide <<= 16
+        wide <<= np.uint32(16)  # NumPy 2.1 may shift a single value by a Python int into 64 bits
         return wide.view(np.float32)
     if dtype == "bool":
         if stored.size and stored.max() > 1:

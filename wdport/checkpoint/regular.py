@@ -1,6 +1,6 @@
-"""The path of a regular file goes in; the open file, or all of a small one, comes out. Pipes and devices are refused.
+"""Open a regular file, or read all of a small one. Pipes and devices are refused.
 
-The one way to open what a user names: nothing here waits for the other end of a pipe or reads without an end.
+All files that a user names are opened here: this never waits for the other end of a pipe and never reads endlessly.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import os
 import stat
 from io import BufferedReader
 from os import PathLike
+from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.unchanged import state_of
-from wdport.errors import WdportError
+from wdport.errors import MachineError, WdportError
+from wdport.platforms import CLOEXEC, NONBLOCK, unsupported
 
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
@@ -25,12 +27,21 @@ _KINDS: Final = (
 _GIVE: Final = "give the path of a regular file"
 
 
+def require_supported() -> None:
+    """Raise :class:`MachineError` on an operating system without what every reader and writer needs."""
+    if name := unsupported():
+        what = "wdport needs file locks and positional reads, which this system lacks"
+        raise MachineError(name, what, "use Linux or macOS, or WSL 2 on Windows")
+
+
 def open_descriptor(path: str | PathLike[str], fix: str = _GIVE) -> int:
-    """A descriptor to read a regular file; raises :class:`Fault` for what is none, and ``OSError``."""
+    """Return a descriptor to read a regular file; raises :class:`Fault` for anything else, ``OSError``, and
+    :class:`~wdport.errors.MachineError` on Windows."""
+    require_supported()
     # The kind is asked before opening: merely opening a device can have effects.
     _require_regular(os.stat(path).st_mode, fix)
     # And again after: with O_NONBLOCK a pipe that has taken the file's place cannot hang the call.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | NONBLOCK | CLOEXEC)
     try:
         _require_regular(os.fstat(descriptor).st_mode, fix)
     except BaseException:
@@ -40,14 +51,14 @@ def open_descriptor(path: str | PathLike[str], fix: str = _GIVE) -> int:
 
 
 def open_regular(path: str | PathLike[str], fix: str = _GIVE) -> BufferedReader:
-    """A regular file, open to be read; raises as :func:`open_descriptor`."""
+    """Open a regular file for reading; raises as :func:`open_descriptor` does."""
     return os.fdopen(open_descriptor(path, fix), "rb")
 
 
 def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
-    """All bytes of a regular file of at most ``most``; raises :class:`Fault` and ``OSError``.
+    """Read all bytes of a regular file of at most ``most`` bytes; raises :class:`Fault` and ``OSError``.
 
-    The length is compared before anything is read, and the state of the file after.
+    The length is checked before anything is read, and the state of the file afterwards.
     """
     with open_regular(path, fix) as file:
         before = state_of(file.fileno())
@@ -61,11 +72,13 @@ def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
 
 
 def read_option(path: str | PathLike[str], most: int, refused: type[WdportError], fix: str) -> bytes:
-    """The same for a file that an option names: whatever is the matter with it becomes the error ``refused``."""
+    """Read a small file that an option names; any fault becomes the error ``refused``."""
     try:
         return read_small(path, most, fix)
     except Fault as fault:
         what = fault.what
+    except FileNotFoundError:
+        what = "no such file"
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
     except ValueError:
@@ -77,3 +90,13 @@ def _require_regular(mode: int, fix: str) -> None:
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
         raise Fault(f"is {kind}" if kind.startswith("a ") else kind, fix)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of the file ``name``, which must be inside ``folder``, following links."""
+    path = folder / name
+    plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
+    if not plain or os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
+        fix = "put all files into the folder itself (cp -rL copies what links lead to)"
+        raise Fault(f"file {name!r} lies outside the folder", fix)
+    return path

@@ -1,6 +1,6 @@
-"""An open safetensors file goes in; its tensors and the bytes of each come out.
+"""Read an open safetensors file: its tensors and the places of their bytes.
 
-The format: 8 bytes of header length, a JSON object, and the data, which the tensors have to tile without
+The format: 8 bytes of header length, a JSON object, and the data, which the tensors must tile without
 holes or overlaps. It records no CRC, so a flipped bit in the data cannot be seen.
 """
 
@@ -9,10 +9,9 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.dtypes import SAFETENSORS
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.tensor import StorageRef, TensorRef, row_major, tensor_ref
 from wdport.checkpoint.tensor_header import RESAVE, Entry, TensorHeader
 from wdport.limits import MAX_HEADER_BYTES
@@ -21,14 +20,14 @@ _LENGTH_BYTES: Final = 8
 
 
 def read_safetensors(source: Source) -> Contents:
-    """Parse the header; no data are read."""
+    """Parse the header without reading data."""
     header, data_start = _header(source)
     tensors: dict[str, TensorRef] = {}
     spans: dict[str, Span] = {}
     with header:
         for entry in header:
             if entry.name in tensors:
-                raise Fault(f"key {entry.name!r} stands twice in its JSON", COPY_AGAIN)
+                raise Fault(f"duplicate key {entry.name!r} in its JSON", COPY_AGAIN)
             tensors[entry.name] = _tensor(entry)
             spans[entry.name] = Span(source, data_start + entry.begin, entry.end - entry.begin, None, entry.name)
     _check_tiling(spans, data_start, source.size)
@@ -36,7 +35,7 @@ def read_safetensors(source: Source) -> Contents:
 
 
 def _header(source: Source) -> tuple[TensorHeader, int]:
-    """The header and the offset of the data."""
+    """Return the header and the offset of the data."""
     if source.size < _LENGTH_BYTES:
         raise Fault("is too short for a safetensors file", COPY_AGAIN)
     length = int.from_bytes(source.read(0, _LENGTH_BYTES), "little")
@@ -46,7 +45,7 @@ def _header(source: Source) -> tuple[TensorHeader, int]:
 
 
 def _tensor(entry: Entry) -> TensorRef:
-    """One header entry as a tensor."""
+    """Convert one header entry to a tensor."""
     dtype = SAFETENSORS.get(entry.tag)
     if dtype is None:
         raise Fault(f"has dtype {entry.tag}, which is not read", RESAVE, entry.name)
@@ -62,7 +61,7 @@ def _tensor(entry: Entry) -> TensorRef:
 
 
 def _check_tiling(spans: dict[str, Span], start: int, size: int) -> None:
-    """The spans, sorted, follow one another from ``start`` to ``size``."""
+    """Check that the sorted spans are consecutive from ``start`` to ``size``."""
     position = start
     for span in sorted(spans.values(), key=lambda span: (span.start, span.nbytes)):
         if span.start != position:

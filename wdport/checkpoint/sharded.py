@@ -1,7 +1,7 @@
-"""An index file goes in; the tensors of all its shards, safetensors or torch files, come out as one.
+"""Read an index file and merge the tensors of all its shards, safetensors or torch files.
 
-The index maps every tensor to a file beside it. A shard that lies elsewhere, is missing, or holds other
-tensors than the index says is refused.
+The index maps every tensor to a file beside it. A shard that is elsewhere, is missing, or has other tensors than the
+index states is refused.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.checkpoint.folder import inside
 from wdport.checkpoint.located import located
-from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.regular import inside
+from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_INDEX_BYTES, MAX_TENSORS
@@ -26,7 +25,7 @@ _SAFETENSORS: Final = "safetensors"
 
 
 def read_sharded(index: Source, parse: Callable[[Source], Contents]) -> Contents:
-    """Parse the index and every shard with ``parse``; the opened shards are closed again on failure."""
+    """Parse the index and every shard with ``parse``; opened shards are closed on failure."""
     weight_map = _weight_map(index)
     expected: dict[str, set[str]] = {}
     for name, place in weight_map.items():
@@ -60,7 +59,7 @@ def read_sharded(index: Source, parse: Callable[[Source], Contents]) -> Contents
 
 
 def _renumbered(shard: Contents, number: int) -> dict[str, TensorRef]:
-    """The tensors of a shard, their storages named apart from those of other shards."""
+    """Return the tensors of a shard, with storage keys that are distinct from those of other shards."""
     tensors: dict[str, TensorRef] = {}
     for name, leaf in shard.tree.items() if isinstance(shard.tree, dict) else ():
         if not isinstance(name, str) or not isinstance(leaf, TensorRef):
@@ -89,6 +88,6 @@ def _check_shard(weight_map: dict[str, str], expected: set[str], held: set[str])
     for name in sorted(held - expected):
         other = weight_map.get(name)
         place = f"and in {other}" if other else "but not in the index"
-        raise Fault(f"stands in this shard {place}", COPY_AGAIN, name)
+        raise Fault(f"is in this shard {place}", COPY_AGAIN, name)
     for name in sorted(expected - held):
         raise Fault("is missing from the shard that the index names", COPY_AGAIN, name)

@@ -1,4 +1,4 @@
-"""The first bytes of a file go in; the name of its format comes out, or a refusal that says what it is."""
+"""Detect a file's format from its first bytes, or refuse it and say what it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from wdport.checkpoint.faults import COPY_AGAIN, NO_WEIGHTS, WEIGHTS_FILE, Fault
 
 HEAD: Final = 1024
-"""Bytes that suffice to tell every format below (tar has its magic at 257)."""
+"""Bytes that suffice to detect every format below (tar has its magic at 257)."""
 
 _LEGACY_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The pickled number 0x1950a86a20f9469cfc6c, which starts files of torch.save before 1.6."""
@@ -21,7 +21,7 @@ _MAGICS: Final = (
     (b"BZh", "bzip2-compressed", "unpack it first: bunzip2"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it first: unzstd"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it first"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "give the PyTorch checkpoint"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?), not a PyTorch checkpoint", "give the PyTorch checkpoint"),
     (b"GGUF", "a GGUF file", "give the PyTorch checkpoint that it was made from"),
     (b"\x93NUMPY", "a numpy array", "give the PyTorch checkpoint"),
     (b"PK\x05\x06", "an empty zip archive", COPY_AGAIN),
@@ -35,10 +35,10 @@ _TEXTS: Final = (
 
 
 def sniff(head: bytes, name: str) -> str:
-    """``"torch-zip"``, ``"torch-legacy"`` or ``"safetensors"``; anything else is a :class:`Fault`.
+    """Return ``"torch-zip"``, ``"torch-legacy"`` or ``"safetensors"``; anything else is a :class:`Fault`.
 
     ``head`` is the first :data:`HEAD` bytes, or the whole of a shorter file; ``name`` decides only
-    where the bytes alone cannot.
+    if the bytes are ambiguous.
     """
     if not head:
         raise Fault("is empty", COPY_AGAIN)
@@ -55,7 +55,7 @@ def sniff(head: bytes, name: str) -> str:
 
 
 def refuse_foreign_zip(members: set[str]) -> None:
-    """Refuse a zip archive that is something else than a state_dict; ``members`` have no root folder."""
+    """Refuse a zip archive that is not a state_dict; ``members`` have no root folder."""
     for marks, kind, fix in _ZIPS:
         if any(member.startswith(marks) for member in members):
             raise Fault(f"is {kind}", fix)
@@ -66,9 +66,11 @@ def refuse_foreign_zip(members: set[str]) -> None:
 def refuse_keras_or_numpy(members: list[str]) -> None:
     """Refuse the two kinds of zip archive that have no root folder."""
     if members and all(member.endswith(".npy") for member in members):
-        raise Fault("is a numpy .npz archive", "give the PyTorch checkpoint")
+        raise Fault("is a numpy .npz archive, not a PyTorch checkpoint", "give the PyTorch checkpoint")
     if "model.weights.h5" in members:
-        raise Fault("is a Keras .keras file", "give the PyTorch checkpoint")
+        raise Fault("is a Keras model, not a PyTorch checkpoint", "give the PyTorch checkpoint")
+    if {"facts.json", "weights.bin"} <= set(members):
+        raise Fault("is a program that wdport export wrote", "give the checkpoint or the converted model")
 
 
 _ZIPS: Final = (
@@ -89,7 +91,7 @@ def _refuse_magic(head: bytes) -> None:
 
 
 def _refuse_weak_magic(head: bytes) -> None:
-    """Formats whose first bytes are short enough to occur by chance; asked last."""
+    """Refuse formats whose magic is short enough to occur by chance; checked last."""
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise Fault("is a bare pickle, not a PyTorch checkpoint", WEIGHTS_FILE)
     # An ONNX protobuf: field 1 (ir_version) as a small varint, then another length-delimited field.

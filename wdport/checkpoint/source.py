@@ -1,6 +1,6 @@
-"""A path goes in; an open regular file comes out, read by position, in full or not at all, and runs of its bytes.
+"""Open a regular file for positional reads, each complete or failing, and describe ranges of its bytes.
 
-Nothing is mapped: mapped pages count as resident memory, and a file cut short while mapped kills the
+Files are not memory-mapped: mapped pages count as resident memory, and a file that is truncated while mapped kills the
 process with SIGBUS instead of raising an error.
 """
 
@@ -19,16 +19,17 @@ from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.regular import open_descriptor
 from wdport.checkpoint.unchanged import state_of
 from wdport.errors import UsageError
+from wdport.platforms import read_at
 
 CHUNK: Final = 1 << 20
-"""Read and checksum in steps of 1 MiB, so that the checksum finds the bytes in the processor's cache."""
+"""Read and checksum in steps of 1 MiB, so that the bytes are still in the processor's cache for the checksum."""
 
 LARGE: Final = 1 << 28
-"""Bytes of a file from which on the page cache need not keep what is read once."""
+"""Size of a file from which the page cache need not keep bytes that are read once."""
 
 
 class Source:
-    """A file held open by descriptor; ``size`` is its length at opening."""
+    """A file that is open by descriptor; ``size`` is its length at opening."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +37,7 @@ class Source:
         self._state = state_of(self._fd)
         self.size = self._state.size
         self.seen: Callable[[int, memoryview], None] | None = None
-        """Called with the offset and the bytes of every read, in steps of :data:`CHUNK`."""
+        """A function called with the offset and the bytes of every read, in steps of :data:`CHUNK`."""
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -45,21 +46,21 @@ class Source:
             self._fd = -1
 
     def forget(self, offset: int, count: int) -> None:
-        """Tell the system that these bytes are not read again, if the file is a large one.
+        """Tell the system that these bytes are not read again, if the file is large.
 
-        Its page cache uses the same few pages for the next ones then. New ones cost, on a virtual machine that gives
-        its memory back, up to 1.6 seconds of a processor for each gigabyte (measured; 0.1 otherwise).
+        Its page cache then reuses the same few pages. On a virtual machine that returns memory to its host, new pages
+        cost up to 1.6 s of CPU time per gigabyte (measured; 0.1 otherwise).
         """
         if self.size >= LARGE and hasattr(os, "posix_fadvise"):
             with suppress(OSError):
                 os.posix_fadvise(self._fd, offset, count, os.POSIX_FADV_DONTNEED)
 
     def read(self, offset: int, count: int) -> bytes:
-        """Exactly ``count`` bytes from ``offset``."""
+        """Read exactly ``count`` bytes from ``offset``."""
         return bytes(self.view(offset, count))
 
     def view(self, offset: int, count: int) -> bytearray:
-        """The same for many bytes: the very memory that they were read into."""
+        """Read exactly ``count`` bytes from ``offset`` and return the buffer without a copy."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise Fault(f"{count} bytes at offset {offset} lie outside the file")
         buffer = bytearray(count)
@@ -78,23 +79,23 @@ class Source:
             self.seen(offset + start, piece)
 
     def read_unseen(self, offset: int, target: memoryview) -> None:
-        """The same, and nobody is told."""
+        """Fill ``target`` as :meth:`read_into` does, without calling the observer."""
         if self._fd < 0:
             raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")
         filled = 0
         while filled < len(target):
-            count = os.preadv(self._fd, [target[filled:]], offset + filled)
+            count = read_at(self._fd, target[filled:], offset + filled)
             if count == 0:
                 raise Fault("the file became shorter while it was read", "try again once it is complete")
             filled += count
         self._state.require(state_of(self._fd))
 
     def require_unchanged(self) -> None:
-        """Raise :class:`Fault` if the file was changed since it was opened, or its path leads to another one."""
+        """Raise :class:`Fault` if the file was changed since it was opened, or its path refers to another one."""
         self._state.require(state_of(self.path))
 
     def read_into_with_crc(self, offset: int, target: memoryview) -> int:
-        """Fill ``target`` from ``offset`` and return the CRC-32 of what was read, in one pass."""
+        """Fill ``target`` from ``offset`` and return the CRC-32 of the bytes, in one pass."""
         crc = 0
         for start in range(0, len(target), CHUNK):
             piece = target[start : start + CHUNK]
@@ -103,7 +104,7 @@ class Source:
         return crc
 
     def crc(self, offset: int, count: int) -> int:
-        """CRC-32 of ``count`` bytes from ``offset``, in constant memory."""
+        """Return the CRC-32 of ``count`` bytes from ``offset``, in constant memory."""
         buffer = memoryview(bytearray(min(CHUNK, count)))
         crc = 0
         for start in range(0, count, CHUNK):
@@ -123,7 +124,7 @@ class Source:
 
 @dataclass(slots=True)
 class Span:
-    """``nbytes`` bytes of ``source`` from ``start``; ``crc`` is None where the format records none."""
+    """``nbytes`` bytes of ``source`` from ``start``; ``crc`` is None if the format records none."""
 
     source: Source
     start: int
@@ -133,10 +134,10 @@ class Span:
     verified: bool = field(default=False)
 
     def read_into(self, target: memoryview, offset: int = 0) -> None:
-        """Fill ``target`` from ``offset`` within the span, whose CRC is checked the first time.
+        """Fill ``target`` from ``offset`` within the span; the first read checks the span's CRC.
 
-        A target as long as the span is filled and checked in one pass. For a part of the span the
-        whole is first read through for its CRC, once.
+        A target as long as the span is filled and checked in one pass. Before the first partial read, the whole
+        span is read once for its CRC.
         """
         if self.crc is None or self.verified:
             self.source.read_into(self.start + offset, target)
@@ -147,7 +148,7 @@ class Span:
             self.source.read_into(self.start + offset, target)
 
     def read(self) -> bytes:
-        """All bytes of the span; meant for small records."""
+        """Return all bytes of the span, for small records."""
         buffer = bytearray(self.nbytes)
         self.read_into(memoryview(buffer))
         return bytes(buffer)
@@ -159,3 +160,20 @@ class Span:
             raise Fault(f"{self.name} has no CRC, so damage could not be seen", LOAD_AND_SAVE)
         else:
             raise Fault(f"{self.name}: the bytes do not match their CRC", COPY_AGAIN)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """One checkpoint before its layout is known."""
+
+    format: str
+    """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
+    ``"safetensors-sharded"``."""
+    tree: object
+    """Plain containers with ``TensorRef`` and inert leaves; for safetensors and shards a flat dict of tensors."""
+    spans: dict[str, Span]
+    """Storage key to its bytes."""
+    sources: list[Source]
+    """Open files, the requested one first; the caller closes them."""
+    metadata: dict[str, object] = field(default_factory=dict)
+    """Plain facts outside the tree."""

@@ -1,4 +1,4 @@
-"""The persistent ids of a pickle go in; the storages that it declares come out, each key meaning one thing.
+"""Collect the storages that a pickle declares by persistent ids, with one meaning per key.
 
 torch takes the type and length of a storage from the first id that names it and ignores those of later ones. Ids that
 contradict each other are refused here, so that no two readers see different tensors.
@@ -17,16 +17,17 @@ _KEY_DIGITS = 20
 
 @dataclass
 class Storages:
-    """What one pickle declared. ``legacy`` ids have a sixth element and may also stand for a module's class."""
+    """The storages that one pickle declares. ``legacy`` ids have a sixth element and may also denote a module's
+    class."""
 
     legacy: bool = False
     roots: dict[str, StorageRef] = field(default_factory=dict)
-    """Key to the whole storage, as first declared."""
+    """The whole storage by key, as first declared."""
     views: dict[str, StorageRef] = field(default_factory=dict)
-    """Key of a view (torch before 0.4) to the part of a storage that it is."""
+    """The part of a storage by the key of a view (torch before 0.4)."""
 
     def persistent(self, persistent_id: object) -> object:
-        """What ``("storage", class, key, location, numel[, view])`` or ``("module", class, ...)`` stands for.
+        """Resolve ``("storage", class, key, location, numel[, view])`` or ``("module", class, ...)``.
 
         The location, such as ``"cuda:0"``, says where the storage was; it is not used.
         """
@@ -66,6 +67,6 @@ class Storages:
 
 
 def _check_key(key: str) -> None:
-    """A key is looked up as ``data/<key>``, and torch counts them: digits leave no room for a path."""
+    """Check a key, which is looked up as ``data/<key>``: torch numbers them, and digits cannot form a path."""
     if len(key) > _KEY_DIGITS or not (key.isascii() and key.isdigit()):
         raise Fault(f"storage key {key[:40]!r} is not a number")

@@ -1,6 +1,6 @@
-"""Bytes go in; a JSON object comes out, in which no key stands twice and no number is NaN or infinite.
+"""Parse bytes to a JSON object without duplicate keys, NaN and infinity.
 
-What would take many times its bytes in memory is refused before it is parsed.
+A document that would take many times its size in memory is refused before it is parsed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from wdport.limits import MAX_DEPTH, MAX_JSON_MARKS
 
 
 def strict_json(raw: bytes, part: str, finite: bool = True, marks: int = MAX_JSON_MARKS) -> dict[str, object]:
-    """The JSON object in ``raw``, which messages call ``part``; no key may stand twice in any object.
+    """Parse the JSON object in ``raw``, which messages call ``part``; duplicate keys are refused in any object.
 
-    ``finite=False`` lets NaN and infinity pass, for a caller who says where they are. It may have so many ``marks``:
-    brackets, braces, commas and colons.
+    ``finite=False`` accepts NaN and infinity, for a caller that reports where they are. ``marks`` is the maximum
+    number of brackets, braces, commas and colons.
     """
     if sum(map(raw.count, _MARKS)) > marks:
         raise Fault(f"the {part} has more than {marks} brackets, commas and colons", COPY_AGAIN)
@@ -31,15 +31,15 @@ def strict_json(raw: bytes, part: str, finite: bool = True, marks: int = MAX_JSO
 
 
 def strict_prefix(text: str) -> tuple[object, int]:
-    """The JSON value at the start of ``text`` and its length; raises ``ValueError``."""
+    """Return the JSON value at the start of ``text`` and its length; raises ``ValueError``."""
     try:
         return _DECODER.raw_decode(text)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def require_shallow(value: object, part: str) -> None:
-    """Refuse what is nested so deep that whoever walks it would fail."""
+    """Refuse a value that is nested too deeply to be traversed."""
     level: list[object] = [value]
     for _ in range(MAX_DEPTH):
         tables = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list))]
@@ -53,7 +53,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
-            raise Fault(f"key {key!r} stands twice in its JSON", COPY_AGAIN)
+            raise Fault(f"duplicate key {key!r} in its JSON", COPY_AGAIN)
         table[key] = value
     return table
 

@@ -1,8 +1,8 @@
-"""The name of a pickled global goes in; a symbol comes out: known, inert, or a refusal.
+"""Resolve the name of a pickled global to a known or inert symbol, or refuse it.
 
-Nothing is imported. The known names are those that weights need, and the few functions below are all that is ever
-applied: each restates over plain data what its construction means. A name that only an attack needs is refused
-(:mod:`wdport.checkpoint.hostile`); every other is an inert leaf.
+Nothing is imported. The known names are those that weights need, and only the few functions below are ever applied:
+each reimplements a constructor on plain data. A name that only an attack needs is refused
+(:mod:`wdport.checkpoint.hostile`); every other name is an inert leaf.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OTHER_VALUES: Final = frozenset(
     {"data", "grad", "_grad", "real", "imag", "T", "H", "mT", "mH", "names", "requires_grad", "grad_fn", "is_leaf"}
     | {"shape", "dtype", "device", "layout"}
 )
-"""Attributes of a tensor that are more than a note on it: setting one may change its values."""
+"""Attributes of a tensor that are not only annotations: setting one may change its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
     """A callable that the pickle may apply; ``build`` makes its plain counterpart.
 
-    Arguments that torch never writes are a :class:`Fault`; a sound tensor of a kind that is not read is an inert leaf.
+    Arguments that torch never writes are a :class:`Fault`; a valid tensor of an unsupported kind is an inert leaf.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Constructor:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A harmless object that is only ever named, such as ``torch.float32``."""
+    """A harmless object that is only named, such as ``torch.float32``."""
 
     name: str
 
@@ -51,7 +51,7 @@ Symbol = Constructor | StorageClass | Constant | Inert
 
 
 def resolve(module: str, name: str) -> Symbol:
-    """The symbol for ``module.name``; a name that only an attack needs is a :class:`Fault`."""
+    """Return the symbol for ``module.name``; a name that only an attack needs is a :class:`Fault`."""
     known = _SYMBOLS.get((module, name))
     if known is not None:
         return known
@@ -90,7 +90,7 @@ def _plain_tensor(arguments: Arguments) -> object:
 
 
 def _parameter(arguments: Arguments) -> object:
-    """``_rebuild_parameter(tensor, requires_grad, backward_hooks)`` or ``Parameter(tensor)``: the tensor itself."""
+    """``_rebuild_parameter(tensor, requires_grad, backward_hooks)`` or ``Parameter(tensor)``: the tensor."""
     match arguments:
         case ((TensorRef() | Inert()) as data, bool(), OrderedDict() as hooks) if not hooks:
             return data
@@ -100,7 +100,7 @@ def _parameter(arguments: Arguments) -> object:
 
 
 def _parameter_with_state(arguments: Arguments) -> object:
-    """``_rebuild_parameter_with_state(tensor, requires_grad, backward_hooks, attributes)``: the tensor itself."""
+    """``_rebuild_parameter_with_state(tensor, requires_grad, backward_hooks, attributes)``: the tensor."""
     data = _parameter(arguments[:3])
     if len(arguments) == 4 and _is_note(arguments[3]):
         return data
@@ -108,7 +108,7 @@ def _parameter_with_state(arguments: Arguments) -> object:
 
 
 def _tensor_of_type(arguments: Arguments) -> object:
-    """``_rebuild_from_type_v2(function, class, arguments, attributes)``: a tensor, where the class is torch's own."""
+    """``_rebuild_from_type_v2(function, class, arguments, attributes)``: a tensor, if the class is torch's."""
     match arguments:
         case (Constructor() as function, cls, tuple() as inner, state) if _is_tensor_class(cls) and _is_note(state):
             return function.build(inner)
@@ -143,7 +143,7 @@ def _is_tensor_class(cls: object) -> bool:
 
 
 def _is_note(state: object) -> bool:
-    """Whether these attributes, set on a tensor, leave its values as they are."""
+    """Return whether these attributes, set on a tensor, leave its values unchanged."""
     if isinstance(state, tuple):
         return len(state) == 2 and all(_is_note(part) for part in state if not isinstance(part, tuple))
     if state is None:

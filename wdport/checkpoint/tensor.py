@@ -1,7 +1,7 @@
-"""Storage, offset, shape and strides go in; a symbolic tensor whose every element lies inside comes out.
+"""Make a symbolic tensor from storage, offset, shape and strides, with every element inside the storage.
 
-No bytes are touched here: a :class:`TensorRef` says where a tensor is, and its arithmetic is proved
-against the storage when it is made.
+No bytes are read here: a :class:`TensorRef` states where a tensor is, and its bounds are checked against the storage
+when it is made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wdport.limits import MAX_RANK
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A storage class, which stands only inside a persistent id."""
+    """A storage class, which occurs only inside a persistent id."""
 
     name: str
     dtype: str
@@ -24,9 +24,9 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class StorageRef:
-    """A flat run of ``numel`` elements, stored under ``key``.
+    """A flat range of ``numel`` elements, stored under ``key``.
 
-    ``first`` is the element of what is stored where it begins: 0, except for the views of a storage that torch
+    ``first`` is the stored element at which it begins: 0, except for the views of a storage that torch
     before 0.4 wrote.
     """
 
@@ -64,7 +64,7 @@ class TensorRef:
 
     @property
     def extent(self) -> int:
-        """Elements from the first to the last one of the view, both included; 0 for an empty tensor."""
+        """Number of elements from the first to the last one of the view, inclusive; 0 for an empty tensor."""
         return _extent(self.shape, self.strides)
 
     @property
@@ -80,22 +80,22 @@ class TensorRef:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One tensor of a state_dict: its names, its form, and where it lies."""
+    """One tensor of a state_dict: its names, dtype, shape and place."""
 
     name: str
-    """Name after the wrapper's prefixes are stripped."""
+    """Name without the wrapper's prefixes."""
     dtype: str
     """One of the keys of :data:`wdport.checkpoint.dtypes.NUMPY`."""
     shape: tuple[int, ...]
     nbytes: int
     """Logical bytes, ``numel * itemsize``, as stored."""
     stored_name: str
-    """Key in the state_dict as stored."""
+    """Key in the stored state_dict."""
     ref: TensorRef = field(repr=False)
 
 
 def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorRef:
-    """The view, or a :class:`Fault` when any element of it would lie outside ``storage``."""
+    """Return the view; raises :class:`Fault` if any of its elements would be outside ``storage``."""
     if len(shape) > MAX_RANK:
         raise Unread(f"tensor of {len(shape)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
     if len(shape) != len(strides):
@@ -116,7 +116,7 @@ def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a C-contiguous array of ``shape``."""
+    """Return the strides, in elements, of a C-contiguous array of ``shape``."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):

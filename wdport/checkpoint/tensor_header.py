@@ -1,7 +1,7 @@
-"""The JSON header of a safetensors file goes in; its entries come out one by one, and its metadata.
+"""Parse the JSON header of a safetensors file entry by entry, and its metadata.
 
-The header may have 100 MB, so it is never parsed as a whole: what is no tensor's entry is refused where it stands,
-before memory is spent on it.
+The header may have 100 MB, so it is never parsed as a whole: anything that is not a tensor's entry is refused when it
+is reached, before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NATURALS: Final = rb"\[ ((?:%b(?: , %b){0,%d}+)?+) \]" % (_NATURAL, _NATURAL, M
 
 
 def _tokens(pattern: bytes) -> re.Pattern[bytes]:
-    """The pattern, with any blanks of JSON where it has one."""
+    """Compile the pattern, with a blank matching any JSON white space."""
     return re.compile(pattern.replace(b" ", _BLANK), re.DOTALL)
 
 
@@ -42,7 +42,7 @@ _ENTRY: Final = _tokens(
 
 
 class Entry(NamedTuple):
-    """What the header says of one tensor."""
+    """The header's entry of one tensor."""
 
     name: str
     tag: str
@@ -52,9 +52,9 @@ class Entry(NamedTuple):
 
 
 class TensorHeader:
-    """Iterating gives every tensor's :class:`Entry` once; ``metadata`` is complete after that.
+    """Iterating yields every tensor's :class:`Entry` once; ``metadata`` is complete afterwards.
 
-    A context manager that gives the bytes back at the end, for an error keeps what was at hand when it was raised.
+    A context manager that releases the bytes at the end, since an exception keeps a reference to local variables.
     """
 
     def __init__(self, raw: bytearray) -> None:
@@ -90,7 +90,8 @@ class TensorHeader:
             raise _not_json()
 
     def _general(self, at: int) -> tuple[Entry | None, int, bool]:
-        """An entry in any form that JSON allows, or the metadata; where it ends, and whether another follows."""
+        """Return an entry in any form that JSON allows, or None for the metadata; its end, and whether another one
+        follows."""
         found = _NAME.match(self._raw, at)
         if found is None:
             raise _not_json()
@@ -105,9 +106,9 @@ class TensorHeader:
         return entry, mark.end(), mark[1] == b","
 
     def _read_metadata(self, at: int) -> int:
-        """Where it ends."""
+        """Read the metadata and return its end."""
         if self.metadata is not None:
-            raise Fault(f"key {METADATA!r} stands twice in its JSON", COPY_AGAIN)
+            raise Fault(f"duplicate key {METADATA!r} in its JSON", COPY_AGAIN)
         opened = _OPEN.match(self._raw, at)
         table: dict[str, str] = {}
         start = at
@@ -120,7 +121,7 @@ class TensorHeader:
                 raise Fault(f"the header's {METADATA} has more than {MAX_METADATA_BYTES} bytes", RESAVE)
             name, more = _text(self._raw, *pair.span(1)), pair[3] == b","
             if name in table:
-                raise Fault(f"key {name!r} stands twice in its JSON", COPY_AGAIN)
+                raise Fault(f"duplicate key {name!r} in its JSON", COPY_AGAIN)
             if len(table) == MAX_METADATA:
                 raise Fault(f"the header's {METADATA} has more than {MAX_METADATA} entries", RESAVE)
             table[name], at = _text(self._raw, *pair.span(2)), pair.end()
@@ -129,7 +130,7 @@ class TensorHeader:
 
 
 def _one(name: str, window: bytes, at: int) -> tuple[Entry, int]:
-    """The entry at the start of ``window``, which stands at ``at``; and where it ends."""
+    """Return the entry at the start of ``window``, which is at ``at``, and its end."""
     try:
         value, length = strict_prefix(window.decode("latin-1"))
     except ValueError:
@@ -165,7 +166,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _text(raw: bytearray, start: int, stop: int) -> str:
-    """What stands between the quotes of a JSON text."""
+    """Decode the content between the quotes of a JSON string."""
     try:
         with memoryview(raw) as view, view[start:stop] as part:
             if raw.find(b"\\", start, stop) < 0:

@@ -1,8 +1,8 @@
-"""An open zip file of ``torch.save`` or ``torch.jit.save`` goes in; its tree and the bytes of its storages come out.
+"""Read an open zip file of ``torch.save`` or ``torch.jit.save``: its tree and the places of its storages.
 
-The archive holds ``<root>/data.pkl``, one ``<root>/data/<key>`` per storage, and small records. Only the directory, the
-headers, data.pkl and the byte order are read here. A TorchScript archive also holds source code, below ``code/``, and
-constants of that code: neither is looked at, since ``state_dict()`` takes nothing from them.
+The archive holds ``<root>/data.pkl``, one ``<root>/data/<key>`` per storage, and small records. Only the directory,
+the headers, data.pkl and the byte order are read here. A TorchScript archive also contains source code, below
+``code/``, and constants of that code: neither is read, since ``state_dict()`` does not use them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from wdport.checkpoint.audit import audit
-from wdport.checkpoint.contents import Contents
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.modules import is_script
 from wdport.checkpoint.opcodes import run_whole
-from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.checkpoint.ziparchive import read_members
@@ -24,10 +23,10 @@ _MAX_RECORD: Final = 64
 
 
 def read_torch_zip(source: Source, *, crc_optional: bool = False) -> Contents:
-    """Parse everything but the tensors' bytes.
+    """Parse everything except the tensors' bytes.
 
-    ``crc_optional`` accepts an archive written without CRCs, for a caller who has proved the file's
-    identity in another way.
+    ``crc_optional`` accepts an archive written without CRCs, for a caller that has verified the file in
+    another way.
     """
     members = read_members(source)
     if crc_optional and all(span.crc == 0 for span in members.values()):
@@ -54,7 +53,7 @@ def _check_byte_order(members: dict[str, Span]) -> None:
 
 
 def _spans(storages: Storages, members: dict[str, Span], tree: object) -> dict[str, Span]:
-    """The bytes of each storage that the pickle declares, whose declared size has to be the stored one."""
+    """Return the bytes of each storage that the pickle declares; the declared size must be the stored one."""
     spans: dict[str, Span] = {}
     for key, storage in storages.roots.items():
         span = members.get(f"data/{key}")
@@ -68,7 +67,7 @@ def _spans(storages: Storages, members: dict[str, Span], tree: object) -> dict[s
 
 
 def _user(tree: object, storage_key: str) -> str:
-    """The dict key of a tensor in that storage, for a message; each container is looked into once."""
+    """Return the dict key of a tensor in that storage, for a message; each container is searched once."""
     seen: set[int] = set()
     pending: list[tuple[object, str]] = [(tree, "")]
     while pending:

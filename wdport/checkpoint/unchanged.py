@@ -1,7 +1,8 @@
-"""What a file was like before it was read goes in; nothing comes out unless somebody has changed it meanwhile.
+"""Detect changes of a file while it is read.
 
-A file that is written while it is read gives a mixture of two. Size, modification time, inode and device tell: what
-changes within one tick of the file system's clock (4 ms at most on Linux) of an earlier change does not show.
+A file that is written while it is read gives a mixture of two versions. Size, modification time, inode and device
+reveal it, except for a change within one tick of the file system's clock (4 ms at most on Linux) after an earlier
+change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WAIT: Final = "run it again once nothing writes to it"
 
 
 class State(NamedTuple):
-    """A file as the system describes it."""
+    """A file's status."""
 
     size: int
     modified: int
@@ -31,7 +32,7 @@ class State(NamedTuple):
         return State(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
 
     def require(self, now: State) -> None:
-        """Raise :class:`Fault` if the file is another one ``now``, or was written to."""
+        """Raise :class:`Fault` if the file ``now`` is another one, or was written to."""
         if now[2:] != self[2:]:
             raise Fault("was replaced while it was read", WAIT)
         if now != self:
@@ -39,13 +40,13 @@ class State(NamedTuple):
 
 
 def state_of(file: int | str | PathLike[str]) -> State:
-    """The state of an open descriptor, or of the file that a path leads to."""
+    """Return the state of an open descriptor, or of the file at a path."""
     return State.of(os.stat(file))
 
 
 @contextmanager
 def unchanged(path: str | PathLike[str]) -> Iterator[None]:
-    """Raise :class:`Fault` at the end of a block that reads ``path`` in any way, if the file is no longer the same."""
+    """Raise :class:`Fault` at the end of a block that reads ``path`` if the file was changed or replaced."""
     before = state_of(path)
     yield
     before.require(state_of(path))

@@ -1,6 +1,6 @@
-"""The tree of a checkpoint goes in; one line for each part of it that was not read comes out.
+"""List the parts of a checkpoint's tree that were not read, one line each.
 
-``hyper_parameters (class pytorch_lightning.utilities.parsing.AttributeDict)``: the place, and what stands there.
+A line has the place and its content: ``hyper_parameters (class pytorch_lightning.utilities.parsing.AttributeDict)``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LONGEST_PLACE: Final = 200
 _LONGEST_LINE: Final = 400
 
 _Place = tuple["_Place | None", object]
-"""The place above, and the key below it: joined only where something is to be said of it."""
+"""The parent place and the key: joined only for a message."""
 
 
 def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str, ...]:
-    """A line for each inert leaf outside of ``read``, the object that the tensors come from, and those of ``more``."""
+    """Return a line for each inert leaf outside ``read``, the object with the tensors, and the lines of ``more``."""
     lines = [printable(line, _LONGEST_LINE) for line in more]
     seen: set[int] = set()
     pending: list[tuple[object, _Place | None]] = [(tree, None)]

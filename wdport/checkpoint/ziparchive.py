@@ -1,7 +1,7 @@
-"""An open zip file goes in; its members come out as byte runs, proved to tile the file.
+"""Read the members of an open zip file as byte ranges, after checking that they tile the file.
 
-PyTorch and Keras write stored (uncompressed) members one after another and nothing else. Anything beyond that is
-refused: two readers of the same archive must not be able to see different bytes. Only TorchScript's source code, which
+PyTorch and Keras write only stored (uncompressed) members, one after another. Anything else is refused: two readers of
+the same archive must not be able to see different bytes. Only TorchScript's source code, which
 is never read, may be compressed.
 """
 
@@ -27,7 +27,8 @@ _CODE: Final = "code/"
 
 
 def read_members(source: Source) -> dict[str, Span]:
-    """Every member of a PyTorch archive but source code, its name without the root folder, in the directory's order."""
+    """Return every member of a PyTorch archive except source code, by name without root folder, in the directory's
+    order."""
     directory = read_directory(source.read, source.size)
     entries = directory.entries
     refuse_keras_or_numpy([entry.name for entry in entries])
@@ -43,7 +44,7 @@ def read_members(source: Source) -> dict[str, Span]:
 
 
 def read_flat_members(source: Source, most: int = MAX_MEMBERS) -> dict[str, Span]:
-    """Every member of an archive without a root folder, all of them stored, in the directory's order."""
+    """Return every member of an archive without a root folder, all uncompressed, in the directory's order."""
     directory = read_directory(source.read, source.size, most)
     _check_names(directory.entries)
     for entry in directory.entries:
@@ -53,17 +54,17 @@ def read_flat_members(source: Source, most: int = MAX_MEMBERS) -> dict[str, Span
 
 
 def _tile(source: Source, directory: Directory) -> list[tuple[Entry, int]]:
-    """Each entry and where its bytes begin, in the directory's order; together the members fill the file."""
+    """Return each entry and the offset of its bytes, in the directory's order; together the members fill the file."""
     ordered = sorted(directory.entries, key=lambda entry: entry.header)
     if not ordered or ordered[0].header != 0:
-        raise Fault("something stands before the first zip member")
+        raise Fault("has data before the first zip member")
     ends = [entry.header for entry in ordered[1:]] + [directory.start]
     starts = {entry.name: _data_start(source, entry, end) for entry, end in zip(ordered, ends, strict=True)}
     return [(entry, starts[entry.name]) for entry in directory.entries]
 
 
 def _common_root(entries: list[Entry]) -> str:
-    """The one top folder of all members, with its slash."""
+    """Return the common top folder of all members, with its slash."""
     roots = {entry.name.partition("/")[0] for entry in entries if "/" in entry.name}
     bare = [entry.name for entry in entries if "/" not in entry.name]
     if len(roots) != 1 or bare:
@@ -73,14 +74,14 @@ def _common_root(entries: list[Entry]) -> str:
 
 
 def _check_names(entries: list[Entry]) -> None:
-    """No name is unsafe, none stands there twice."""
+    """Refuse unsafe and duplicate names."""
     seen: set[str] = set()
     for entry in entries:
         parts = entry.name.split("/")
         if {"", ".", ".."} & set(parts) or "\\" in entry.name or not entry.name.isprintable():
             raise Fault(f"zip member with an unsafe name, {entry.name!r}")
         if entry.name in seen:
-            raise Fault(f"zip member {entry.name!r} stands there twice")
+            raise Fault(f"duplicate zip member {entry.name!r}")
         seen.add(entry.name)
 
 
@@ -95,7 +96,7 @@ def _check_entry(entry: Entry, is_code: bool, fix: str = LOAD_AND_SAVE) -> None:
 
 
 def _data_start(source: Source, entry: Entry, end: int) -> int:
-    """Offset of the member's bytes; ``end`` is where the next member or the directory begins."""
+    """Return the offset of the member's bytes; ``end`` is where the next member or the directory begins."""
     name = entry.name.encode("utf-8")
     if entry.header + _LOCAL.size + len(name) > end:
         raise Fault("zip member overlaps the next one", COPY_AGAIN, entry.name)
@@ -113,9 +114,9 @@ def _data_start(source: Source, entry: Entry, end: int) -> int:
 
 
 def _check_sizes(entry: Entry, crc: int, packed: int, size: int, deferred: bool) -> None:
-    """The local header repeats the directory, except where it defers to the descriptor or a 64-bit field.
+    """Check that the local header repeats the directory, unless it defers to the descriptor or a 64-bit field.
 
-    Where it defers, the size is settled all the same: the members have to tile the file.
+    If it defers, the size is still determined: the members must tile the file.
     """
     if deferred and (crc, packed, size) == (0, 0, 0):
         return
@@ -124,7 +125,7 @@ def _check_sizes(entry: Entry, crc: int, packed: int, size: int, deferred: bool)
 
 
 def _check_gap(source: Source, entry: Entry, data_end: int, end: int, deferred: bool) -> None:
-    """Between the member's bytes and ``end`` stands its data descriptor, or nothing."""
+    """Check that only the member's data descriptor, or nothing, is between its bytes and ``end``."""
     gap = end - data_end
     if gap < 0:
         raise Fault("zip member overlaps the next one", COPY_AGAIN, entry.name)

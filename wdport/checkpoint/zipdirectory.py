@@ -1,6 +1,6 @@
-"""The bytes of a zip file go in; the entries of its central directory come out, as they stand there.
+"""Parse the entries of a zip file's central directory.
 
-Of the format (PKWARE APPNOTE 6.3.10, sections 4.3.12 to 4.3.16) only what PyTorch writes is taken: one
+Of the format (PKWARE APPNOTE 6.3.10, sections 4.3.12 to 4.3.16) only what PyTorch writes is accepted: one
 disk, no comments, the end records at the very end, with or without their 64-bit forms.
 """
 
@@ -27,12 +27,12 @@ _FULL32: Final = 0xFFFFFFFF
 
 
 Read = Callable[[int, int], bytes]
-"""Exactly so many bytes from an offset, or a :class:`Fault`; as :meth:`Source.read`."""
+"""Reads exactly this many bytes from an offset, or raises a :class:`Fault`, as :meth:`Source.read` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the central directory."""
+    """One entry of the central directory."""
 
     name: str
     flags: int
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The entries, in the directory's order, and where in the file the directory begins."""
+    """The entries, in the directory's order, and the directory's offset in the file."""
 
     entries: list[Entry]
     start: int
@@ -69,7 +69,7 @@ def read_directory(read: Read, file_size: int, most: int = MAX_MEMBERS) -> Direc
 
 
 def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
-    """Number of entries, size and offset of the central directory."""
+    """Return number of entries, size and offset of the central directory."""
     end_at = file_size - _END.size
     if end_at < 0:
         raise Fault("is cut short: no zip end record")
@@ -93,7 +93,7 @@ def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
 
 
 def _end64(read: Read, end_at: int) -> tuple[tuple[int, ...] | None, int]:
-    """The 64-bit end record's fields, or None without one, and where the directory has to end."""
+    """Return the 64-bit end record's fields, or None without one, and the required end of the directory."""
     locator_at = end_at - _LOCATOR.size
     record_at = locator_at - _END64.size
     if record_at < 0:
@@ -109,7 +109,7 @@ def _end64(read: Read, end_at: int) -> tuple[tuple[int, ...] | None, int]:
 
 
 def _entry(raw: bytes, position: int) -> tuple[Entry, int]:
-    """The entry at ``position`` and the position after it."""
+    """Return the entry at ``position`` and the position after it."""
     names_at = position + _CENTRAL.size
     if names_at > len(raw):
         raise Fault("the zip directory is cut short")
@@ -130,7 +130,7 @@ def _entry(raw: bytes, position: int) -> tuple[Entry, int]:
 
 
 def _zip64_extra(extra: bytes) -> Iterator[int]:
-    """The 64-bit numbers of the extra field 0x0001, in their fixed order."""
+    """Yield the 64-bit numbers of the extra field 0x0001, in their fixed order."""
     position = 0
     while position + 4 <= len(extra):
         kind, length = _EXTRA.unpack_from(extra, position)

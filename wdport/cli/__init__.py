@@ -1,1 +1,1 @@
-"""The command line: a file per verb. Only this folder prints or exits."""
+"""The command line: one file per command. Only this package prints or exits."""

@@ -2,55 +2,105 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from wdport.checkpoint.known import require_sha256
-from wdport.cli.options import LONGEST_FACT, facts, key_option, mapping_option, parse_values, sha256_option, size
+from wdport.cli.completion import SERIES, File
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.options import (
+    CHECKPOINT,
+    LONGEST_FACT,
+    MODEL,
+    TABLE,
+    facts,
+    key_option,
+    mapping_option,
+    parse_values,
+    sha256_option,
+    size,
+)
 from wdport.cli.progress import progress_bar
-from wdport.errors import printable
+from wdport.cli.verb import OneOf, Verb
+from wdport.errors import InputError, printable
+from wdport.files.manifests import manifest_of
+from wdport.files.target import KERAS, default_output, format_at
+from wdport.files.writable import by_name
 
 if TYPE_CHECKING:
     from wdport.conversion.entries import ConfigEntry, Manifest
     from wdport.conversion.value_finding import ValueFinding
 
 MOST_VALUES = 10
-"""Odd values of one level that are printed; all are in the JSON."""
+"""Unusual values printed per level; all are in the JSON."""
 
 
-@click.command(name="convert")
-@click.argument("checkpoint")
+@click.command(name="convert", cls=Verb)
+@click.argument("checkpoint", type=CHECKPOINT)
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
+    type=MODEL,
     help="NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the input]",
 )
 @click.option(
     "--dtype",
+    type=OneOf(["float32", "bfloat16", "float16"]),
     metavar="DTYPE",
     default="float32",
     show_default=True,
-    help="Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is refused.",
+    help="Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
 )
-@click.option("--max-memory", metavar="SIZE", help="Memory for tensors, such as 512MiB (.safetensors, .npz, folder).")
-@click.option("--max-shard-size", metavar="SIZE", help="Of a file in a folder of shards, such as 5GB.  [default: 5GB]")
-@click.option("--config", metavar="FILE", help="Training configuration (YAML), for what shapes cannot tell.")
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value, such as num_heads=8; repeatable.")
-@click.option("--norm-stats", metavar="FILE", help="Mean and std per feature (JSON, NPZ), kept with the model.")
-@click.option("--data", metavar="FILE", help="The training data, to compute them from (CSV, NPY, ARFF, MAT).")
+@click.option(
+    "--max-memory", metavar="SIZE", help="Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder)."
+)
+@click.option(
+    "--max-shard-size", metavar="SIZE", help="Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]"
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=TABLE,
+    help="Training configuration (YAML), for settings that shapes do not determine.",
+)
+@click.option(
+    "--set",
+    "pairs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One configuration value, such as num_heads=8; repeatable.",
+)
+@click.option(
+    "--norm-stats",
+    metavar="FILE",
+    type=File([".json", ".npz"]),
+    help="Mean, std and name of each feature (JSON, NPZ), stored with the model.",
+)
+@click.option(
+    "--data",
+    metavar="FILE",
+    type=File(SERIES),
+    help="Training data, to compute these statistics from (CSV, NPY, ARFF, MAT).",
+)
 @mapping_option
-@click.option("--model", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it.")
+@click.option(
+    "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
+)
 @key_option
 @sha256_option
-@click.option("--strict", is_flag=True, help="Refuse assumptions about what neither file nor configuration tells.")
-@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail instead of assuming settings that neither the file nor the configuration gives.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
 @click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
 @click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest and odd values as JSON.")
+@json_option
 def command(
     checkpoint: str,
     output: str | None,
@@ -66,18 +116,24 @@ def command(
     force: bool,
     cast: bool,
     allow_nonfinite: bool,
-    as_json: bool,
+    json_file: str | None,
     dtype: str,
     max_memory: str | None,
     max_shard_size: str | None,
 ) -> int:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, or a folder of shards) into a Keras model file.
 
-    Writes the model, re-reads and compares it (a folder is hashed as it is written), and puts a manifest
+    Writes the model, re-reads and compares it (a folder is hashed while it is written), and adds a manifest
     FILE.wdport.json beside it.
     """
     values = parse_values(pairs)
+    if format_at(Path(checkpoint)) in KERAS:
+        what = "is a Keras model, not a PyTorch checkpoint"
+        raise InputError(Path(checkpoint), what, "give the checkpoint; wdport inspect shows what is in this file")
     require_sha256(checkpoint, sha256)
+    read = by_name(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data)
+    path = Path(output) if output else default_output(Path(checkpoint))
+    require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
     from wdport.conversion.river import convert
     from wdport.conversion.storage import parse_size
     from wdport.conversion.value_finding import to_json
@@ -103,26 +159,26 @@ def command(
             max_shard_size=parse_size("--max-shard-size", max_shard_size),
         )
     manifest = conversion.manifest
-    if as_json:
-        click.echo(json.dumps({**manifest, "values": to_json(conversion.values)}, indent=1))
-    else:
-        click.echo(_text(manifest, str(conversion.output), conversion.shown))
-        echo_values(conversion.values)
+    give(
+        "conversion",
+        lambda: {**manifest, "values": to_json(conversion.values)},
+        json_file,
+        lambda: "\n".join([_text(manifest, str(conversion.output), conversion.shown), *_odd(conversion.values)]),
+    )
     return 0
 
 
-def echo_values(found: Sequence[ValueFinding]) -> None:
-    """What is odd about a checkpoint's values, a line each; nothing where nothing is."""
+def _odd(found: Sequence[ValueFinding]) -> list[str]:
+    """Findings about a checkpoint's values, one line each."""
     from wdport.conversion.value_finding import by_level
 
-    for level, text in by_level(found, MOST_VALUES):
-        click.echo(f"  {level:<8} {printable(text, LONGEST_FACT)}")
+    return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(found, MOST_VALUES)]
 
 
 def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
-    """A few lines for a person: what went in, what was assumed, what was checked, what came out.
+    """A short text summary: input, assumptions, checks, output.
 
-    The model is in place by now, so nothing here may fail: a family need not have any one value, nor a value for it.
+    The model is already written, so nothing here may fail: any value may be missing from a family.
     """
     source, mapping = manifest["source"], manifest["mapping"]
     prefixes = source["prefixes"] or ()
@@ -139,10 +195,11 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
+        ("features", _features(manifest["config"])),
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
         ("stored as", manifest["output"].get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
-        ("recomputed", f"{', '.join(recomputed)} (16 bits ruin them)" if recomputed else ""),
+        ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
         ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
@@ -150,10 +207,16 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 
 
+def _features(config: Mapping[str, ConfigEntry]) -> str:
+    """The names of the features; "" for a model without any."""
+    names = config["feature_names"]["value"] if "feature_names" in config else None
+    return ", ".join(map(str, names)) if isinstance(names, (list, tuple)) else ""
+
+
 def _units(config: Mapping[str, ConfigEntry]) -> str:
-    """Whether samples can come out in the units of the data; "" for a model that knows of none."""
+    """The units of samples; "" for a model without units."""
     if "norm_mean" not in config:
         return ""
     if config["norm_mean"]["value"] is None:
-        return "in z-score units; --norm-stats or --data gives those of the data"
+        return "in z-score units; use --norm-stats or --data for units of the data"
     return "in the units of the data, by the mean and std of every feature"

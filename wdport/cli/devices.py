@@ -1,4 +1,4 @@
-"""The texts of --devices and --distributed in, what they ask for out, jax not imported yet."""
+"""Parse --devices and --distributed, without importing jax."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from wdport.errors import MachineError, UsageError
 
 PATIENCE: Final = 20
-"""Seconds without a sign of life after which a process counts as dead; jax waits for 100, and at the end for 300. A
-process that is alive gives one from a thread of its own, whatever it computes."""
+"""Seconds without a heartbeat after which a process counts as dead; jax waits for 100, and at the end for 300. A
+process that is alive sends heartbeats from a separate thread, whatever it computes."""
 
 _PLACE = re.compile(r"(?P<address>[^,]+:[0-9]{1,5}),(?P<process>[0-9]{1,6})/(?P<processes>[0-9]{1,6})")
 
 
 def parse_devices(devices: str | None, distributed: str | None) -> tuple[int | str | None, Callable[[], None]]:
-    """What :func:`wdport.sample` takes as ``devices``, and a function that joins the other processes, if any.
+    """The ``devices`` argument of :func:`wdport.sample`, and a function that joins the other processes, if any.
 
-    All devices of each process are used where ``distributed`` is given alone. Raises :class:`UsageError`.
+    All devices of each process are used if only ``distributed`` is given. Raises :class:`UsageError`.
     """
     if devices not in (None, "all") and not re.fullmatch(r"[1-9][0-9]{0,5}", devices or ""):
-        raise UsageError("--devices", f"{devices!r} is no number of devices", "give 1 or more, or all")
+        raise UsageError("--devices", f"invalid device count {devices!r}", "give a whole number of at least 1, or all")
     wanted: int | str | None = int(devices) if devices and devices != "all" else devices
     if distributed is None:
         return wanted, lambda: None
@@ -34,7 +34,7 @@ def _joining(text: str) -> Callable[[], None]:
         return lambda: _join()
     place = _PLACE.fullmatch(text)
     if not place or not int(place["process"]) < int(place["processes"]):
-        raise UsageError("--distributed", f"{text!r} is no process of several", "write for example 127.0.0.1:7801,0/2")
+        raise UsageError("--distributed", f"invalid process {text!r}", "write for example 127.0.0.1:7801,0/2")
     return lambda: _join(place["address"], int(place["processes"]), int(place["process"]))
 
 
@@ -47,5 +47,5 @@ def _join(*where: str | int) -> None:
     try:
         jax.distributed.initialize(*where, **options)  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
-        what = f"the processes did not find one another ({str(error).splitlines()[0]})"
-        raise MachineError("--distributed", what, "check the address, and that every process is started") from error
+        what = f"the processes did not connect ({str(error).splitlines()[0]})"
+        raise MachineError("--distributed", what, "check the address, and that every process was started") from error

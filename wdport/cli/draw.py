@@ -1,83 +1,42 @@
-"""The command line of `wdport sample` in; samples in a file, and what is to be said of them, out."""
+"""Run `wdport sample`: draw samples into a file and report on them."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.cli.beside import drawn_shape
+from wdport.cli.console import console
+from wdport.cli.documents import give
+from wdport.cli.drawn import Files, Told, Wanted, samples_document, samples_text
 from wdport.cli.machine import start_jax
-from wdport.cli.options import facts, size, stored_variables
+from wdport.cli.options import stored_variables
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
-from wdport.model import Array, Diffused, NotDecoded
+from wdport.model import Array, Diffused
 from wdport.version import VERSION
 
 if TYPE_CHECKING:  # they bring in jax
     from wdport.sampling import Job, Request
-    from wdport.sampling.devices import Spread
-    from wdport.sampling.output import Ran
 
 LONGEST_LABEL = 9
 """Digits."""
 
 Hashes = dict[str, str | None]
-"""Of the files that samples depend on."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The command line, as it is."""
-
-    model: str
-    count: int | None
-    sampler: str | None
-    steps: int | None
-    eta: float
-    seed: int
-    chunk: int | None
-    batch: int | None
-    output: str | None
-    plot: str | None
-    animate: str | None
-    save_every: int
-    known: str | None
-    init: str | None
-    resample: int | None
-    labels: str | None
-    mapping: str | None
-    function: str | None
-    guidance: float | None
-    devices: str | None
-    distributed: str | None
-    shard_weights: bool
-    pad_widths: int
-    dtype: str
-    force: bool
-
-
-@dataclass(frozen=True)
-class Files:
-    """The model that is read, and the files that are written, all of them known to be possible."""
-
-    model: Converted
-    target: Target
-    figure: Target | None
-    moving: Target | None = None
+"""Hashes of the files that samples depend on."""
 
 
 def draw(wanted: Wanted, devices: int | str | None, join: Callable[[], None], files: Files) -> None:
-    """Draw what is missing, write the files, and say so; ``join`` waits for the other processes."""
+    """Draw the missing samples, write the files, and report; ``join`` waits for the other processes."""
     with ThreadPoolExecutor(2) as background:  # while jax is imported
         variables = background.submit(stored_variables, files.model)
         hashes = background.submit(_hashes, wanted)
@@ -94,25 +53,25 @@ def _draw(
 ) -> None:
     from wdport.sampling.output import Output, draw_to_file
 
-    gc.freeze()  # tracing makes many objects, and the collector would go through jax's own again and again
-    start_jax()  # after that: devices that are frozen are not taken down in order when the process ends
+    gc.freeze()  # tracing creates many objects, and the collector would traverse those of jax repeatedly
+    start_jax()  # afterwards: frozen devices are not shut down in order when the process ends
     request = _request(wanted, devices)
     job = _job(wanted, files.model, variables.result(), request)
     about = job.sampler.programs.network.about
     output = Output(files.target, _facts(wanted, job, request, hashes.result()), wanted.batch, wanted.chunk,
                     wanted.save_every, wanted.force)  # fmt: skip
     known = None if request.known is None else np.asarray(request.known)
-    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files.figure, blocks, known, about))
+    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known, about))
     if ran is not None:
         _animate(files.moving, job)
-        click.echo(_text(wanted, files, job, ran, known))
+        told = Told(wanted, files, job, ran, known)
+        give("samples", lambda: samples_document(told), files.document, lambda: samples_text(told))
         if ran.unsound:
-            said = f"warning: {ran.unsound} of {job.count} samples hold values that are not finite"
-            click.echo(said, err=True)
+            console.warn(f"{ran.unsound} of {job.count} samples have values that are not finite")
 
 
 def _request(wanted: Wanted, devices: int | str | None) -> Request:
-    """The options as :func:`wdport.sample` has them, files read."""
+    """The options as arguments of :func:`wdport.sample`, with files read."""
     from wdport.sampling import Request, read_init, read_known
 
     return Request(
@@ -130,12 +89,12 @@ def _labels(text: str | None) -> list[int] | None:
         return None
     parts = text.split(",")
     if not all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_LABEL for part in parts):
-        raise UsageError("--label", f"{printable(text, 40)!r} is no label", "give a whole number, or several: 0,1,2")
+        raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
     return [int(part) for part in parts]
 
 
 def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], request: Request) -> Job:
-    """The request planned for the file itself, since Keras takes a second to import."""
+    """Plan the request from the file itself, since importing Keras takes a second."""
     from wdport.sampling import Programs, plan_job, stored_network
 
     network = stored_network(converted.family, converted.config, variables, wanted.dtype, wanted.pad_widths)
@@ -151,7 +110,7 @@ def _hashes(wanted: Wanted) -> Hashes:
 
 
 def _hash(path: str) -> str:
-    """Of a regular file, since another may have no end, or of a converted folder."""
+    """The hash of a regular file, since others may have no end, or of a converted folder."""
     from wdport.data.files import data_file
     from wdport.files.manifests import file_sha256
     from wdport.files.model_files import sha256_at
@@ -164,19 +123,20 @@ def _hash(path: str) -> str:
 
 
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
-    """Everything that determines the samples but the batch, as JSON values."""
+    """Everything but the batch size that determines the samples, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
     settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.labels}
     return {"wdport": VERSION, "n": job.count, **settings, **network, **hashes}
 
 
-def _plot(figure: Target | None, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
-    if figure is None:
+def _plot(files: Files, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
+    if files.figure is None:
         return
     from wdport.files.figure import draw_samples, drawn_at_most
 
-    shape, axis = _drawn(about)
-    draw_samples(figure, first_samples(blocks, drawn_at_most(shape)), known, axis)
+    shape, axis = drawn_shape(about)
+    values = first_samples(blocks, drawn_at_most(shape, files.beside is not None))
+    draw_samples(files.figure, values, known, axis, about.features, files.beside)
 
 
 def _animate(figure: Target | None, job: Job) -> None:
@@ -185,46 +145,6 @@ def _animate(figure: Target | None, job: Job) -> None:
     from wdport.files.figure import animate_samples, drawn_at_most
     from wdport.sampling.frames import frames_of
 
-    shape, axis = _drawn(job.sampler.programs.network.about)
-    animate_samples(figure, frames_of(job, drawn_at_most(shape)), axis)
-
-
-def _drawn(about: Diffused) -> tuple[tuple[int, ...], str]:
-    """The shape of a sample that is drawn, and what its axis is called."""
-    decoding = about.decoding
-    if isinstance(decoding, NotDecoded):
-        return about.shape, about.state.axis
-    return decoding.shape, about.decoded.axis
-
-
-def _text(wanted: Wanted, files: Files, job: Job, ran: Ran, known: NDArray[np.float64] | None) -> str:
-    sampler, about = job.sampler, job.sampler.programs.network.about
-    plan, decoding, state = sampler.plan, about.decoding, about.state.name
-    eta = f", eta {plan.eta:g}" if plan.eta else ""
-    if isinstance(decoding, NotDecoded):
-        decoded = f"none: {decoding.reason}"
-    else:
-        decoded = f"{ran.shapes[about.decoded.name]}, {decoding.units}"
-    given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {wanted.known}"
-    drawn = job.count - ran.already
-    rate = f"{drawn} drawn in {ran.seconds:.1f} s, {drawn / max(ran.seconds, 1e-9):.3g} samples/s"
-    there = f"; {ran.already} were there already" if ran.already else ""
-    rows = [
-        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
-        (about.decoded.name, decoded),
-        (state, ran.shapes[state]),
-        ("known", given),
-        ("labels", wanted.labels and f"{wanted.labels}, in turn" if "," in (wanted.labels or "") else wanted.labels),
-        ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
-        ("devices", _devices(sampler.spread)),
-        ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {rate}" + there),
-        ("wrote", f"{files.target.path} ({size(ran.size)})"),
-        ("drew", ", ".join(str(each.path) for each in (files.figure, files.moving) if each)),
-    ]
-    return f"{files.model.path.name}: {job.count} samples\n{facts(rows)}"
-
-
-def _devices(spread: Spread | None) -> str:
-    if spread is None or spread.count == 1:
-        return ""
-    return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
+    about = job.sampler.programs.network.about
+    shape, axis = drawn_shape(about)
+    animate_samples(figure, frames_of(job, drawn_at_most(shape)), axis, about.features)

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from wdport.cli.completion import File
+from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.export_torch import export_torch
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import (
+    CHECKPOINT,
+    MODEL,
+    SAMPLERS,
     facts,
     key_option,
     open_sampled,
@@ -20,8 +25,10 @@ from wdport.cli.options import (
     size,
     stored_variables,
 )
+from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
+from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:  # it brings in jax
@@ -29,7 +36,7 @@ if TYPE_CHECKING:  # it brings in jax
 
 
 class Options(TypedDict):
-    """What is handed on to :func:`wdport.exporting.api.export`."""
+    """Arguments of :func:`wdport.exporting.api.export`."""
 
     batch: int | None
     sampler: str | None
@@ -39,31 +46,43 @@ class Options(TypedDict):
     pad_widths: int
 
 
-@click.command(name="export")
-@click.argument("model")
-@click.option("--to", type=click.Choice(["stablehlo", "torch"]), default="stablehlo", show_default=True,
+@click.command(name="export", cls=Verb)
+@click.argument("model", type=MODEL)
+@click.option("--to", type=OneOf(["stablehlo", "torch"]), default="stablehlo", show_default=True,
               help="A program, or the checkpoint's own tensors for PyTorch.")  # fmt: skip
-@click.option("--what", type=click.Choice(["denoiser", "sampler"]), default="denoiser", show_default=True,
-              help="The network alone, or a whole sampler with it.")  # fmt: skip
+@click.option("--what", type=OneOf(["denoiser", "sampler"]), default="denoiser", show_default=True,
+              help="The network only, or a complete sampler.")  # fmt: skip
 @click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
-              help="Some of cpu, cuda, rocm, tpu, with commas; none of them has to be here.")  # fmt: skip
-@click.option("--batch", type=click.IntRange(1, 1 << 24), help="A fixed number of samples.  [default: any number]")
-@click.option("--sampler", help="As in wdport sample; for --what sampler.  [default: ddpm, of a flow heun]")
+              help="Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.")  # fmt: skip
+@click.option("--batch", type=Whole(1, 1 << 24), help="Fixed batch size.  [default: any]")
+@click.option(
+    "--sampler",
+    type=OneOf(SAMPLERS),
+    metavar="NAME",
+    help="As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]",
+)
 @click.option("--steps", type=int, help="As in wdport sample.  [default: all]")
-@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
-@click.option("--dtype", type=click.Choice(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
+@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise level of ddim.")
+@click.option("--dtype", type=OneOf(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
               help="Keras dtype policy of the model.")  # fmt: skip
-@click.option("--precision", type=click.Choice(["highest", "default"]), default="highest", show_default=True,
-              help="Of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
+@click.option("--precision", type=OneOf(["highest", "default"]), default="highest", show_default=True,
+              help="Precision of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
 @pad_option
 @own_mapping_option
 @own_model_option
-@click.option("--like", metavar="FILE", help="With --to torch, the checkpoint: gives what the model does not hold.")
+@click.option(
+    "--like",
+    metavar="FILE",
+    type=CHECKPOINT,
+    help="With --to torch, the checkpoint: supplies tensors that the model does not hold.",
+)
 @key_option
 @sha256_option
-@click.option("-o", "--output", metavar="FILE", help="NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  "
+@json_option
+@click.option("-o", "--output", metavar="FILE", type=File([".stablehlo", ".safetensors", ".pt"]),
+              help="NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  "
               "[default: MODEL.stablehlo or MODEL.torch.safetensors beside it]")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
+@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
 def command(
     model: str,
     output: str | None,
@@ -76,30 +95,33 @@ def command(
     mapping: str | None,
     function: str | None,
     sha256: str | None,
+    json_file: str | None,
     force: bool,
     **options: Unpack[Options],
 ) -> int:
-    """Write a converted MODEL as StableHLO with its weights, to run with jax alone; or back as PyTorch's tensors.
+    """Export a converted MODEL as StableHLO with its weights, to run with only jax, or as PyTorch tensors.
 
     Copy wdport/exporting/loader.py to where StableHLO runs; it needs jax and, to read the file, flatbuffers.
     """
-    # The files are looked at before jax is imported, so that a refusal is instant.
+    # Files are checked before jax is imported, so that errors are instant.
     from wdport.checkpoint.known import require_sha256
     from wdport.exporting.artefact import export_target
     from wdport.files.target import stem_of
 
     require_sha256(model, sha256)
     if to == "torch":
-        click.echo(export_torch(model, output, mapping, function, like, key, force))
-        return 0
+        return export_torch(model, output, mapping, function, like, key, force, json_file)
     if like or key:
-        raise UsageError("--like" if like else "--key", "is of --to torch", "leave it out, or give --to torch")
+        raise UsageError("--like" if like else "--key", "requires --to torch", "leave it out, or add --to torch")
     converted = open_sampled(model, mapping, function)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
-        raise UsageError("--sampler", "a denoiser has none", "leave out --sampler, --steps, --eta, or --what sampler")
+        raise UsageError(
+            "--sampler", "requires --what sampler", "leave out --sampler, --steps and --eta, or add --what sampler"
+        )
     inputs = with_manifests(by_name(model=model, mapping=mapping), ["model"])
     target = export_target(path, inputs, force)
+    require_document(json_file, inputs, {"-o": target.path}, force)
 
     require_jax()
     from wdport.exporting.api import Order, export_network
@@ -109,8 +131,27 @@ def command(
     order = Order(what, tuple(name.strip() for name in platforms.split(",") if name.strip()), **options)
     network = stored_network(converted.family, converted.config, stored_variables(converted), dtype, order.pad_widths)
     made = export_network(network, POLICIES[dtype][0], converted.config, target, order)
-    click.echo(_text(converted.path.name, made))
+    give("export", lambda: _document(converted.path.name, made), json_file, lambda: _text(converted.path.name, made))
     return 0
+
+
+def _document(name: str, made: Exported) -> dict[str, object]:
+    """What was written, as JSON; shapes are those of one sample."""
+    held, plan = made.facts, made.plan
+    arrays = {each[0]: list(each[1]) for each in (made.state, made.decoded) if each}
+    return {
+        "model": name,
+        "to": "stablehlo",
+        "what": held["what"],
+        "output": {"name": made.path.name, "sha256": file_sha256(made.path), "bytes": made.size},
+        "platforms": list(made.platforms),
+        "batch": held["batch"],
+        "arrays": arrays,
+        "classes": held.get("classes"),
+        "compute_dtype": held["compute_dtype"],
+        "precision": held["precision"],
+        "sampler": plan and {"name": plan.sampler, "network_calls": len(plan.steps), "eta": plan.eta},
+    }
 
 
 def _text(name: str, made: Exported) -> str:

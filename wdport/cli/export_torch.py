@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.errors import UsageError
+from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
+if TYPE_CHECKING:
+    from wdport.conversion.back import Restored
+
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths")
-"""Options of programs, which a file of tensors does not have."""
+"""Options of programs, which do not apply to a file of tensors."""
 
 
 def export_torch(
     model: str, output: str | None, mapping: str | None, function: str | None, like: str | None, key: str | None,
-    force: bool,
-) -> str:  # fmt: skip
-    """Write the file; what there is to say of it."""
+    force: bool, json_file: str | None,
+) -> int:  # fmt: skip
+    """Write the file and print a summary."""
     _require_none_of_programs()
     from wdport.conversion.back import restored
     from wdport.conversion.load import open_converted
@@ -33,8 +39,30 @@ def export_torch(
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.torch.safetensors")
     inputs = with_manifests(by_name(model=model, mapping=mapping, like=like), ["model"])
     target = torch_target(path, inputs, force)
+    require_document(json_file, inputs, {"-o": target.path}, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
     written = write_tensors(target, back.tensors)
+    name = converted.path.name
+    give("export", lambda: _document(name, back, target.path, written), json_file,
+         lambda: _text(name, back, target.path, written))  # fmt: skip
+    return 0
+
+
+def _document(name: str, back: Restored, path: Path, written: int) -> dict[str, object]:
+    """What was written, as JSON."""
+    return {
+        "model": name,
+        "to": "torch",
+        "output": {"name": path.name, "sha256": file_sha256(path), "bytes": written},
+        "tensors": len(back.tensors),
+        "prefixes": list(back.prefixes),
+        "recomputed": list(back.recomputed),
+        "chosen": list(back.chosen),
+        "left_out": dict(back.left_out),
+    }
+
+
+def _text(name: str, back: Restored, path: Path, written: int) -> str:
     rows = [
         ("tensors", f"{len(back.tensors)} of the checkpoint's names, shapes and dtypes"),
         ("names", f"without the prefix {' and '.join(back.prefixes)} of the checkpoint" if back.prefixes else ""),
@@ -42,9 +70,9 @@ def export_torch(
          if back.recomputed else ""),
         ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
         ("left out", _left_out(back.left_out)),
-        ("wrote", f"{target.path} ({size(written)})"),
+        ("wrote", f"{path} ({size(written)})"),
     ]  # fmt: skip
-    return f"{converted.path.name}: back in PyTorch's layout\n{facts(rows)}"
+    return f"{name}: back in PyTorch's layout\n{facts(rows)}"
 
 
 def _left_out(names: Mapping[str, str]) -> str:
@@ -59,4 +87,4 @@ def _require_none_of_programs() -> None:
     for name in OTHERS:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(option, "is of programs, and --to torch writes tensors", "leave it out")
+            raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")

@@ -1,11 +1,12 @@
-"""An exception that is no :class:`~wdport.errors.WdportError` in, the error that a user can act on out.
+"""Convert an exception that is not a :class:`~wdport.errors.WdportError` to an error that a user can act on.
 
-What the machine or a library beneath refuses is told as that. What is left is a bug of ours.
+Failures of the machine or of a library are reported as such. Anything else is a bug in wdport.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ from wdport.errors import InternalError, MachineError, WdportError
 
 LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",
                     "matplotlib", "tensorflow", "scipy", "rich")  # fmt: skip
-"""What a broken installation is told of, the one that was imported first."""
+"""Libraries that are named for a broken installation, the one imported first."""
 
 DEVICES: Final = "jax._src.xla_bridge"
 """Where JAX starts its devices."""
@@ -33,7 +34,7 @@ _MEMORY: Final = re.compile(
     r"|failed to map segment|Cannot allocate memory|thread creation failed|Resource temporarily unavailable",
     re.IGNORECASE,
 )
-"""What XLA, torch, Python and the loader of libraries say where there is too little memory."""
+"""Messages of XLA, torch, Python and the dynamic linker when memory runs out."""
 
 
 class UnexpectedEnd(Exception):
@@ -41,14 +42,16 @@ class UnexpectedEnd(Exception):
 
 
 def failure_of(error: Exception) -> WdportError:
-    """What to tell of ``error``; an :class:`InternalError` where nobody but us can mend it."""
+    """The error to report for ``error``; an :class:`InternalError` for a bug in wdport."""
     frames = list(_frames(error))
     if isinstance(error, OSError) and (fault := _printing(error, frames) or lost_output()):
         return fault
     if isinstance(error, MemoryError) or _MEMORY.search(str(error)) or getattr(error, "errno", None) == errno.ENOMEM:
         return out_of_memory()
     if library := next(filter(None, map(_imported, frames)), None):
-        what, fix = f"cannot be imported ({_told(error)})", "install it anew, and check its environment variables"
+        what, fix = f"cannot be imported ({_told(error)})", "reinstall it, and check its environment variables"
+        if library == "keras" and os.environ.get("KERAS_BACKEND", "jax") != "jax":
+            fix = "unset KERAS_BACKEND, or set it to jax"
         return MachineError(library, what, fix)
     if any(frame.f_globals.get("__name__") == DEVICES for frame in frames):
         return MachineError("jax", f"finds no device ({_told(error)})", "check JAX_PLATFORMS and the drivers")
@@ -60,7 +63,7 @@ def failure_of(error: Exception) -> WdportError:
 
 @contextmanager
 def postponed(failed: list[WdportError]) -> Iterator[None]:
-    """Keep what is refused in the block, to be told when the rest is done."""
+    """Collect errors of the block, to report them when the rest is done."""
     try:
         yield
     except WdportError as error:
@@ -74,17 +77,17 @@ def raise_first(failed: Sequence[WdportError]) -> None:
 
 
 def out_of_memory() -> MachineError:
-    """With the limit of this process, where there is one."""
+    """An error for exhausted memory, with the address-space limit of this process if there is one."""
     limit = address_limit()
     if limit is None:
         return MachineError("", "out of memory", "free some, or use a machine with more")
-    what = f"out of memory: this process may have {limit >> 20} MiB of addresses"
+    what = f"out of memory: address space is limited to {limit >> 20} MiB"
     needs = f"jax needs {JAX_BYTES >> 20}, with torch {TORCH_BYTES >> 20}, and models more"
     return MachineError("", what, f"raise the limit (ulimit -v): {needs}")
 
 
 def lost_output() -> MachineError | None:
-    """What keeps standard output from being written, which is given up then; None where nothing does."""
+    """Why standard output cannot be written, after which it is discarded; None if it can be."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -95,7 +98,7 @@ def lost_output() -> MachineError | None:
 
 
 def _printing(error: OSError, frames: Iterable[FrameType]) -> MachineError | None:
-    """The same where it was found at once, since nothing is buffered."""
+    """The same for an unbuffered stream, whose errors are raised at once."""
     printing = any((each.f_globals.get("__name__"), each.f_code.co_name) == ("click.utils", "echo") for each in frames)
     return _lost(error) if printing else None
 
@@ -107,12 +110,12 @@ def _lost(error: OSError) -> MachineError:
 
 
 def discard_output() -> None:
-    """Let what waits to be printed go nowhere: Python would try again at the end, and fail."""
+    """Discard buffered output: Python would try again at exit, and fail."""
     _discard(sys.stdout)
 
 
 def end_output() -> None:
-    """Print what waits to be printed, or discard it: Python would make a code of its own of that."""
+    """Flush buffered output, or discard it: Python would exit with another code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -127,17 +130,17 @@ def _discard(stream: TextIO) -> None:
 
 
 def leave(error: WdportError) -> NoReturn:
-    """Tell the error and end at once: on its way out, jax would wait for processes that are gone, and abort."""
+    """Print the error and exit at once: at a normal exit, jax would wait for processes that have ended, and abort."""
     with suppress(OSError):
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {error.command_line}", err=True)
     end_output()
     os._exit(error.exit_code)
 
 
 def open_streams() -> None:
-    """Where a standard stream is closed, what is opened next would take its number, and be written into by accident.
+    """Open closed standard streams: the next opened file would get their descriptor, and be written to by accident.
 
-    The one for output is opened so that writing fails: what was to be read there is lost, and that must be said.
+    Standard output is opened so that writing fails, because the loss of the output must be reported.
     """
     while (opened := os.open(os.devnull, os.O_WRONLY if _lowest() == 2 else os.O_RDONLY)) <= 2:
         pass
@@ -146,21 +149,23 @@ def open_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding of the terminal lacks
 
 
 def _lowest() -> int:
-    """The number that the next file will have."""
+    """The descriptor that the next file will have."""
     probe = os.open(os.devnull, os.O_RDONLY)
     os.close(probe)
     return probe
 
 
 def _system(error: OSError) -> WdportError:
-    """A refusal of the operating system that nobody expected where it came."""
+    """An unexpected error of the operating system."""
     try:
         folder = Path.cwd()
     except OSError:
-        return MachineError("the current folder", "cannot be reached any more", "change to another (cd)")
+        return MachineError("the current folder", "can no longer be reached", "change to another (cd)")
     if isinstance(error.filename, (str, bytes, os.PathLike)):
         return from_os(error, Path(os.fsdecode(error.filename)))
     return MachineError(folder, f"the system refuses ({error.strerror})", "check its disk, limits and permissions")
@@ -174,7 +179,7 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 
 def _imported(frame: FrameType) -> str | None:
-    """The library whose module this frame was running, to import it."""
+    """The library that this frame was importing."""
     top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     return top if frame.f_code.co_name == "<module>" and top in LIBRARIES else None
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict, cast
 
 import click
 
 from wdport.checkpoint.known import require_sha256
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, File
+from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import facts, key_option, sha256_option, size
-from wdport.errors import WdportError
+from wdport.cli.verb import Verb
+from wdport.errors import InputError, WdportError
 from wdport.files.target import KERAS, format_at
+from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:
     from wdport.checkpoint import Checkpoint
     from wdport.conversion.account import Account
     from wdport.conversion.entries import ConfigEntry
 
+MANIFEST_END: Final = ".wdport.json"
 MOST_LINES: Final = 10
 MOST_NAMES: Final = 4
 
@@ -32,10 +36,10 @@ class Stored(TypedDict):
 
 
 class Found(TypedDict):
-    """What is in a file, as it is printed; a checkpoint and a user's own model have entries of their own."""
+    """The contents of a file, as printed; a checkpoint and a user's own model have additional entries."""
 
     file: str
-    kind: str
+    what: str
     bytes: int
     model: str
     config: dict[str, ConfigEntry]
@@ -54,22 +58,26 @@ class Found(TypedDict):
     shared: NotRequired[list[list[str]]]
 
 
-@click.command(name="inspect")
-@click.argument("file")
+@click.command(name="inspect", cls=Verb)
+@click.argument("file", type=File([*CHECKPOINTS, *CONVERTED]))
 @key_option
 @sha256_option
 @click.option("--tensors", "every", is_flag=True, help="List every tensor.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
-def command(file: str, key: str | None, sha256: str | None, every: bool, as_json: bool) -> int:
+@json_option
+def command(file: str, key: str | None, sha256: str | None, every: bool, json_file: str | None) -> int:
     """Show what is in FILE, a checkpoint or a converted model: layout, configuration, tensors."""
+    if file.endswith(MANIFEST_END):
+        what = "is the manifest of a converted model"
+        raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
     require_sha256(file, sha256)
+    require_document(json_file, with_manifests(by_name(file=file), ["file"]))
     found = _converted(Path(file)) or _checkpoint(Path(file), key)
-    click.echo(json.dumps(found, indent=1, default=str) if as_json else _text(found, every))
+    give("inspection", lambda: cast(Mapping[str, object], found), json_file, lambda: _text(found, every), asked=True)
     return 0
 
 
 def _converted(path: Path) -> Found | None:
-    """What a converted model says about itself; ``None`` if ``path`` is none."""
+    """The account of a converted model; ``None`` if ``path`` is not one."""
     from wdport.conversion.load import UNTOLD, open_account
     from wdport.files.model_files import read_beside
     from wdport.mapping.table import CUSTOM
@@ -113,8 +121,8 @@ def _shipped(path: Path) -> Found:
 
 
 def _check_own(path: Path, account: Account) -> None:
-    """What can be checked of a user's own model without building it: the values of a file or folder that has them by
-    name, an archive's CRC, and that the file is made as Keras makes it."""
+    """Check a user's own model without building it: the values of a file or folder that has them by name, an archive's
+    CRC, and that the file has the structure that Keras writes."""
     from wdport.checkpoint.located import located
     from wdport.files.model_files import read_variables
     from wdport.files.weights_file import open_weights
@@ -138,7 +146,7 @@ def _found(
 
     return {
         "file": path.name,
-        "kind": f"converted model ({format_at(path)})",
+        "what": f"converted model ({format_at(path)})",
         "bytes": size_at(path),
         "model": model,
         "config": dict(config),
@@ -147,7 +155,7 @@ def _found(
 
 
 def _manifest(path: Path, account: Account) -> str:
-    """What is to be said of the manifest beside the file."""
+    """The state of the manifest beside the file."""
     from wdport.conversion.account import torn
     from wdport.files.manifests import manifest_of
     from wdport.files.model_files import sha256_at
@@ -158,13 +166,13 @@ def _manifest(path: Path, account: Account) -> str:
 
 
 def _checkpoint(path: Path, key: str | None) -> Found:
-    """What is in a checkpoint, and which model it is if a shipped table knows it."""
+    """The contents of a checkpoint, and its model if a shipped table matches."""
     from wdport.checkpoint import open_checkpoint
 
     with open_checkpoint(path, key=key) as checkpoint:
         found: Found = {
             "file": path.name,
-            "kind": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
+            "what": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
             "bytes": sum(file.stat().st_size for file in checkpoint.files.values()),
             "files": {name: str(file) for name, file in checkpoint.files.items()},
             "config_json": checkpoint.config,
@@ -185,13 +193,13 @@ def _checkpoint(path: Path, key: str | None) -> Found:
 
 
 def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry]]:
-    """Family, variant and configuration; where nothing fits, the reason."""
+    """Family, variant and configuration; the reason if nothing matches."""
     from wdport.conversion.prepare import Settings, prepared_from
 
     try:
         prepared = prepared_from(checkpoint, Settings(key=key))
     except WdportError as error:
-        return f"not recognised: {error.what}", {}
+        return f"not recognised: {error.what}; {error.fix}", {}
     values, origins = prepared.config.to_dict(), prepared.resolved.origins
     config: dict[str, ConfigEntry] = {
         name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
@@ -206,7 +214,7 @@ def _text(found: Found, every: bool) -> str:
         dtypes[info["dtype"]] = dtypes.get(info["dtype"], 0) + 1
     values = sum(prod(info["shape"]) for info in tensors.values())
     rows = [
-        ("kind", f"{found['kind']}, {size(found['bytes'])}"),
+        ("kind", f"{found['what']}, {size(found['bytes'])}"),
         ("model", found["model"]),
         ("made from", _quoted(found.get("source"))),
         ("table", _quoted(found.get("mapping"))),
@@ -257,10 +265,13 @@ def _every(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
 
 
 def _groups(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
-    """Tensors counted by the first part of their names, and its number if one follows."""
+    """Tensor counts by the first part of the name, with its number if one follows."""
     groups: dict[str, list[int]] = {}
     for name, info in tensors.items():
         parts = name.replace("/", ".").split(".")
         end = 2 if len(parts) > 2 and parts[1].isdigit() else 1
         groups.setdefault(".".join(parts[:end]), []).append(prod(info["shape"]))
-    return [(name, f"{len(counts)} tensors, {sum(counts):,} values") for name, counts in groups.items()]
+    return [
+        (name, f"{len(counts)} tensor{'' if len(counts) == 1 else 's'}, {sum(counts):,} values")
+        for name, counts in groups.items()
+    ]

@@ -1,6 +1,6 @@
-"""What a verb asks of the machine before it computes: that JAX can start here, and a compile cache of one's own.
+"""Checks before a verb computes: that JAX can start, and that the compile cache is private.
 
-Some of what is wrong here ends the process from within a library, with a code that means something else.
+Some of these faults would end the process inside a library, with a misleading exit code.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Final
 
 import click
@@ -23,29 +24,36 @@ else:
     _LIMITED = True
 
 JAX_BYTES: Final = 2 << 30
-"""Of addresses: a small model was sampled from with 1.75 GiB on two cores; with 1.5 GiB a library ends the process."""
+"""Of address space: sampling a small model takes 1.75 GiB on two cores; with 1.5 GiB a library ends the process."""
 
 TORCH_BYTES: Final = 3 << 30
-"""The same for verify, which has torch and Keras besides: 2.5 GiB did, 2 GiB did not."""
+"""The same for verify, which also loads torch and Keras: 2.5 GiB is enough, 2 GiB is not."""
 
 PER_CORE: Final = 128 << 20
-"""More for each further core: stacks of threads, and what malloc sets aside for them."""
+"""More for each further core: thread stacks and malloc arenas."""
 
 PARSE: Final = "from jaxlib import xla_client; xla_client.make_cpu_client()"
 
 
 def require_jax(torch: bool = False) -> None:
-    """Raises :class:`MachineError` where XLA would end the process; jax is not imported here."""
+    """Raise :class:`MachineError` if XLA would end the process; jax is not imported here."""
     _require_addresses(torch)
     _require_flags()
 
 
+def require_torch(where: str, instead: str = "") -> None:
+    """Raise :class:`MachineError` if torch is not installed; it is not imported here, since that takes seconds."""
+    if find_spec("torch") is None:
+        what = "the PyTorch model runs in torch, which is not installed"
+        raise MachineError(where, what, f"pip install 'wdport[torch]'{instead}")
+
+
 def start_jax() -> None:
-    """Use the compile cache, and find the devices; raises :class:`MachineError` where there are none."""
+    """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none."""
     try:
         use_compile_cache()
     except Unusable as error:
-        click.echo(f"note: {printable(error, None)}: programs are compiled anew", err=True)
+        click.echo(f"note: {printable(error, None)}: programs are compiled again", err=True)
     import jax
 
     try:
@@ -56,7 +64,7 @@ def start_jax() -> None:
 
 
 def address_limit() -> int | None:
-    """Bytes of addresses that this process may have, None where there is no limit."""
+    """The address-space limit of this process in bytes; None without a limit."""
     if not _LIMITED:
         return None
     limit = getrlimit(RLIMIT_AS)[0]
@@ -67,12 +75,12 @@ def _require_addresses(torch: bool) -> None:
     limit, least = address_limit(), TORCH_BYTES if torch else JAX_BYTES
     least += PER_CORE * max(0, (os.cpu_count() or 1) - 2)
     if limit is not None and limit < least:
-        what = f"this process may have {limit >> 20} MiB of addresses, {least >> 20} are needed and more for the model"
+        what = f"address space is limited to {limit >> 20} MiB; {least >> 20} are needed, and more for the model"
         raise MachineError("memory", what, "raise the limit (ulimit -v)")
 
 
 def _require_flags() -> None:
-    """XLA ends the process where it does not know one of XLA_FLAGS, so a child reads them first."""
+    """Check XLA_FLAGS in a child process, since XLA ends the process at an unknown flag."""
     if not os.environ.get("XLA_FLAGS"):
         return
     tried = subprocess.run([sys.executable, "-c", PARSE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`wdport`: the command group, and the one place where an error becomes a line and an exit code."""
+"""`wdport`: the command group, and the only place where an error becomes a line and an exit code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from importlib import import_module
+from typing import ClassVar
 
 import click
 
+from wdport.backend import use_jax
+from wdport.cli import completion
+from wdport.cli.account import tell_run
+from wdport.cli.console import console
 from wdport.cli.failures import UnexpectedEnd, discard_output, end_output, failure_of, lost_output, open_streams
 from wdport.cli.signals import ignore_signals, resend_lost_signals, signal_of, unwind_at_sigterm
+from wdport.cli.usage import usage_error
+from wdport.cli.verb import HELP, Verbs
 from wdport.errors import WdportError, printable
 from wdport.files.written import WRITTEN, what_was_written
 from wdport.limits import MAX_MESSAGE_CHARS
@@ -22,24 +28,26 @@ VERBS = {
     "verify": "Run both models side by side and compare them layer by layer.",
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
     "sample": "Draw samples from a converted model into a file.",
-    "export": "Write a converted model as StableHLO, to run with jax alone.",
+    "export": "Export a converted model as StableHLO, to run with only jax.",
     "inspect": "Show what is in a checkpoint or a converted model.",
     "map": "Outline a PyTorch model; find, check, explain and compare mapping tables.",
-    "selftest": "Measure what verify can find, with known faults in small models.",
+    "selftest": "Measure which known faults verify detects in small models.",
 }
 
+COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; also zsh_source and fish_source.'
 
-class Verbs(click.Group):
-    """Subcommands imported when they are called, so that `--help` stays fast."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+class _Verbs(Verbs):
+    """All verbs."""
+
+    modules: ClassVar = {name: f"wdport.cli.{name}" for name in VERBS}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = import_module(f"wdport.cli.{cmd_name}").command
-        return command
+        if cmd_name in VERBS:
+            from wdport.checkpoint.regular import require_supported
+
+            require_supported()
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -52,7 +60,7 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Verbs, context_settings=HELP, epilog=COMPLETION)
 @click.version_option(VERSION, prog_name="wdport")
 def group() -> None:
     """Move trained models from PyTorch to Keras 3 on JAX, and prove that nothing changed."""
@@ -61,12 +69,13 @@ def group() -> None:
 def run() -> None:
     """Entry point: run the command line and exit with its code."""
     open_streams()
+    use_jax()
     resend_lost_signals()
     code = main()
     end_output()
     ignore_signals()
     if not code:  # nothing is running any more
-        gc.freeze()  # else the interpreter goes through all objects of jax before it ends, for a tenth of a second
+        gc.freeze()  # otherwise the interpreter traverses all objects of jax before it exits, for a tenth of a second
     sys.exit(code)
 
 
@@ -74,10 +83,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code. See the README for what each code means."""
     unwind_at_sigterm()
     WRITTEN.clear()
+    console.reset()
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        if not (sys.argv[1:] if arguments is None else arguments):
+        if not words and completion.VARIABLE not in os.environ:
             click.echo(group.make_context("wdport", [], resilient_parsing=True).get_help())
             return 2
+        completion.prepare()
         result = group.main(args=arguments, prog_name="wdport", standalone_mode=False)
         if fault := lost_output():
             return _fail(fault)
@@ -85,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     except WdportError as error:
         return _fail(error)
     except click.ClickException as error:
-        return _line(f"{printable(error.format_message(), 180)}; see wdport --help", 2)
+        return _fail(usage_error(error))
     except (KeyboardInterrupt, click.exceptions.Abort) as error:
         interruption = error.__cause__ or error
         return _line(str(interruption) or f"interrupted; {what_was_written()}", 128 + signal_of(interruption))
@@ -96,23 +108,20 @@ def main(arguments: list[str] | None = None) -> int:
         if os.environ.get("WDPORT_DEBUG"):
             raise
         return _fail(failure_of(error))
+    finally:
+        tell_run()
 
 
 def _fail(error: WdportError) -> int:
-    """All collected faults on standard output, the line on standard error."""
+    """Print all collected faults on standard output, unless that is a document; the error line on standard error."""
     with suppress(OSError):
         if len(error.details) > 1:
             for detail in error.details:
-                click.echo(f"  {detail}")
-    return _say(f"error: {error}", error.exit_code)  # as it is: an error cuts itself, but for its path
+                click.echo(f"  {detail}", err=console.machine)
+    console.error(error.command_line)  # unchanged: an error shortens itself, except for its path
+    return error.exit_code
 
 
 def _line(text: str, code: int) -> int:
-    line = f"error: {text}"
-    return _say(line if len(line) <= MAX_MESSAGE_CHARS else printable(line, MAX_MESSAGE_CHARS), code)
-
-
-def _say(line: str, code: int) -> int:
-    with suppress(OSError):  # the code has to do where nothing can be said
-        click.echo(line, err=True)
+    console.error(text if len(text) <= MAX_MESSAGE_CHARS else printable(text, MAX_MESSAGE_CHARS))
     return code

@@ -1,42 +1,37 @@
-"""`wdport map`: outline a model, check a mapping table, explain where a variable comes from, compare two of either."""
+"""`wdport map`: outline a model, check a mapping table, explain where a variable comes from, compare two tables or
+files."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from wdport.cli.options import key_option, mapping_option, parse_values
-from wdport.errors import MisfitError, UsageError
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.options import CHECKPOINT, TABLE, key_option, mapping_option, parse_values
+from wdport.cli.verb import OneOf, Verbs
+from wdport.errors import MisfitError, UsageError, printable
+from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:
     from wdport.conversion.prepare import Settings
 
-_config = click.option("--config", metavar="FILE", help="Configuration (YAML), as for convert.")
-_set = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One value of it; repeatable.")
+ANY = File([*CHECKPOINTS, *CONVERTED, *TABLES])
+
+_config = click.option("--config", metavar="FILE", type=TABLE, help="Configuration (YAML), as for convert.")
+_set = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
 _model = click.option(
-    "--model", metavar="MODULE:FUNCTION", help="Your own Keras model; it is built, to know its variables."
+    "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model; it is built to list its variables."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
 
 
-_APART = {"outline": "wdport.cli.map_outline", "suggest": "wdport.cli.map_suggest"}
+class _Verbs(Verbs):
+    """Verbs in separate modules are imported when called."""
 
-
-class _Verbs(click.Group):
-    """Subcommands with modules of their own are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_APART])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _APART:
-            command: click.Command = import_module(_APART[cmd_name]).command
-            return command
-        return super().get_command(ctx, cmd_name)
+    modules: ClassVar = {"outline": "wdport.cli.map_outline", "suggest": "wdport.cli.map_suggest"}
 
 
 @click.group(name="map", cls=_Verbs, no_args_is_help=False)
@@ -45,25 +40,25 @@ def command() -> None:
 
 
 @command.command(name="check")
-@click.argument("table")
-@click.argument("checkpoint", required=False)
+@click.argument("table", type=TABLE)
+@click.argument("checkpoint", required=False, type=CHECKPOINT)
 @_model
 @_config
 @_set
 @key_option
-@click.option("--strict", is_flag=True, help="Warnings are faults as well.")
-@click.option("--rows", "every", is_flag=True, help="List every row and the number of tensors that it claims.")
-@click.option("--values", is_flag=True, help="Read the weights, too, and tell what is odd about their values.")
+@click.option("--strict", is_flag=True, help="Treat warnings as faults.")
+@click.option("--rows", "every", is_flag=True, help="List every row and the number of tensors that it matches.")
+@click.option("--values", is_flag=True, help="Also read the weights, and report unusual values.")
 @click.option(
     "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
+    type=OneOf(["float32", "bfloat16", "float16"]),
     default="float32",
     show_default=True,
-    help="For --values: what the port keeps them in.",
+    help="With --values: the dtype of the port.",
 )
 @click.option("--settings", is_flag=True, help="Build your two models and compare their hyper-parameters.")
-@click.option("--reference", metavar="MODULE:FUNCTION", help="For --settings: your own PyTorch model.")
-@_json
+@click.option("--reference", metavar="MODULE:FUNCTION", help="With --settings: your own PyTorch model.")
+@json_option
 def check(
     table: str,
     checkpoint: str | None,
@@ -77,39 +72,38 @@ def check(
     dtype: str,
     settings: bool,
     reference: str | None,
-    as_json: bool,
+    json_file: str | None,
 ) -> int:
-    """Look for faults in TABLE by itself; with CHECKPOINT also for tensors that it leaves over.
+    """Look for faults in TABLE; with CHECKPOINT also for tensors that it does not map.
 
-    With --model, or where the table is of a model that wdport comes with, the whole plan is made, as convert does. What
-    --values and --settings tell makes no table unsound.
+    With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
+    --values and --settings do not make a table unsound.
     """
     from wdport.cli.map_text import check_json, check_text
     from wdport.conversion.check import check_table
     from wdport.conversion.unlike import told_differently
 
     if reference and not settings:
-        raise UsageError("--reference", "goes with --settings", "add it")
+        raise UsageError("--reference", "requires --settings", "add --settings, or leave it out")
+    require_document(json_file, by_name(table=table, checkpoint=checkpoint, config=config))
     given = _settings(None, model if checkpoint or not settings else None, config, pairs, key)
     found = check_table(table, checkpoint, given, dtype if values else "")
     report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
     sound = not found.faults and not (strict and found.warnings)
-    if as_json:
-        click.echo(json.dumps(check_json(found, sound, report), indent=1))
-    else:
-        click.echo(check_text(found, sound, every, report))
+    give("check", lambda: check_json(found, sound, report), json_file,
+         lambda: check_text(found, sound, every, report), asked=True)  # fmt: skip
     return 0 if sound else MisfitError.exit_code
 
 
 @command.command(name="explain")
 @click.argument("name")
-@click.argument("file", metavar="CHECKPOINT|CONVERTED")
+@click.argument("file", metavar="CHECKPOINT|CONVERTED", type=ANY)
 @mapping_option
 @_model
 @_config
 @_set
 @key_option
-@_json
+@json_option
 def explain(
     name: str,
     file: str,
@@ -118,34 +112,42 @@ def explain(
     config: str | None,
     pairs: tuple[str, ...],
     key: str | None,
-    as_json: bool,
+    json_file: str | None,
 ) -> int:
-    """Tell where the variable or tensor NAME comes from and goes to, by which rule and line of the table.
+    """Show where the variable or tensor NAME comes from and goes to, and the rule and line of the table.
 
-    Of a converted file its manifest tells; for a checkpoint the plan is made, as convert does.
+    For a converted file, the manifest is read; for a checkpoint, the plan is made, as convert does.
     """
     from wdport.cli.map_text import explain_json, explain_text
     from wdport.conversion.explain import routes_of
 
+    if Path(name).exists() and not Path(file).exists():
+        fix = f"give the tensor's name first: wdport map explain {printable(file, 60)} {printable(name, 60)}"
+        raise UsageError("wdport map explain", f"swapped? {printable(name, 60)} is a file", fix)
+
+    require_document(json_file, with_manifests(by_name(file=file, mapping=mapping, config=config), ["file"]))
     routes = routes_of(file, _settings(mapping, model, config, pairs, key))
     found = routes.explain(name)
-    click.echo(json.dumps(explain_json(name, routes, found), indent=1) if as_json else explain_text(name, found))
+    give("explanation", lambda: explain_json(name, routes, found), json_file, lambda: explain_text(name, found),
+         asked=True)  # fmt: skip
     return 0
 
 
 @command.command(name="diff")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
-@click.option("--key-a", metavar="NAME", help="Key of the state_dict in A where it holds several.")
+@click.argument("first", metavar="A", type=ANY)
+@click.argument("second", metavar="B", type=ANY)
+@click.option("--key-a", metavar="NAME", help="Key of the state_dict in A if it holds several.")
 @click.option("--key-b", metavar="NAME", help="The same in B.")
-@_json
-def diff(first: str, second: str, key_a: str | None, key_b: str | None, as_json: bool) -> int:
-    """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Ends with 0 either way."""
+@json_option
+def diff(first: str, second: str, key_a: str | None, key_b: str | None, json_file: str | None) -> int:
+    """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
+    differences."""
     from wdport.cli.map_text import diff_json, diff_text
     from wdport.conversion.differences import compare_files
 
+    require_document(json_file, with_manifests(by_name(first=first, second=second), ["first", "second"]))
     found = compare_files(first, second, (key_a, key_b))
-    click.echo(json.dumps(diff_json(found), indent=1) if as_json else diff_text(found, first, second))
+    give("difference", lambda: diff_json(found), json_file, lambda: diff_text(found, first, second), asked=True)
     return 0
 
 

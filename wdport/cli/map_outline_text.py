@@ -1,4 +1,4 @@
-"""What `wdport map outline` prints: the outline of a model as text for a person and as JSON."""
+"""The output of `wdport map outline`: the outline of a model as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wdport.porting.outline.result import Outline, Step, Value
 
 WIDEST = (40, 24, 30, 62)
-"""Characters of the columns that others stand behind; a longer text pushes them on."""
+"""Widths in characters of all columns but the last; a longer text shifts the next column."""
 
 
 HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
@@ -22,14 +22,15 @@ HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: number, name, kind, axes, PyTorch's side, Keras's; a heading has no number."""
+    """A line of the table: number, name, kind, axes, PyTorch side, Keras side; a heading has no number."""
 
     cells: tuple[str, ...]
     depth: int = 0
 
 
-def outline_text(found: Outline, every: bool) -> str:
-    """``every``: repeated blocks are not taken together."""
+def outline_text(found: Outline, every: bool, columns: int | None = None) -> str:
+    """With ``every``, repeated blocks are not merged. A table wider than ``columns``, if given, has a line for each
+    side of a step."""
     page = _Page(found, every)
     rows = list(page.rows())
     layers = len({step.path.partition("#")[0] for step in found.layers})
@@ -41,7 +42,7 @@ def outline_text(found: Outline, every: bool) -> str:
         *(("note", note) for note in found.notes),
         *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
     ]  # fmt: skip
-    lines = [found.target, facts(head), "", *_table([Row(HEADER), *rows])]
+    lines = [found.target, facts(head), "", *_table([Row(HEADER), *rows], columns)]
     lines += _told("where Keras's default differs", page.defaults)
     lines += _told("to watch", page.notes)
     return "\n".join(lines)
@@ -52,7 +53,7 @@ def _kind(value: Value) -> str:
 
 
 class _Page:
-    """The rows of an outline, and what is said below them, by the rows that it is said of."""
+    """The rows of an outline, and the notes below them with the rows they refer to."""
 
     def __init__(self, found: Outline, every: bool) -> None:
         self._root, self._every = found.root, every
@@ -81,7 +82,7 @@ class _Page:
                 yield from self._step(step, named, depth + (repeated and many), times)
 
     def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
-        """The rows of a step; ``named`` are steps that are repeated, by their names here."""
+        """The rows of a step; ``named`` maps repeated steps to their names here."""
         self._say(step)
 
         def source(value: Value) -> str:
@@ -107,7 +108,7 @@ class _Page:
         yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
 
     def _say(self, step: Step) -> None:
-        """Keep what is said of a step, or of the class of a module, for the end."""
+        """Keep the notes on a step, or on the class of a module, for the end."""
         at = step.number or min((each.number for each in step.every() if each.number), default=0)
         for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
             for text in texts:
@@ -115,7 +116,26 @@ class _Page:
                 told.setdefault(f"{of}{text}", []).append(at)
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[Row], columns: int | None) -> list[str]:
+    lines = list(_wide(rows))
+    return lines if columns is None or max(map(len, lines)) <= columns else list(_narrow(rows[1:]))
+
+
+def _narrow(rows: Sequence[Row]) -> Iterator[str]:
+    """A step's number, name, kind and axes; below it the PyTorch side, then the Keras side."""
+    number = max((len(row.cells[0]) for row in rows), default=0)
+    for row in rows:
+        cells, indent = (*row.cells, *("",) * 6)[:6], " " * (number + 2 + 2 * row.depth)
+        if not cells[0]:  # a heading
+            yield printable(f"{indent}{'  '.join(filter(None, cells[1:]))}", LONGEST_FACT)
+            continue
+        yield printable(f"{cells[0]:>{number}}  {'  ' * row.depth}{'  '.join(filter(None, cells[1:4]))}", LONGEST_FACT)
+        for side, text in (("PyTorch", cells[4]), ("Keras", cells[5])):
+            if text:
+                yield printable(f"{indent}  {side:<7}  {text}", LONGEST_FACT)
+
+
+def _wide(rows: Sequence[Row]) -> Iterator[str]:
     cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
     number = max(len(row[0]) for row in cells) if cells else 1
     widths = [
@@ -137,7 +157,7 @@ def _told(title: str, said: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _places(numbers: Sequence[int]) -> str:
-    """``: 3, 5 and 7``, the steps that something is said of."""
+    """``: 3, 5 and 7``, the steps of a note."""
     shown = [str(number) for number in dict.fromkeys(numbers) if number]
     if not shown:
         return ""
@@ -195,7 +215,7 @@ def _call_json(call: KerasCall) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """A value that JSON has; infinite numbers and all else as text."""
+    """A JSON value; infinite numbers and other objects as text."""
     from wdport.porting.outline.keras_calls import KerasCall
 
     if isinstance(value, KerasCall):

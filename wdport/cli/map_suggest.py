@@ -1,8 +1,7 @@
-"""`wdport map suggest`: a mapping table from two running models."""
+"""`wdport map suggest`: derive a mapping table from two running models."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,9 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wdport.cli.machine import start_jax
-from wdport.cli.options import force_option
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.machine import require_torch, start_jax
+from wdport.cli.options import CHECKPOINT, TABLE, force_option
 from wdport.cli.progress import steps
+from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.writable import by_name, require_writable
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 
 
 PAUSE = 0.3
-"""Seconds between two looks at the files under --watch."""
+"""Seconds between checks of the files under --watch."""
 
 
-@click.command(name="suggest")
+@click.command(name="suggest", cls=Verb)
 @click.option("--reference", metavar="MODULE:FUNCTION", help="The PyTorch model.")
 @click.option("--model", metavar="MODULE:FUNCTION", help="The Keras model.")
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
-@click.option("--config", metavar="FILE", help="What both functions are called with (YAML).")
-@click.option("--checkpoint", metavar="FILE", help="Weights to prove the table with as well.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write the table.  [default: print it]")
-@click.option("--no-proof", is_flag=True, help="Leave out the run of verify; the table is then a guess.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of text.")
-@click.option("--watch", is_flag=True, help="Try again whenever a file beside the Keras model's is saved.")
+@click.option("--config", metavar="FILE", type=TABLE, help="Arguments of both functions (YAML).")
+@click.option("--checkpoint", metavar="FILE", type=CHECKPOINT, help="Weights to prove the table with as well.")
+@click.option("-o", "--output", metavar="FILE", type=TABLE, help="Where to write the table.  [default: print it]")
+@click.option("--no-proof", is_flag=True, help="Skip verify; the table is then not proved.")
+@json_option
+@click.option("--watch", is_flag=True, help="Try again whenever a file in the folder of the Keras model is saved.")
 @force_option
 def command(
     reference: str | None,
@@ -51,23 +52,27 @@ def command(
     checkpoint: str | None,
     output: str | None,
     no_proof: bool,
-    as_json: bool,
+    json_file: str | None,
     watch: bool,
     force: bool,
 ) -> int:
     """Find the mapping table of a PyTorch and a Keras model by running both.
 
     Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
-    layer belongs to the module that is given the same values and makes the same of them. The table is then proved by
-    verify with other weights and other inputs. Where the two models part, the first layer that differs is named.
+    layer is matched to the module that has the same inputs and the same output. The table is then proved by verify with
+    other weights and other inputs. If the two models differ, the first layer that differs is named.
 
-    Without --reference the table is guessed from the names and shapes in the checkpoint, and nothing is proved.
+    Without --reference, the table is guessed from the names and shapes in the checkpoint, and not proved.
     """
     if not model:
         raise UsageError("--model", "is missing", "name the function of the Keras model, as MODULE:FUNCTION")
     if not reference and not checkpoint:
         raise UsageError("--reference", "is missing", "name the function of the PyTorch model, or give --checkpoint")
-    target = _target(output, by_name(checkpoint=checkpoint, config=config), force)
+    if reference:
+        require_torch("wdport map suggest")
+    read = by_name(checkpoint=checkpoint, config=config)
+    target = _target(output, read, force)
+    require_document(json_file, read, {"-o": target} if target else {}, force)
     if watch:
         return _watch(str(model), ["suggest", *_again()])
     start_jax()
@@ -80,7 +85,7 @@ def command(
         guessed = suggest_by_names(models)
         if target is not None:
             write_text(target, guessed.text())
-        click.echo(json.dumps(to_json(guessed), indent=1) if as_json else _text(guessed, target))
+        give("suggestion", lambda: to_json(guessed), json_file, lambda: _text(guessed, target), asked=target is None)
         return 0
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
@@ -90,24 +95,22 @@ def command(
                 prove(found, _verify, checkpoint)
     if target is not None and found.stop is None:
         write_text(target, found.text())
-    if as_json:
-        click.echo(json.dumps(to_json(found), indent=1))
-    else:
-        click.echo(_text(found, target))
+    asked = target is None or not found.proved
+    give("suggestion", lambda: to_json(found), json_file, lambda: _text(found, target), asked)
     if found.stop is not None:
         return MisfitError.exit_code
     return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
 
 
 def _again() -> list[str]:
-    """The options of this call without --watch."""
+    """The options of this call, except --watch."""
     words = sys.argv[1:]
     return [word for word in words[words.index("suggest") + 1 :] if word != "--watch"]
 
 
 def _watch(model: str, words: list[str]) -> int:
-    """Run the command in a process of its own until it finds a table, again whenever a Python file beside the Keras
-    model's is saved."""
+    """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
+    Keras model is saved."""
     sys.path.insert(0, os.getcwd())
     found = find_spec(model.partition(":")[0])
     if found is None or not found.origin:

@@ -1,4 +1,4 @@
-"""What `wdport map` prints: its results as text for a person and as JSON."""
+"""The output of `wdport map`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wdport.mapping.diff import Difference
 
 MOST = 20
-"""Lines of one kind that are printed; all are in the JSON."""
+"""Lines printed per kind; all are in the JSON."""
 
 
 def check_json(found: Check, sound: bool, report: SettingsReport | None = None) -> dict[str, object]:
@@ -83,7 +83,7 @@ def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | 
 
 
 def _odd(found: Check) -> list[str]:
-    """What is odd about values, if anybody looked."""
+    """Unusual values, if checked."""
     if found.values is None:
         return []
     lines = _listed("values", [f"{each.level}: {each.text}" for each in found.values])
@@ -91,12 +91,12 @@ def _odd(found: Check) -> list[str]:
 
 
 def _told(report: SettingsReport) -> list[str]:
-    """What the two models were told differently."""
+    """Hyper-parameters that differ between the two models."""
     count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
     lines = _listed(count, [f"{each.candidate}: {each.text}" for each in report.of("differs")])
     lines = lines or [f"{count}; none differ"]
     return lines + _listed(
-        "read by training alone", [f"{each.candidate}: {each.text}" for each in report.of("training")]
+        "read only in training", [f"{each.candidate}: {each.text}" for each in report.of("training")]
     )
 
 
@@ -114,7 +114,7 @@ def _claimed(found: Check) -> str:
 
 def _verdict(found: Check, sound: bool) -> str:
     if sound:
-        return "sound" + ("" if found.checkpoint else ", as far as the table alone tells")
+        return "sound" + ("" if found.checkpoint else ", as far as the table alone shows")
     return f"not sound: {_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
 
 
@@ -123,7 +123,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[str]:
-    """A title and indented lines; nothing where there are none."""
+    """A title and indented lines; nothing without lines."""
     every = list(lines)
     more = len(every) - MOST
     shown = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
@@ -224,7 +224,7 @@ def diff_text(found: Difference, a: str, b: str) -> str:
 
 
 def _said(properties: Mapping[str, str]) -> str:
-    """A tensor's dtype and shape, or what a row makes of its tensor."""
+    """A tensor's dtype and shape, or how a row maps its tensor."""
     if "shape" in properties:
         return f"{properties['dtype']} {properties['shape']}"
     return "; ".join(properties[key] for key in ("becomes", "kind", "rule") if properties.get(key))

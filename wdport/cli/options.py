@@ -1,24 +1,27 @@
-"""Options and small texts that several verbs share."""
+"""Options and helpers that several verbs share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
+from wdport.cli.console import console
+from wdport.cli.verb import Whole
 from wdport.errors import UsageError, printable
 from wdport.files.writable import is_stream, require_apart, require_writable
 from wdport.limits import MAX_PAD_WIDTHS
 
-if TYPE_CHECKING:  # numpy comes with it
+if TYPE_CHECKING:  # imports numpy
     from wdport.conversion.load import Converted
     from wdport.model import Array
 
 LONGEST_FACT = 2000
-"""Characters; what is longer loses its middle."""
+"""Characters; the middle of longer texts is left out."""
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -29,37 +32,47 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
         if not equals or not key or not value:
             raise UsageError("--set", f"{pair!r} is not KEY=VALUE", "write for example --set num_heads=8")
         if key in values:
-            raise UsageError("--set", f"{key} is given twice", "give it once")
+            raise UsageError("--set", f"{printable(key, 40)} is given twice", "give it once")
         values[key] = value
     return values
 
 
+TABLE: Final = File(TABLES)
+MODEL: Final = File(CONVERTED)
+CHECKPOINT: Final = File(CHECKPOINTS)
+
+SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "heun", "euler", "rk4")
+"""Of all families; each tells which it has."""
+
 mapping_option = click.option(
-    "--mapping", metavar="FILE", help="A mapping table of your own.  [default: the shipped one that fits]"
+    "--mapping", metavar="FILE", type=TABLE, help="A mapping table of your own.  [default: the shipped one that fits]"
 )
 own_mapping_option = click.option(
-    "--mapping", metavar="FILE", help="The table of a model of your own, with what sampling needs."
+    "--mapping", metavar="FILE", type=TABLE, help="The table of your own model, with the settings for sampling."
 )
 own_model_option = click.option(
-    "--model", "function", metavar="MODULE:FUNCTION", help="Your own Keras model, if the table does not name it."
+    "--model",
+    "function",
+    metavar="MODULE:FUNCTION",
+    help="Function of your own Keras model, if the table does not name it.",
 )
 pad_option = click.option(
-    "--pad-widths", type=click.IntRange(1, MAX_PAD_WIDTHS), default=1, metavar="M",
-    help="Fill widths up with zeros to a multiple of M, for matrix units of that size; no use on a CPU.",
+    "--pad-widths", type=Whole(1, MAX_PAD_WIDTHS), default=1, metavar="M",
+    help="Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.",
 )  # fmt: skip
-force_option = click.option("--force", is_flag=True, help="Replace files that are no reports of wdport.")
+force_option = click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
 key_option = click.option(
-    "--key", metavar="NAME", help="Key of the state_dict where the file holds several.  [default: found by itself]"
+    "--key", metavar="NAME", help="Key of the state_dict if the file holds several.  [default: automatic]"
 )
 
 sha256_option = click.option(
-    "--sha256", metavar="HEX", help="The SHA-256 that the first file named must have, the checkpoint if there is one."
+    "--sha256", metavar="HEX", help="Required SHA-256 of the first file, which is the checkpoint if given."
 )
 
 
 @dataclass(frozen=True)
 class Report:
-    """A file to be written at the end: the option that names it, and what it is of ``writable.OURS``."""
+    """A file to be written at the end: the option that names it, and its kind in ``writable.OURS``."""
 
     option: str
     kind: str
@@ -67,14 +80,14 @@ class Report:
 
 
 def reports(*named: tuple[str, str, str | None]) -> list[Report]:
-    """Option, kind and file; without those whose option is not given."""
+    """Reports from (option, kind, file), without the options that are not given."""
     return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
 
 
 def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> None:
-    """Refuse what could not be written when all is done, or would destroy an input, another report or a foreign file.
+    """Refuse a file that could not be written at the end, or would replace an input, another report or a foreign file.
 
-    What is no regular file, such as ``/dev/stdout``, is written into.
+    Special files, such as ``/dev/stdout``, are written to.
     """
     wanted = list(wanted)
     require_apart([(each.option, each.path) for each in wanted], inputs)
@@ -84,9 +97,9 @@ def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force:
 
 
 def open_sampled(model: str, mapping: str | None, function: str | None) -> Converted:
-    """A converted file that samples can be drawn from; ``mapping`` and ``function`` tell the user's own model.
+    """Open a converted file to sample from; ``mapping`` and ``function`` are for a user's own model.
 
-    Raises :class:`UsageError` for a model of a family that draws none.
+    Raises :class:`UsageError` for a family without sampling.
     """
     from wdport.conversion.load import open_converted
     from wdport.families.choice import own_model
@@ -94,10 +107,10 @@ def open_sampled(model: str, mapping: str | None, function: str | None) -> Conve
 
     own = own_model(mapping, function, None, ())
     if mapping and own is None:
-        raise UsageError("--mapping", "the table is that of a family that wdport comes with", "leave it out")
+        raise UsageError("--mapping", "is the table of a model that wdport ships", "leave it out")
     converted = open_converted(model, own)
     if not isinstance(converted.family, Sampled):
-        what = f"a {converted.family.name} model does not sample"
+        what = f"a {converted.family.name} model draws no samples"
         raise UsageError(converted.path, what, "give a converted diffusion model; wdport.load_model runs this one")
     if why := converted.family.unsampled(converted.config):
         raise UsageError(converted.path, f"does not sample: {why}", "wdport.load_model runs it")
@@ -105,16 +118,16 @@ def open_sampled(model: str, mapping: str | None, function: str | None) -> Conve
 
 
 def stored_variables(converted: Converted) -> dict[str, Array]:
-    """Every variable of a converted file by its path; says what a user has to know of the file."""
+    """Every variable of a converted file by its path; prints notes on the file."""
     from wdport.conversion.load import sound_variables
 
     if converted.note:
-        click.echo(f"note: {converted.note}", err=True)
+        console.note(converted.note)
     return dict(sound_variables(converted))
 
 
 def size(count: int) -> str:
-    """Bytes for a person: ``5.8 MB``."""
+    """A readable number of bytes: ``5.8 MB``."""
     number = float(count)
     for unit in ("B", "kB", "MB"):
         if number < 1000:

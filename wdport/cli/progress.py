@@ -1,4 +1,4 @@
-"""What a terminal shows while something takes time; nothing where standard error is no terminal."""
+"""Progress displays; none if standard error is not a terminal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from wdport.cli.console import console
+
 Step = Callable[[str], None]
 Count = Callable[[int, int], None]
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Count | None]:
-    """A bar of bytes on standard error; ``None`` where that is no terminal."""
-    if not sys.stderr.isatty():
+    """A progress bar of bytes on standard error; ``None`` if that is not a terminal."""
+    if not _shown():
         yield None
         return
     from rich.console import Console
@@ -32,8 +34,14 @@ def progress_bar(title: str) -> Iterator[Count | None]:
 
 @contextmanager
 def steps() -> Iterator[Step | None]:
-    """A spinner with the current step on standard error; ``None`` where that is no terminal."""
-    if not sys.stderr.isatty():
+    """A spinner with the current step on standard error; under -v a line with the time of each finished step.
+
+    ``None`` with neither a terminal nor -v.
+    """
+    if console.verbose:
+        yield from _timed()
+        return
+    if not _shown():
         yield None
         return
     from rich.console import Console
@@ -42,22 +50,54 @@ def steps() -> Iterator[Step | None]:
         yield status.update
 
 
+def _timed() -> Iterator[Step]:
+    name, since = "starting", time.monotonic()
+
+    def begin(step: str) -> None:
+        nonlocal name, since
+        now = time.monotonic()
+        console.stage(name, now - since)
+        name, since = step, now
+
+    try:
+        yield begin
+    finally:
+        console.stage(name, time.monotonic() - since)
+
+
+def _shown() -> bool:
+    """Whether progress is shown: on a terminal, without -q."""
+    return sys.stderr.isatty() and not console.quiet
+
+
 @contextmanager
 def samples_bar(count: int, already: int) -> Iterator[Callable[[float], None] | None]:
-    """A bar of samples on standard error, with samples per second; ``None`` where that is no terminal."""
-    if not sys.stderr.isatty():
+    """A progress bar of samples on standard error; ``None`` if that is not a terminal.
+
+    It shows "compiling" until the first call; its samples per second exclude that time.
+    """
+    if not _shown():
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("sampling"), BarColumn(), TextColumn("{task.fields[told]}"), TimeRemainingColumn())
-    started = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(30),
+        TextColumn("{task.fields[told]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sampling", total=count, completed=already, told=f"{already}/{count}")
+        task = bar.add_task("compiling", total=None, told=f"{already}/{count}")
+        began: tuple[float, float] | None = None  # seconds, and samples done at that time
 
         def update(done: float) -> None:
-            rate = (done - already) / max(time.monotonic() - started, 1e-9)
-            bar.update(task, completed=done, told=f"{int(done)}/{count}, {rate:.3g} samples/s")
+            nonlocal began
+            if began is None:
+                began = time.monotonic(), done
+            rate = (done - began[1]) / max(time.monotonic() - began[0], 1e-9)
+            told = f"{int(done)}/{count}" + (f", {rate:.3g} samples/s" if done > began[1] else "")
+            bar.update(task, description="sampling", total=count, completed=done, told=told)
 
         yield update

@@ -12,25 +12,42 @@ from typing import Any
 import click
 
 from wdport.checkpoint.known import require_sha256, require_undamaged
-from wdport.cli.options import facts, key_option, sha256_option, size
+from wdport.cli.completion import File
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.machine import require_torch
+from wdport.cli.options import TABLE, facts, key_option, sha256_option, size
 from wdport.cli.progress import steps
-from wdport.errors import UsageError, WdportError, error_of
+from wdport.cli.verb import Verb
+from wdport.errors import UsageError, WdportError, error_of, printable
+from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, require_writable
 from wdport.files.written import noticing
 from wdport.recorder import Input
 
 
-@click.command(name="record")
-@click.argument("subject", nargs=-1, required=True, metavar="[MODULE:FACTORY] CHECKPOINT")
-@click.option("--mapping", metavar="FILE", help="The table of your own model, which names the function and the inputs.")
-@click.option("-o", "--output", metavar="FILE", help="NAME.npz.  [default: NAME.run.npz beside the checkpoint]")
+@click.command(name="record", cls=Verb, arity=lambda given: (1 if "--mapping" in given else 2, 2))
+@click.argument("subject", nargs=-1, metavar="[MODULE:FACTORY] CHECKPOINT")
+@click.option(
+    "--mapping",
+    metavar="FILE",
+    type=TABLE,
+    help="The table of your own model, with the function and the inputs.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=File([".npz"]),
+    help="NAME.npz.  [default: NAME.run.npz beside the checkpoint]",
+)
 @click.option(
     "--leave-out", metavar="PATTERN", multiple=True, help="Modules not to record, such as 'ema.*'; repeatable."
 )
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
 @key_option
 @sha256_option
-@click.option("--force", is_flag=True, help="Replace an existing output; never a symbolic link.")
+@json_option
+@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
 def command(
     subject: tuple[str, ...],
     mapping: str | None,
@@ -39,16 +56,20 @@ def command(
     inputs: tuple[str, ...],
     key: str | None,
     sha256: str | None,
+    json_file: str | None,
     force: bool,
 ) -> int:
-    """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record what it computes.
+    """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record its outputs.
 
-    `wdport verify CONVERTED --against FILE` compares with the recording where torch is not installed.
+    `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
     """
     from wdport.recorder import Refusal, record_file
 
     reference, checkpoint = _subject(subject, mapping)
-    target = _target({"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}, output, force)
+    require_torch("wdport record")
+    read = {"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}
+    target = _target(read, output, force)
+    require_document(json_file, read, {"-o": target}, force)
     require_sha256(checkpoint, sha256)
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
@@ -57,34 +78,44 @@ def command(
             noticing(target),
             redirect_stdout(sys.stderr),
             steps() as say,
-        ):  # a model may print; standard output is for what is said here
+        ):  # the model may print; standard output is for the result
             index = record_file(checkpoint=checkpoint, output=str(target), key=key, leave_out=leave_out,
                                 say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
-    click.echo(_text(index, target, notes))
+    give("recording", lambda: _document(index, target, notes), json_file, lambda: _text(index, target, notes))
     return 0
+
+
+_BOTH = "give MODULE:FACTORY and CHECKPOINT"
 
 
 def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None, str]:
     """The function, unless the table names it, and the checkpoint."""
     if len(subject) == 2:
+        if Path(subject[0]).is_file() and ":" in subject[1] and not Path(subject[1]).exists():
+            shown = [printable(each, 60) for each in subject]
+            fix = f"give MODULE:FACTORY first: wdport record {shown[1]} {shown[0]}"
+            raise UsageError("wdport record", f"swapped? {shown[0]} is a file", fix)
         return subject[0], subject[1]
-    if mapping is None or len(subject) != 1:
-        fix = "give MODULE:FACTORY and CHECKPOINT, or CHECKPOINT and --mapping FILE"
-        raise UsageError("record", f"{len(subject)} arguments are given", fix)
+    if len(subject) > 2:
+        raise UsageError("wdport record", f"unexpected argument {printable(subject[2], 60)!r}", _BOTH)
+    if not subject:
+        raise UsageError("wdport record", "MODULE:FACTORY and CHECKPOINT are missing", "see wdport record --help")
+    if mapping is None:
+        raise UsageError("wdport record", "MODULE:FACTORY or CHECKPOINT is missing", f"{_BOTH}, or add --mapping FILE")
     return None, subject[0]
 
 
 def _known(
     reference: str | None, checkpoint: str, mapping: str | None, key: str | None, inputs: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What is recorded, and how it is built: arguments of the recorder."""
+    """Arguments of the recorder: the model, and how to build it."""
     from wdport.recorder import read_input
 
     told = [read_input(text) for text in inputs]
     if mapping is None:
-        require_undamaged(checkpoint)  # torch reads it, and does not look at its CRCs
+        require_undamaged(checkpoint)  # torch reads it without checking its CRCs
         return {"target": reference, "inputs": told or _known_inputs(checkpoint, key)}
     from wdport.conversion.recordable import recordable
 
@@ -94,12 +125,12 @@ def _known(
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
-    """The inputs of a family that the checkpoint belongs to, if there is one."""
+    """The inputs of the family of the checkpoint, if it is a known one."""
     from wdport.conversion.prepare import Settings, signature_of
 
     try:
         return signature_of(checkpoint, Settings(key=key)).inputs
-    except WdportError:  # a model of the user's own, or a file that torch alone reads
+    except WdportError:  # a user's own model, or a file that only torch reads
         return ()
 
 
@@ -112,11 +143,27 @@ def _target(read: dict[str, Path], output: str | None, force: bool) -> Path:
     return target
 
 
+def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> dict[str, object]:
+    """What was recorded, as JSON."""
+    return {
+        "reference": index["reference"],
+        "checkpoint": index["checkpoint"],
+        "output": {"name": target.name, "sha256": file_sha256(target), "bytes": target.stat().st_size},
+        "recording_format": index["schema"],
+        "tensors": len(index["tensors"]),
+        "modules": list(index["names"]),
+        "repeats": bool(index["repeats"]),
+        "evaluating": bool(index["evaluating"]),
+        "notes": [*notes, *index["notes"]],
+        "environment": index["environment"],
+    }
+
+
 def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str:
-    """A few lines for a person: what was recorded, how, and what deserves notice."""
+    """A short text summary: what was recorded, how, and notes."""
     environment, count = index["environment"], len(index["names"])
     rows = [
-        ("model", f"{index['reference']}, {len(index['tensors'])} tensors, {count} modules and insides of attention"),
+        ("model", f"{index['reference']}, {len(index['tensors'])} tensors, {count} modules and attention internals"),
         ("run", f"torch {environment['torch']}, matmul {environment['torch_matmul']}"),
         ("repeats", "" if index["repeats"] else "not bit for bit: a comparison with it will fail"),
         ("mode", "" if index["evaluating"] else "not evaluation: a comparison with it will fail"),

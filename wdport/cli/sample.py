@@ -7,78 +7,105 @@ from typing import Any
 
 import click
 
+from wdport.cli.beside import beside_samples
+from wdport.cli.completion import SERIES, File
 from wdport.cli.devices import parse_devices
-from wdport.cli.draw import Files, Wanted, draw
+from wdport.cli.documents import json_option, require_document
+from wdport.cli.draw import draw
+from wdport.cli.drawn import Files, Wanted
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import open_sampled, own_mapping_option, own_model_option, pad_option, sha256_option
+from wdport.cli.options import (
+    MODEL,
+    SAMPLERS,
+    open_sampled,
+    own_mapping_option,
+    own_model_option,
+    pad_option,
+    sha256_option,
+)
+from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
 from wdport.files.writable import by_name, require_apart, with_manifests
 
 
-@click.command(name="sample")
-@click.argument("model")
-@click.option(
-    "-n", "--count", type=click.IntRange(1, 1 << 32), help="Number of samples.  [default: 1, or as many as --init has]"
-)
-@click.option("--sampler", help="ddpm or ddim as in the checkpoint's own code; ddim-textbook, dpm-solver++, heun, "
-              "euler; of a flow heun, euler, rk4.  [default: ddpm, of a flow heun]")  # fmt: skip
-@click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 makes 51).  [default: all]")
-@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise of ddim.")
+@click.command(name="sample", cls=Verb)
+@click.argument("model", type=MODEL)
+@click.option("-n", "--count", type=Whole(1, 1 << 32), help="Number of samples.  [default: 1, or the length of --init]")
+@click.option("--sampler", type=OneOf(SAMPLERS), metavar="NAME", help="ddpm or ddim as in the checkpoint's own code; "
+              "ddim-textbook, dpm-solver++, heun, euler; for a flow heun, euler, rk4.  "
+              "[default: ddpm, for a flow heun]")  # fmt: skip
+@click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 gives 51).  [default: all]")
+@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise level of ddim.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed; results do not depend on --chunk.")
-@click.option("--chunk", default="auto", show_default=True, help="Samples that are kept and saved at a time, or auto: "
-              "some batches. Results do not depend on it.")  # fmt: skip
-@click.option("--batch", default="auto", show_default=True, help="Samples per call of the network, or auto: by the "
-              "free memory. Another batch may change their last bits.")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", help="NAME.npz (coefficients and series), .npy, .csv or .parquet "
-              "(series).  [default: MODEL.samples.npz beside it]")  # fmt: skip
-@click.option("--plot", metavar="FILE", help="Draw the first samples into a .png, .svg or .pdf.")
-@click.option("--animate", metavar="FILE", help="Draw how the first samples come to be into a .gif.")
-@click.option("--save-every", type=click.IntRange(1), default=1, show_default=True, metavar="K",
-              help="Keep finished samples every K chunks, to go on from after an interruption.")  # fmt: skip
+@click.option("--chunk", default="auto", show_default=True, help="Samples saved at a time, or auto: several "
+              "batches. Results do not depend on it.")  # fmt: skip
+@click.option("--batch", default="auto", show_default=True, help="Samples per call of the network, or auto: from the "
+              "free memory. The batch size may change their last bits.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", type=File([".npz", ".npy", ".csv", ".parquet"]),
+              help="NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  "
+              "[default: MODEL.samples.npz beside it]")  # fmt: skip
 @click.option(
-    "--known", metavar="FILE", help="A series with NaN where it is unknown (CSV, NPY): the rest is filled in."
+    "--plot",
+    metavar="FILE",
+    type=File([".png", ".svg", ".pdf"]),
+    help="Plot the first samples to a .png, .svg or .pdf.",
 )
-@click.option("--resample", type=int, metavar="K", help="Take every step K times, so that the rest fits the known.  "
-              "[default: 5 with --known]")  # fmt: skip
-@click.option("--label", "labels", metavar="N,N,...", help="The class of every sample, or several in turn, of a model "
-              "that knows classes.")  # fmt: skip
-@click.option("--guidance", type=float, metavar="W", help="Classifier-free guidance: above 1, samples follow their "
-              "label more.")  # fmt: skip
-@click.option("--init", metavar="FILE", help="x_T to start from, (n, C, F) in a .npy file.")
+@click.option("--data", metavar="FILE", type=File(SERIES), help="With --plot, data (CSV, NPY, ARFF, MAT) of which "
+              "windows are drawn beside the samples.")  # fmt: skip
+@click.option(
+    "--animate", metavar="FILE", type=File([".gif"]), help="Animate the sampling of the first samples in a .gif."
+)
+@click.option("--save-every", type=Whole(1, 1 << 32), default=1, show_default=True, metavar="K",
+              help="Save finished samples every K chunks; an interrupted run resumes from them.")  # fmt: skip
+@click.option(
+    "--known",
+    metavar="FILE",
+    type=File(SERIES),
+    help="A series with NaN for unknown values (CSV, NPY), which are filled in.",
+)
+@click.option("--resample", type=int, metavar="K", help="Take every step K times, so that filled-in values fit the "
+              "known ones.  [default: 5 with --known]")  # fmt: skip
+@click.option("--label", "labels", metavar="N,N,...", help="Class of all samples, or several classes, cycled; for a "
+              "class-conditional model.")  # fmt: skip
+@click.option("--guidance", type=float, metavar="W", help="Scale of classifier-free guidance: above 1, samples "
+              "follow their label more closely.")  # fmt: skip
+@click.option("--init", metavar="FILE", type=File([".npy"]), help="x_T to start from, (n, C, F) in a .npy file.")
 @own_mapping_option
 @own_model_option
 @click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
-@click.option("--distributed", metavar="HOST:PORT,I/N", help="Be process I (0 to N-1) of N that share the samples; "
-              "HOST:PORT is the first one's, which writes the file. Or auto, under Slurm and the like.")  # fmt: skip
-@click.option("--shard-weights", is_flag=True, help="Divide the weights among the devices of a process, too.")
-@click.option("--dtype", type=click.Choice(list(POLICIES)), default="float32", show_default=True, help="Keras dtype "
-              "policy of the network. States, noise schedule and the way back to series are float32 with all but "
-              "float64.")  # fmt: skip
+@click.option("--distributed", metavar="HOST:PORT,I/N", help="Run as process I (0 to N-1) of N that share the "
+              "samples; process 0 listens at HOST:PORT and writes the file. Or auto, as under Slurm.")  # fmt: skip
+@click.option("--shard-weights", is_flag=True, help="Also divide the weights among the devices of a process.")
+@click.option("--dtype", type=OneOf(POLICIES), default="float32", show_default=True, help="Keras dtype policy "
+              "of the network. States, noise schedule and decoding are float32 with all but float64.")  # fmt: skip
 @pad_option
 @sha256_option
+@json_option
 @click.option(
     "--force", is_flag=True, help="Replace an existing output or figure (never a link), and parts of another run."
 )
-def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
+def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, **options: Any) -> int:
     """Draw samples from a converted MODEL into a file.
 
-    The same command goes on where an interrupted one stopped.
+    An interrupted run resumes where it stopped: run the same command again.
     """
     wanted = Wanted(chunk=_number("--chunk", chunk), batch=_number("--batch", batch), **options)
     devices, join = parse_devices(wanted.devices, wanted.distributed)
     if wanted.shard_weights and devices is None:
-        raise UsageError("--shard-weights", "there is one device alone", "ask for several, or for --devices all")
-    # The files are looked at before jax is imported, so that a refusal is instant.
+        raise UsageError("--shard-weights", "needs several devices", "add --devices all")
+    # Files are checked before jax is imported, so that errors are instant.
     from wdport.checkpoint.known import require_sha256
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
     require_sha256(wanted.model, sha256)
     converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
+    beside = beside_samples(converted, wanted.data, wanted.plot)
     inputs = with_manifests(
-        by_name(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init), ["model"]
+        by_name(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data),
+        ["model"],
     )
     target = samples_target(_output(wanted), inputs, wanted.force)
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
@@ -86,26 +113,28 @@ def command(chunk: str, batch: str, sha256: str | None, **options: Any) -> int:
     if wanted.animate:
         moving = figure_target(Path(wanted.animate), wanted.force, inputs, "--animate", ANIMATED)
     named = [("-o", target), ("--plot", figure), ("--animate", moving)]
-    require_apart([(option, each.path) for option, each in named if each], {})
+    outputs = {option: each.path for option, each in named if each}
+    require_apart(outputs.items(), {})
+    require_document(json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
-        draw(wanted, devices, join, Files(converted, target, figure, moving))
+        draw(wanted, devices, join, Files(converted, target, figure, moving, json_file, beside))
     except MachineError as error:
-        if type(error).__name__ == "LostProcess":  # its module brings in jax
+        if type(error).__name__ == "LostProcess":  # its module imports jax
             leave(error)
         raise
     return 0
 
 
 _DIGITS = 18
-"""More samples than 64 bits count are none."""
+"""Sample counts fit into 64 bits."""
 
 
 def _number(option: str, text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
-        raise UsageError(option, f"{printable(text, 40)!r} is no number of samples", "give 1 or more, or auto")
+        raise UsageError(option, f"invalid value {printable(text, 40)!r}", "give a whole number of at least 1, or auto")
     return int(text)
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from wdport.cli.completion import File
+from wdport.cli.console import console
+from wdport.cli.documents import file_of, give, json_option
 from wdport.cli.failures import postponed, raise_first
-from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.machine import require_jax, require_torch, start_jax
 from wdport.cli.options import force_option, reports, require_reports
 from wdport.cli.progress import steps
+from wdport.cli.verb import Verb
 from wdport.errors import UsageError, WdportError
 
 
-@click.command(name="selftest")
-@click.option("--quick", is_flag=True, help="A dozen faults, in seconds; no diagnosis, no correct variants.")
-@click.option("--edits", is_flag=True, help="Edits of wdport's own source in place of known faults (slow).")
-@click.option("--family", metavar="NAME", default="", help="Only this family's faults, such as unet2d.")
+@click.command(name="selftest", cls=Verb)
+@click.option("--quick", is_flag=True, help="Run a dozen faults, in seconds; no diagnosis, no correct variants.")
+@click.option("--edits", is_flag=True, help="Use edits of wdport's own source instead of known faults (slow).")
+@click.option("--family", metavar="NAME", default="", help="Run only this family's faults, such as unet2d.")
 @click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
-@click.option("--json", "json_file", metavar="FILE", help="Write everything that was measured to FILE as JSON.")
-@click.option("--markdown", "markdown_file", metavar="FILE", help="Write the same as Markdown to FILE.")
+@json_option
+@click.option(
+    "--markdown", "markdown_file", metavar="FILE", type=File([".md"]), help="Also write the result as Markdown to FILE."
+)
 @force_option
 def command(
     quick: bool,
@@ -33,16 +38,17 @@ def command(
 ) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
-    No file is needed; the whole of it takes some minutes. Exits 0 if every fault is killed by the gate that ought
-    to at the place where it is, most of them with their cause, and no correct variant fails; 1 if not; 6 if nothing
-    was run. With --edits every fault must be killed, 95 % of them at the right place, and no cause may be wrong.
+    No file is needed; the full run takes some minutes. Exits 0 if every fault is killed by the expected gate at the
+    faulty place, most of them with their cause, and no correct variant fails; 1 if not; 6 if nothing was run. With
+    --edits every fault must be killed, 95 % of them at the right place, and no cause may be wrong.
     """
     if quick and edits:
-        raise UsageError("--edits", "--quick is given, too", "give one of them")
+        raise UsageError("--edits", "cannot be combined with --quick", "give one of them")
     if quick and family:
-        raise UsageError("--family", "--quick has faults of one family alone", "leave one of them out")
-    wanted = reports(("--json", "json", json_file), ("--markdown", "markdown", markdown_file))
+        raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
+    wanted = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
     require_reports(wanted, {}, force)
+    require_torch("wdport selftest")
     require_jax(torch=True)
     with steps() as say:
         from wdport.parity.selftest.run import run_selftest
@@ -51,15 +57,19 @@ def command(
         result = run_selftest(quick, say=say, edits=edits, family=family)
     from wdport.files.atomic import write_text
     from wdport.parity.selftest.markdown import render_markdown
-    from wdport.parity.selftest.text import render
+    from wdport.parity.selftest.text import render, summary
 
     failed: list[WdportError] = []
-    if json_file:
-        with postponed(failed):
-            write_text(Path(json_file), json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
     if markdown_file:
         with postponed(failed):
             write_text(Path(markdown_file), render_markdown(result))
-    click.echo(render(result, rules))
+    with postponed(failed):
+        give(
+            "selftest",
+            result.to_json,
+            json_file,
+            lambda: summary(result) if console.quiet else render(result, rules),
+            asked=True,
+        )
     raise_first(failed)
     return result.exit_code

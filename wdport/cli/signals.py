@@ -1,4 +1,4 @@
-"""Signals unwind like exceptions, so that temporary files go, wherever they arrive."""
+"""Raise exceptions on signals, so that temporary files are always removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOON = 0.05
 
 
 class Unraisable(Protocol):
-    """What Python tells its hook; its own class of that is not there at run time."""
+    """The argument of Python's unraisable hook, whose own class does not exist at run time."""
 
     exc_type: type[BaseException]
     exc_value: BaseException | None
@@ -32,13 +32,14 @@ def unwind_at_sigterm() -> None:
 
 
 def ignore_signals() -> None:
-    """All is done and said: the exit code stands."""
+    """Ignore signals when everything is done, so that the exit code is final."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def resend_lost_signals() -> None:
-    """What a signal raises within a collection of garbage, where jax has a part, Python drops: send it once more."""
+    """Send a signal again if Python dropped its exception, as it does in a garbage collection with a callback of
+    jax."""
     sys.unraisablehook = _dropped
 
 

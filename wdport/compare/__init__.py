@@ -1,1 +1,1 @@
-"""Two models side by side: which layers belong together, what they were fed and made, and how far that is apart."""
+"""Compare two models: align their layers, record inputs and outputs, and measure errors."""

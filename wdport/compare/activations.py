@@ -1,4 +1,4 @@
-"""An activation that one side has and the other has not, told from a layer's outputs."""
+"""Detect from a layer's outputs an activation that only one side has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdport.compare.taps import Tap
 
 
 def other_activation(tap: Tap, own: Call, expected: Expected) -> list[str]:
-    """What follows the layer on one side alone: a sentence, or nothing."""
+    """The activation that follows the layer on only one side: one sentence, or none."""
     if len(own.outputs) != 1 or len(expected.outputs) != 1:
         return []
     ours, theirs = np.asarray(own.outputs[0]), np.asarray(expected.outputs[0])
@@ -25,11 +25,11 @@ def other_activation(tap: Tap, own: Call, expected: Expected) -> list[str]:
 
 
 def lacking(name: str) -> str:
-    """The port's layer has not what the table says."""
+    """The message that the port's layer lacks an activation that the table states."""
     return f"lacks the {name} that the table says follows"
 
 
 def beside(name: str) -> str:
-    """The port's layer has what nobody says of the reference's."""
-    rest = f"; if it follows there, state `then: {name}`" if name in AFTER else ""
-    return f"has a {name} that the reference's module has not{rest}"
+    """The message that the port's layer has an activation that is not stated for the reference's module."""
+    rest = f"; if it follows the module, state `then: {name}`" if name in AFTER else ""
+    return f"has a {name} that the reference's module does not have{rest}"

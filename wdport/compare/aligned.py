@@ -1,7 +1,7 @@
-"""The hyper-parameters of every aligned pair of two models: data, in the order of the computation, before any number.
+"""Compare the hyper-parameters of every aligned pair of layers, in the order of the computation.
 
-It takes taps and the two models. What both sides' layers are given, where it is known, tells paddings and axes; nothing
-is run here.
+The inputs are taps and the two models; nothing is run here. Paddings and axes are compared if the shapes of the layers'
+inputs are known.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def compare_settings(
     reference: Calls | None = None,
     port: Calls | None = None,
 ) -> SettingsReport:
-    """Compare what the two layers of every tap state.
+    """Compare the settings of the two layers of every tap.
 
     Args:
-        taps: which layers are aligned, in the order in which findings are wanted.
+        taps: the aligned layers, in the order of the findings.
         modules: the reference's, by path.
         layers: the port's, by path.
-        reference: calls of the reference's modules, for the shapes of what they are given and make.
-        port: calls of the port's layers, with arrays or with what stands for their shapes.
+        reference: calls of the reference's modules, for the shapes of their inputs and outputs.
+        port: calls of the port's layers, with arrays or with shape placeholders.
     """
     last = _channels_last(layers)
     count, compared = 0, 0
@@ -63,7 +63,7 @@ def compare_settings(
 
 
 def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:
-    """With the shapes of the first tensor that each side is given, and of what the reference makes of it."""
+    """Add the shapes of each side's first input and of the reference's output."""
     theirs, ours = reference.get(tap.reference), port.get(tap.candidate)
     fed = _first(theirs.inputs) if theirs is not None else ()
     made = _first(theirs.outputs) if theirs is not None else ()
@@ -79,7 +79,7 @@ def _first(values: Sequence[object]) -> Shape:
 
 
 def _channels_last(layers: Mapping[str, KerasLayer]) -> bool | None:
-    """Whether all layers with windows have their channels last; ``None`` where there are none, or of both kinds."""
+    """Whether all layers with windows are channels-last; ``None`` if there are none, or of both kinds."""
     windowed = [each for each in layers.values() if hasattr(each, "kernel_size") or hasattr(each, "pool_size")]
     formats = {str(each.data_format) for each in windowed if getattr(each, "data_format", None)}
     return formats == {"channels_last"} if len(formats) == 1 else None

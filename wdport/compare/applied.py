@@ -1,4 +1,4 @@
-"""The functions that two layers apply, activations or fused into another layer, and what these have unlike."""
+"""The functions that two layers apply, as activation layers or fused into another layer, and their differences."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from wdport.compare.setting import Setting, plain, text
 from wdport.compare.setting_checks import equal
 
 _ALONE = ("", "activation", "sequential")
-"""Kinds of rows whose layer may be nothing but a function."""
+"""Kinds of rows whose layer may be just a function."""
 
 _LINEAR = ("Linear", "Bilinear", *(f"{name}{rank}d" for name in ("Conv", "ConvTranspose") for rank in (1, 2, 3)))
-"""Modules that apply no function to what they make, where a layer of Keras may."""
+"""Modules that apply no function to their output, where a Keras layer may."""
 
 
 def applied(pair: Pair) -> tuple[Function, Function] | None:
-    """The reference's function and the port's, where both are known: they are activations, or what the table says to
-    follow the module and what is fused into the port's layer."""
+    """The reference's function and the port's, if both are known: activation layers, or the function that the table
+    states after the module and the one fused into the port's layer."""
     if pair.kind in _ALONE:
         theirs, ours = of_module(pair.module), of_layer(pair.layer)
         return None if theirs is None or ours is None or pair.layout.after else (theirs, ours)
@@ -29,7 +29,7 @@ def applied(pair: Pair) -> tuple[Function, Function] | None:
 
 
 def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
-    """What two functions have unlike: their names, or numbers and axes of theirs."""
+    """The differences of two functions: their names, or their numbers and axes."""
     if not theirs.same_by_name(ours) or (theirs.name == "gelu" and theirs.shown != ours.shown):
         return [Setting("activation", theirs.own, ours.own, "differs", _told(theirs, ours, pair))]
     found = []

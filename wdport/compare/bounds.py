@@ -7,29 +7,30 @@ from dataclasses import dataclass
 from typing import Final
 
 LOGIC: Final = 1e-10
-"""Gate A, relative L2 error in float64. A correct port agrees to about 1e-15; the weakest logic fault
+"""Gate float64 (A), relative L2 error in float64. A correct port agrees to about 1e-15; the weakest logic fault
 known (a LayerNorm epsilon of 1e-6 for 1e-5) shows 1e-5."""
 
 LEAK: Final = 1e-5
-"""Between LOGIC and this the error is called a precision leak: something computes in float32."""
+"""An error between LOGIC and this is reported as a precision leak: something computes in float32."""
 
 NUMERICS: Final = 8.0
-"""Gate B: a layer's float32 error may be this many times the reference's own float32 error."""
+"""Gate float32 (B): a layer's float32 error may be this many times the reference's own float32 error."""
 
 TRAJECTORY: Final = 1e-10
-"""Gate E, relative float64 error of the state anywhere along a sampling run; a correct port shows 1e-14."""
+"""Gate trajectories (E), relative float64 error of the state anywhere along a sampling run; a correct port shows
+1e-14."""
 
 GRADIENT: Final = 1e-10
-"""Gate C, relative float64 error of a gradient, by input and by parameter."""
+"""Gate gradients (C), relative float64 error of a gradient, by input and by parameter."""
 
 UNIT_ROUNDOFF: Final = 2.0**-24
-"""Of float32: the least error that a result of unit size has by being stored at all."""
+"""Unit roundoff of float32: the error of storing a result of unit size."""
 
 UNIT_ROUNDOFF_16: Final = 2.0**-8
-"""The same of bfloat16."""
+"""Unit roundoff of bfloat16."""
 
 TABLE_ULP: Final = 2.0
-"""Gate A', units in the last place of float32 between a table of the port and its float64 formula."""
+"""Gate constants (A'), units in the last place of float32 between a table of the port and its float64 formula."""
 
 FLOAT32_SHARE: Final = 0.5
 """Share of a float64 tap's values that float32 can hold exactly: near 0 in a true float64 run, near 1
@@ -38,26 +39,34 @@ behind a cast to float32."""
 
 @dataclass(frozen=True)
 class Bound:
-    """What a number may be at most, and of what it is the bound."""
+    """An upper bound, and the quantity that it bounds."""
 
     value: float
     meaning: str
 
 
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "logic": Bound(LOGIC, "gate A: relative float64 error of any layer, alone, in its inputs and within the network"),
-    "numerics": Bound(NUMERICS, "gates B and E': float32 error of any layer as a multiple of the reference's own"),
-    "trajectory": Bound(TRAJECTORY, "gate E: relative float64 error of the state anywhere along a sampling run"),
-    "gradient": Bound(
-        GRADIENT, "gates C and D: relative float64 error of a gradient, and of what an optimiser makes of it"
+    "logic": Bound(
+        LOGIC, "float64 (A): relative float64 error of any layer, isolated, in its inputs and within the network"
     ),
-    "table_ulp": Bound(TABLE_ULP, "gate A': units in the last place of float32 between a table and its formula"),
+    "numerics": Bound(
+        NUMERICS,
+        "float32 (B) and sampling network (E'): float32 error of any layer as a multiple of the reference's own",
+    ),
+    "trajectory": Bound(
+        TRAJECTORY, "trajectories (E): relative float64 error of the state anywhere along a sampling run"
+    ),
+    "gradient": Bound(
+        GRADIENT,
+        "gradients (C), optimiser (D): relative float64 error of a gradient, and of what an optimiser makes of it",
+    ),
+    "table_ulp": Bound(TABLE_ULP, "constants (A'): units in the last place of float32 between a table and its formula"),
     "float32_share": Bound(FLOAT32_SHARE, "share of a float64 layer's values that float32 may hold exactly"),
-    "leak": Bound(LEAK, "float64 errors between the bound of gate A and this are told as precision leaks"),
+    "leak": Bound(LEAK, "float64 errors between the bound 'logic' and this are reported as precision leaks"),
 }
 """The bounds of the gates that every model has; families add those of their own gates."""
 
 
 def bounds(own: Mapping[str, Bound] | None = None) -> dict[str, float]:
-    """Every bound in force, by name; with a family's ``own``."""
+    """Every default bound by name, including a family's ``own``."""
     return {name: bound.value for name, bound in {**BOUNDS, **(own or {})}.items()}

@@ -1,12 +1,12 @@
-"""What a layer was given and what it gave, and the one idea behind every isolated comparison.
+"""Calls of layers with their inputs and outputs, and the principle of isolated comparisons.
 
-A network whose every tapped layer is *answered for* by recorded calls falls apart into its edges: each
-layer computes from recorded inputs, and what is handed on is the recorded output. One run of such a
-network tells, for every tap, what the code around it would have fed it and what it makes of the right
-input; no error travels further than one edge, so what is off is off where the fault is.
+Isolating a tapped layer (activation patching) means that it computes from recorded inputs, and that the rest of the
+network gets the recorded output in place of its own. The recorded call is the layer's *answer*. One run with every
+tapped layer isolated shows for every tap the inputs that the surrounding code would have fed it and its output for the
+right inputs. No error propagates beyond the next tap, so an error appears where the fault is.
 
-The inputs of a run decide what can be seen: three seeds; unit and fifty-fold scale; batches of one and of four;
-another energy in every channel; weights as converted and with random biases. Inputs of zeros or ones would hide
+The inputs of a run decide which faults can be found: three seeds; unit and fifty-fold scale; batches of one and of
+four; another energy in every channel; weights as converted and with random biases. Inputs of zeros or ones would hide
 known faults.
 """
 
@@ -29,8 +29,8 @@ from wdport.recorder import leaves as leaves
 
 @dataclass(frozen=True)
 class Expected:
-    """A call of the reference in the port's layout: its inputs by their place among the ``count`` that the port's call
-    has, and its outputs."""
+    """A call of the reference in the port's layout: its inputs by their position among the ``count`` inputs of the
+    port's call, and its outputs."""
 
     inputs: Mapping[int, Array]
     count: int

@@ -1,4 +1,4 @@
-"""Calls of both sides in, in the port's layout; relative float64 errors per tap out."""
+"""Compute relative float64 errors per tap from the calls of both sides, in the port's layout."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from wdport.model import Array
 
 
 class InPort:
-    """The reference's calls in the port's layout: ``shapes`` are calls of the port with arrays of these shapes.
+    """Converts the reference's calls to the port's layout; ``shapes`` are calls of the port, for their shapes.
 
-    ``misfits`` says what is wrong with the shapes of a tap's call, by the tap's reference.
+    ``misfits`` describes shapes of a tap's call that do not fit, by the tap's reference.
     """
 
     def __init__(self, taps: Sequence[Tap], shapes: Calls) -> None:
@@ -28,7 +28,7 @@ class InPort:
         self.misfits: dict[str, str] = {}
 
     def __call__(self, calls: Calls) -> dict[str, Expected]:
-        """By the candidate's name."""
+        """The converted calls by the candidate's name."""
         found = {}
         for tap in self._taps:
             call, own = calls.get(tap.reference), self._shapes.get(tap.candidate)
@@ -48,7 +48,7 @@ class InPort:
 
 
 def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
-    """What the first layer of a stack ought to be fed; what it makes is not the reference's affair."""
+    """The expected inputs of the first layer of a stack; its outputs have no counterpart in the reference."""
     shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
     return Expected(fed_in_port(call, tap.layout, shapes, first.names), len(shapes), (), call.caller)
 
@@ -56,9 +56,9 @@ def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
 def outputs_in_port(
     outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], wanted: Sequence[str], rules: Sequence[Rule]
 ) -> Outputs:
-    """The reference's outputs in the order and layout of the port's, whose names are ``wanted``.
+    """Convert the reference's outputs to the order and layout of the port's, whose names are ``wanted``.
 
-    Raises ``ValueError`` where count or shapes do not fit.
+    Raises ``ValueError`` if count or shapes do not fit.
     """
     if len(outputs) != len(shapes):
         raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
@@ -70,7 +70,7 @@ def outputs_in_port(
 
 
 def fed(own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
-    """Pairs of what a layer of the port was fed and ought to have been; ``None`` where it was fed more or fewer."""
+    """Pairs of actual and expected inputs of a layer of the port; ``None`` if their numbers differ."""
     given = leaves(list(own.inputs))
     if len(given) != expected.count:
         return None
@@ -78,14 +78,14 @@ def fed(own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
 
 
 def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
-    """Pairs of what a layer of the port made and ought to have made; ``None`` where it made more or fewer."""
+    """Pairs of actual and expected outputs of a layer of the port; ``None`` if their numbers differ."""
     if len(own.outputs) != len(expected.outputs):
         return None
     return list(zip(comparable(tap, own.outputs), comparable(tap, expected.outputs), strict=True))
 
 
 def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> tuple[float, float] | None:
-    """Relative errors of a tap's inputs and outputs, or ``None`` if one side did not run it."""
+    """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it."""
     own, call = candidate.get(tap.candidate), expected.get(tap.candidate)
     if own is None or call is None:
         return None
@@ -95,9 +95,9 @@ def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> 
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
-    """How a tap's arrays are the reference's in another arrangement; "" if they are equal, ``None`` if they are not.
+    """How a tap's arrays are rearrangements of the reference's; "" if they are equal, ``None`` if they are not.
 
-    ``reference`` are the reference's calls in its own layout, for shapes that are not the port's.
+    ``reference`` are the reference's calls in its own layout, for shapes that differ from the port's.
     """
     own, call, theirs = candidate.get(tap.candidate), expected.get(tap.candidate), reference.get(tap.reference)
     if own is None or theirs is None:
@@ -121,14 +121,14 @@ def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], ref
 
 
 def _alike(candidate: Array, reference: Array) -> tuple[Array, Array]:
-    """Both with as many axes, where one has the heads apart."""
+    """Both arrays with the same number of axes, if one has a separate axis for heads."""
     if candidate.ndim != reference.ndim and min(candidate.ndim, reference.ndim) > 2:
         return (array.reshape(*array.shape[:2], -1) for array in (candidate, reference))  # type: ignore[return-value]
     return candidate, reference
 
 
 def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
-    """Outputs of either side without what the tap leaves open."""
+    """Outputs of either side without the part that the tap leaves open."""
     return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
 
 

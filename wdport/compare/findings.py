@@ -1,23 +1,23 @@
-"""What gates find, as data: numbers held against bounds, facts and notices; the sentences are made here alone."""
+"""Findings of gates as data: numbers compared with bounds, facts and notices. All their sentences are made here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan
 
 from wdport.compare.bounds import BOUNDS, Bound
 
 OUTPUT = "output"
-"""The tap that stands for the whole network's output and for its parts."""
+"""The name of the tap for the whole network's output and its parts."""
 
 FED, ALONE, RUNNING = "fed", "alone", "running"
-"""Float64 errors of a layer: of its inputs, of its outputs from the reference's inputs, within the running network."""
+"""Float64 errors of a layer: of its inputs, of its outputs from the reference's inputs, and in the running network."""
 
 SENTENCES: Mapping[str, str] = {
-    FED: "{name} is off by {value:.1e} in what it is fed",
-    ALONE: "{name} is off by {value:.1e} fed the reference's input",
+    FED: "{name} is off by {value:.1e} in its inputs",
+    ALONE: "{name} is off by {value:.1e} when fed the reference's input",
     RUNNING: "{name} is off by {value:.1e} within the network",
     "narrow": "precision leak: {subject} of {part} holds float32 values",
     "float32": "{name} has {value:.1f} times the reference's float32 error",
@@ -29,22 +29,22 @@ SENTENCES: Mapping[str, str] = {
     "waived": "waived: {subject} {detail}",
     "bound": "bound: {subject} {detail}",
 }
-"""By kind; the detail of any other kind is a sentence already."""
+"""Sentences by kind; the detail of any other kind is a sentence."""
 
 _FIRST_ONLY: Mapping[str, str] = {FED: "logic", ALONE: "logic", RUNNING: "logic", "step": "step"}
-"""Kinds of which a reader needs the first per subject: the others follow from it."""
+"""Kinds of which only the first per subject is reported: the others follow from it."""
 
 NOTICES = ("notice", "waived", "bound")
-"""Kinds that a reader should know of and that fail nothing."""
+"""Kinds that are reported but fail nothing."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a gate has against the port, or a notice.
+    """An objection of a gate to the port, or a notice.
 
-    ``subject`` is the tap, variable, constant or run that it is about, "" the comparison as a whole, and ``part``
-    what of it. ``value`` is the number that is beyond ``bound``, both ``None`` for a fact, whose sentence is
-    ``detail``. ``leak`` marks errors as large as float32 arithmetic makes them.
+    ``subject`` is the tap, variable, constant or run that it is about, "" for the comparison as a whole, and ``part``
+    is the part of it. ``value`` is the number that exceeds ``bound``; both are ``None`` for a fact, whose sentence is
+    ``detail``. ``leak`` marks errors of the size of float32 rounding.
     """
 
     subject: str
@@ -74,20 +74,20 @@ class Finding:
 
 
 def fact(text: str, subject: str = "", kind: str = "fact") -> Finding:
-    """What no number says and a gate fails by."""
+    """A finding without a number that fails its gate."""
     return Finding(subject, kind, detail=text)
 
 
 def notice(text: str, subject: str = "") -> Finding:
-    """What a reader should know."""
+    """A finding that fails nothing."""
     return Finding(subject, "notice", detail=text)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One number: of ``part`` of ``subject``, of a kind in :data:`SENTENCES`, held against the bound of that name.
+    """One number of ``part`` of ``subject``, of a kind in :data:`SENTENCES`, compared with the bound of that name.
 
-    Up to ``leak`` an error is told as one that float32 arithmetic makes.
+    An error up to ``leak`` is reported as one of float32 arithmetic.
     """
 
     subject: str
@@ -100,7 +100,7 @@ class Measure:
 
     @property
     def beyond(self) -> bool:
-        """Whether it is more than the bound; NaN is."""
+        """Whether it exceeds the bound; NaN does."""
         return not self.value <= self.limit
 
     @property
@@ -110,15 +110,15 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """What was measured, in words."""
+        """The measured quantity, in words."""
         return f"{self.subject}{self.part}"
 
     def under(self, held: Mapping[str, float]) -> Measure:
-        """Held against these bounds."""
+        """The measure compared with these bounds."""
         return replace(self, limit=held.get(self.bound, self.limit), leak=held["leak"] if self.leak else 0.0)
 
     def finding(self) -> Finding:
-        """What it is if it is beyond the bound."""
+        """The finding if it exceeds the bound."""
         leak = self.kind in (FED, ALONE, RUNNING) and self.value <= self.leak
         return Finding(self.subject, self.kind, self.value, self.limit, self.part, leak=leak)
 
@@ -126,7 +126,7 @@ class Measure:
 def measure(
     subject: str, kind: str, value: float, bound: str, part: str = "", own: Mapping[str, Bound] | None = None
 ) -> Measure:
-    """A number held against the default of its bound, which may be a family's ``own``."""
+    """A number compared with the default of its bound, which may be a family's ``own``."""
     held = {**BOUNDS, **(own or {})}
     leak = held["leak"].value if bound == "logic" else 0.0
     return Measure(subject, kind, value, bound, held[bound].value, part, leak)
@@ -134,9 +134,11 @@ def measure(
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate's outcome: everything that it measured, and the facts that no number says.
+    """One gate's outcome: its measures, and its facts, which have no number.
 
-    It passes if nothing is against the port and ``compared`` equals ``expected`` and is positive.
+    ``name`` is its letter, ``title`` its name and ``meaning`` what it compares, all from
+    :mod:`wdport.compare.glossary`; ``seconds`` is its duration, ``None`` if it was not measured. It passes if there are
+    no findings other than notices and ``compared`` equals ``expected`` and is positive.
     """
 
     name: str
@@ -145,10 +147,17 @@ class Gate:
     expected: int
     measures: tuple[Measure, ...] = ()
     facts: tuple[Finding, ...] = ()
+    meaning: str = ""
+    seconds: float | None = field(default=None, compare=False)
+
+    @property
+    def label(self) -> str:
+        """The name for reports, with the letter in brackets."""
+        return f"{self.title} ({self.name})"
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What it has against the port, numbers first, then its notices."""
+        """Its objections, numbers first, then its notices."""
         told = dict[tuple[str, str, str, str], Finding]()
         for each in self.measures:
             if each.beyond:
@@ -161,56 +170,57 @@ class Gate:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that it had to compare was."""
+        """Whether everything that it had to compare was compared."""
         return self.compared == self.expected > 0
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is against the port, and everything was compared."""
+        """Whether it has no objections and everything was compared."""
         return self.complete and all(each.notice for each in self.findings)
 
     @property
     def differs(self) -> bool:
-        """Whether it found a difference, not only something that was not compared."""
+        """Whether it found a difference, not only missing comparisons."""
         beyond = self.worst is not None and self.bound is not None and not self.worst <= self.bound
         return not self.passed and (beyond or self.complete)
 
     @cached_property
     def _largest(self) -> Measure | None:
-        """The largest of the numbers that are held against the gate's own bound, the first one's."""
+        """The largest of the numbers that are compared with the gate's main bound, that of its first measure."""
         own = [each for each in self.measures if each.bound == self.measures[0].bound]
         return max(own, key=lambda each: each.size, default=None)
 
     @property
     def worst(self) -> float | None:
-        """The largest number; ``None`` where nothing was measured."""
+        """The largest number; ``None`` if nothing was measured."""
         return None if self._largest is None else self._largest.value
 
     @property
     def bound(self) -> float | None:
-        """What that may be at most."""
+        """The bound of that number."""
         return None if self._largest is None else self._largest.limit
 
     @property
     def where(self) -> str:
-        """What was measured there; "" where nothing was."""
+        """The quantity with the largest number; "" if nothing was measured."""
         return "" if self._largest is None else self._largest.name
 
     def to_json(self) -> dict[str, object]:
-        """Plain values; single measures stand with their layers, variables, parts and runs."""
-        return {"name": self.name, "title": self.title, "passed": self.passed, "compared": self.compared,
-                "expected": self.expected, "worst": self.worst, "bound": self.bound, "where": self.where,
+        """Plain values; single measures are stored with their layers, variables, parts and runs."""
+        return {"name": self.name, "title": self.title, "meaning": self.meaning, "passed": self.passed,
+                "compared": self.compared, "expected": self.expected, "worst": self.worst, "bound": self.bound,
+                "where": self.where, "seconds": self.seconds,
                 "findings": [each.to_json() for each in self.findings]}  # fmt: skip
 
 
 def joined(first: Gate, second: Gate) -> Gate:
-    """Two halves of one gate as one, with the name and the title of the first."""
-    return Gate(first.name, first.title, first.compared + second.compared, first.expected + second.expected,
-                (*first.measures, *second.measures), (*first.facts, *second.facts))  # fmt: skip
+    """Join two halves of one gate, with the names of the first."""
+    return replace(first, compared=first.compared + second.compared, expected=first.expected + second.expected,
+                   measures=(*first.measures, *second.measures), facts=(*first.facts, *second.facts))  # fmt: skip
 
 
 def by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings by what they are about."""
+    """Findings by subject."""
     found = dict[str, list[Finding]]()
     for each in findings:
         found.setdefault(each.subject, []).append(each)

@@ -1,6 +1,6 @@
-"""Which function an activation is, by name and settings, on either side: the libraries have other names and defaults.
+"""Identify activation functions by name and settings on either side, since the libraries' names and defaults differ.
 
-What nobody here knows, such as a function of the user's own, is no function: nothing is said of it.
+An unknown function, such as a user's own, is treated as no function: it is not compared.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Value = float | int | bool
 Parameters = Mapping[str, Value]
 
 SAME = ({("elu", 1.0), ("celu", 1.0)},)
-"""Functions of one parameter with its value that are the same by two names."""
+"""Pairs of functions that are equal for one value of a parameter."""
 
 _SHOWN = {"silu": "SiLU", "hard_silu": "hard SiLU", "hard_sigmoid": "hard sigmoid", "elu": "ELU", "celu": "CELU",
           "selu": "SELU", "mish": "Mish"}  # fmt: skip
 
 EXACT_FROM = 37.0
-"""Above this log(1 + exp(x)) is x in float64, so that a larger threshold of a softplus changes nothing."""
+"""Above this, log(1 + exp(x)) is x in float64, so a larger threshold of softplus changes nothing."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of one array: ``name`` and ``parameters`` in common terms, ``own`` as its side calls it."""
+    """A function of one array: ``name`` and ``parameters`` in common terms, ``own`` in its library's terms."""
 
     name: str
     parameters: Parameters
@@ -36,7 +36,7 @@ class Function:
 
     @property
     def shown(self) -> str:
-        """What people call it, as :mod:`wdport.compare.recognize` does, which tells the same from values."""
+        """The usual name, the same as in :mod:`wdport.compare.recognize`, which identifies functions from values."""
         if self.name == "gelu":
             return "GELU by tanh" if self.parameters["approximate"] else "GELU"
         if self.name == "relu":
@@ -45,11 +45,11 @@ class Function:
         return _SHOWN.get(self.name, self.name)
 
     def does_as(self, other: Function) -> bool:
-        """Whether the two are the same function, told the same."""
+        """Whether the two are the same function with the same parameters."""
         return (self.name, dict(self.parameters)) == (other.name, dict(other.parameters))
 
     def same_by_name(self, other: Function) -> bool:
-        """Whether the two have one name, or are the same by two names."""
+        """Whether the two have the same name, or equivalent names."""
         keys = {(each.name, *each.parameters.values()) for each in (self, other)}
         return self.name == other.name or keys in SAME
 
@@ -73,7 +73,7 @@ def _softplus(beta: float, threshold: float, own: str) -> Function:
 
 
 def _plain(name: str, *parameters: str) -> Callable[..., Function]:
-    """A function that has the same name on both sides, and of its module these attributes."""
+    """A function with the same name on both sides, whose parameters are these attributes of its module."""
     return lambda module, own: Function(name, {each: getattr(module, each) for each in parameters}, own)
 
 
@@ -124,7 +124,7 @@ _KERAS: Mapping[str, Callable[..., Function]] = {
         "swish": "silu", "hard_swish": "hard_silu",
     }.items()},
 }  # fmt: skip
-"""By name of a function of Keras or JAX: its name as its side has it, and what it was told."""
+"""By name of a function of Keras or JAX: its common form, given its own name and its arguments."""
 
 
 def of_module(module: object) -> Function | None:
@@ -136,7 +136,7 @@ def of_module(module: object) -> Function | None:
 
 
 def of_layer(layer: KerasLayer) -> Function | None:
-    """The function of a layer of Keras, or of a layer of the user's own that keeps it as ``activation``."""
+    """The function of a Keras layer, or of a user's own layer that stores it as ``activation``."""
     if not computes_as_keras(layer):
         return of_callable(getattr(layer, "activation", None))
     if is_keras(layer, "ReLU"):
@@ -152,7 +152,7 @@ def of_layer(layer: KerasLayer) -> Function | None:
 
 
 def of_callable(function: object) -> Function | None:
-    """A function of Keras or JAX, or ``functools.partial`` of one with arguments by name."""
+    """The function for one of Keras or JAX, or for ``functools.partial`` of one with keyword arguments."""
     told: dict[str, Value] = {}
     if isinstance(function, partial):
         if function.args:
@@ -173,7 +173,7 @@ def of_callable(function: object) -> Function | None:
 
 
 def by_name(name: str) -> Function | None:
-    """What a table says to follow a module: :data:`wdport.compare.layouts.AFTER`."""
+    """The function of this name in :data:`wdport.compare.layouts.AFTER`, which a table states after a module."""
     if name in ("gelu", "gelu_tanh"):
         return Function("gelu", {"approximate": name == "gelu_tanh"}, name)
     if name == "leaky_relu":

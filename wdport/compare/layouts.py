@@ -1,7 +1,7 @@
-"""Activations of the reference in the layout of the port: axes are moved by name, never reshaped by size alone.
+"""Convert activations of the reference to the port's layout: axes are moved by name, never reshaped only by size.
 
 A table states the axes of a layer's activations in the language of its rules (``b c h w -> b h w c``); inputs and
-outputs of the network state theirs. What neither says is taken as it is, or with its last axis divided, as heads are.
+outputs of the network state theirs. Other arrays stay unchanged, or have their last axis divided, as for heads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AFTER: Mapping[str, Callable[[Array], Array]] = {
     "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
     "log_softmax": lambda x: _in_dtype(lambda y: special.log_softmax(y, axis=-1), x),
 }
-"""What a table may say to come after a module of the reference within one layer of the port."""
+"""Functions that a table may state after a module of the reference within one layer of the port."""
 
 
 def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
@@ -46,18 +46,18 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
 
 
 PADDED: Mapping[str, str] = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""What PyTorch calls a padding, and NumPy."""
+"""Names of paddings in PyTorch, and in NumPy."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one tap's activations lie in the port: rules for its inputs and for its outputs, the first that fits is
-    used; ``after`` names a function that comes after the reference's module, ``sizes`` what no shape tells, ``padded``
-    what the port may have padded its input with before: a word of :data:`PADDED`, or one of
-    :attr:`wdport.mapping.kinds.kind.Kind.padded`.
+    """The layout of one tap's activations in the port: rules for its inputs and for its outputs, of which the first
+    that fits is used. ``after`` names a function that follows the reference's module, ``sizes`` are axis sizes that no
+    shape determines, ``padded`` is the padding that the port may have applied to the input before the layer: a key of
+    :data:`PADDED`, or one of :attr:`wdport.mapping.kinds.kind.Kind.padded`.
 
-    With ``outputs_only`` the layer is the last of several that are one module of the reference, so it is fed by the one
-    before it; :func:`fed_in_port` tells what the first is fed.
+    With ``outputs_only`` the layer is the last of several that correspond to one module of the reference, so it is fed
+    by the one before it; :func:`fed_in_port` gives the inputs of the first.
     """
 
     inputs: tuple[Rule, ...] = ()
@@ -74,7 +74,7 @@ def axes(text: str) -> Rule:
 
 
 def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None) -> Array:
-    """An array of the reference as the port has it, in ``shape``; raises ``ValueError`` where it cannot be that."""
+    """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit."""
     for rule in rules:
         try:
             found = rule.sizes([array.shape], [shape], sizes or {})
@@ -90,8 +90,8 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
 
 
 def moved(array: Array, rank: int, rules: Sequence[Rule]) -> Array:
-    """An array whose sizes are not the port's, with its axes in the port's order: by the first rule that its own shape
-    settles. Raises ``ValueError`` where there is none."""
+    """Move the axes of an array whose sizes are not the port's into the port's order, by the first rule that its own
+    shape determines. Raises ``ValueError`` if there is none."""
     for rule in rules:
         names = [group[0] for group in rule.source.groups if len(group) == 1]
         if len(names) == array.ndim == len(rule.source.groups) == len(rule.target.groups) == rank:
@@ -103,7 +103,7 @@ def moved(array: Array, rank: int, rules: Sequence[Rule]) -> Array:
 
 
 def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[tuple[int, int]] | None:
-    """How much the port's input of this shape has more than the reference's, half of it on either side, if so."""
+    """The padding on either side that makes the reference's input the port's input of this shape, if there is one."""
     try:
         placed = moved(array, len(shape), rules)
     except ValueError:
@@ -116,10 +116,10 @@ def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[tuple[int
 def in_port(
     call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True
 ) -> Expected:
-    """A call of the reference in the port's layout: the shapes of the port's inputs and outputs, flat, and the names
-    of its inputs, are those of the layer's call there.
+    """Convert a call of the reference to the port's layout, given the flat shapes of the inputs and outputs, and the
+    names of the inputs, of the port's call.
 
-    Raises ``ValueError`` where counts do not fit, or, if ``strict``, shapes.
+    Raises ``ValueError`` if counts do not fit, or, if ``strict``, shapes.
     """
     inputs = {} if layout.outputs_only else fed_in_port(call, layout, shapes[0], names, strict)
     made = _chosen(leaves(list(call.outputs)), shapes[1])
@@ -133,12 +133,12 @@ def in_port(
 def fed_in_port(
     call: Call, layout: Layout, shapes: Shapes, names: Sequence[str] = (), strict: bool = True
 ) -> dict[int, Array]:
-    """The inputs of a call of the reference in the port's layout, by their place among the port's.
+    """The inputs of a call of the reference in the port's layout, by their position among the port's inputs.
 
-    Inputs are matched by name where both sides name all of theirs and share several, or all of the port's, otherwise by
-    position; those that one side alone has are left out. An array that the reference was given several times, as
-    attention to itself is, the port may take once. The port may pad before the layer what PyTorch's layer pads itself:
-    such an input is left out if nobody says with what, since what the layer makes of it tells enough.
+    Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
+    position; those that only one side has are left out. An array that the reference was given several times, as in
+    self-attention, the port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an
+    input is left out if the padding is not known, since the layer's output is compared.
     """
     given = leaves(list(call.inputs))
     order = matched(call.names, names, len(given), len(shapes))
@@ -171,7 +171,7 @@ def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: str) -> Array:
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:
-    """Pairs of positions of inputs that are the same one; ``None`` where that cannot be told."""
+    """Pairs of positions of corresponding inputs; ``None`` if they cannot be determined."""
     if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == wanted:
         both = [(theirs.index(name), at) for at, name in enumerate(ours) if name in theirs]
         if len(both) > 1 or len(both) == len(ours) < len(theirs):
@@ -180,7 +180,7 @@ def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int)
 
 
 def _taken_once(given: Sequence[Array], wanted: int) -> list[tuple[int, int]] | None:
-    """Pairs of positions of inputs where the port takes arrays that are equal bit for bit once."""
+    """Pairs of positions of inputs if the port takes bitwise equal arrays once."""
     first = [at for at, array in enumerate(given) if not any(_equal(array, before) for before in given[:at])]
     return [(theirs, ours) for ours, theirs in enumerate(first)] if len(first) == wanted else None
 
@@ -190,7 +190,8 @@ def _equal(first: Array, second: Array) -> bool:
 
 
 def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
-    """A recurrent layer gives its sequence and its last states; the port may give the sequence, or the last step."""
+    """Select the outputs of a recurrent layer: of its sequence and last states, the port may return the sequence, or
+    the last step."""
     if len(made) == len(shapes):
         return made
     if made and len(made) + 1 == len(shapes) and {np.shape(each) for each in made} == {tuple(each) for each in shapes}:

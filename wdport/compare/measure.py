@@ -1,4 +1,4 @@
-"""Error measures: two arrays in, one number out. NaN and infinity always count as infinitely wrong."""
+"""Error measures of two arrays. NaN and infinity always count as an infinite error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wdport.model import Array
 
 
 def like(candidate: Array, reference: Array) -> Array:
-    """``candidate`` with its trailing axes merged or split as in ``reference``: (B, L, H, K) is (B, L, D).
+    """``candidate`` with its trailing axes merged or split as in ``reference``, such as (B, L, H, K) and (B, L, D).
 
-    Raises ``ValueError`` if that is not the same array.
+    Raises ``ValueError`` if the shapes do not correspond.
     """
     if candidate.shape == reference.shape:
         return candidate
@@ -35,13 +35,13 @@ def relative_l2(candidate: Array, reference: Array) -> float:
 
 
 def float32_share(values: Array) -> float:
-    """Share of the values, other than 0 and 1, that float32 holds exactly; 0.0 where there are none."""
+    """Share of the values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none."""
     values = values[(values != 0.0) & (np.abs(values) != 1.0)]
     return float(np.mean(values.astype(np.float32).astype(np.float64) == values)) if values.size else 0.0
 
 
 def is_constant(values: Array) -> bool:
-    """Whether all values are one number, other than 1: a softmax over a single token is 1 by nature."""
+    """Whether all values are one number other than 1: a softmax over a single token is always 1."""
     return values.size > 1 and bool(np.all(values == values.flat[0])) and float(values.flat[0]) != 1.0
 
 
@@ -53,7 +53,7 @@ def ulps(values: Array, exact: Array) -> float:
 
 @dataclass
 class ErrorPair:
-    """Rounding errors of the candidate and of the reference against one float64 truth, over many runs."""
+    """Rounding errors of the candidate and of the reference relative to one float64 truth, over many runs."""
 
     candidate_square: float = 0.0
     reference_square: float = 0.0
@@ -64,12 +64,12 @@ class ErrorPair:
     bias_sum: float = 0.0
     count: int = 0
     unit: float = UNIT_ROUNDOFF
-    """Unit roundoff of the type that both compute in."""
+    """Unit roundoff of the dtype that both compute in."""
     spread_square: float = 0.0
     spread_max: float = 0.0
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
-        """Take in one more run's results."""
+        """Add one run's results."""
         with np.errstate(invalid="ignore"):
             c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))
@@ -82,15 +82,15 @@ class ErrorPair:
         self.count += c.size
 
     def allow(self, square: float, largest: float) -> None:
-        """One more run moves by so much where all that it is given moves by one rounding: a sum of squares, and the
+        """Add how far one run moves when all its inputs are perturbed by one rounding: a sum of squares, and the
         largest value."""
         self.spread_square += square
         self.spread_max = max(self.spread_max, largest)
 
     @property
     def rms_ratio(self) -> float:
-        """Candidate's RMS error over the reference's, which counts as no less than rounding alone, nor than what
-        rounding of the inputs does to it where that was measured."""
+        """The candidate's RMS error over the reference's, which counts as at least the rounding error of the result
+        and, if it was measured, the effect of rounding the inputs."""
         least = max(self.unit * self.truth_square**0.5, self.spread_square**0.5)
         return _ratio(self.candidate_square**0.5, self.reference_square**0.5, least)
 
@@ -107,7 +107,7 @@ class ErrorPair:
 
 
 def _largest(so_far: float, values: Array) -> float:
-    """NaN wins over every number."""
+    """The largest absolute value so far; NaN takes precedence."""
     largest = float(np.max(np.abs(values), initial=0.0))
     return inf if not isfinite(largest) else max(so_far, largest)
 
@@ -120,14 +120,14 @@ def _ratio(candidate: float, reference: float, least: float) -> float:
 
 
 FLOOR = 1e-3
-"""Of a scale: a reference whose own size is below this share of it is held against this share instead."""
+"""Share of the common scale: the error of a smaller reference is relative to this share instead."""
 
 
 class ScaledErrors:
-    """Root-mean-square errors of many arrays, each relative to its reference's own size.
+    """Root-mean-square errors of many arrays, each relative to the size of its reference.
 
-    A reference below ``FLOOR`` times the root mean square of all of them together is held against that: some
-    gradients are zero by the mathematics, and rounding noise agrees with nothing.
+    If a reference is below ``FLOOR`` times the root mean square of all of them together, its error is relative to
+    that: some gradients are mathematically zero, and rounding noise agrees with nothing.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class ScaledErrors:
         self._squares, self._count = 0.0, 0
 
     def add(self, name: str, candidate: Array, reference: Array) -> None:
-        """One pair; shapes that differ are infinitely wrong."""
+        """Add one pair; the error is infinite if shapes differ."""
         count, square = max(reference.size, 1), float(np.linalg.norm(reference)) ** 2
         error = inf
         if candidate.shape == reference.shape:
@@ -157,7 +157,7 @@ def _quotient(error: float, size: float) -> float:
 
 
 def same_bits(first: Array, second: Array) -> bool:
-    """Whether two arrays are equal to the last bit; zero and minus zero are not."""
+    """Whether two arrays are bitwise equal; zero and minus zero are not."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
     bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second)]

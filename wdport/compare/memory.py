@@ -1,4 +1,4 @@
-"""Giving memory back between the stages of a run."""
+"""Release memory between the stages of a run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import suppress
 
 
 def release_memory() -> None:
-    """Collect what is unreachable and hand freed memory back to the system.
+    """Collect garbage and return freed memory to the system.
 
-    The C library keeps freed blocks of less than 32 MB, which most weights are: 2 GB of them after a backward
-    pass at the released size.
+    The C library keeps freed blocks of less than 32 MB, the size of most weights: 2 GB in all after a backward pass
+    at the released size.
     """
     gc.collect()
     trim_memory()
 
 
 def trim_memory() -> None:
-    """The second half alone: collecting takes 0.4 s with two models and torch loaded."""
-    with suppress(OSError, AttributeError):  # another C library than glibc has no such function
+    """Only return freed memory; collecting garbage takes 0.4 s with two models and torch loaded."""
+    with suppress(OSError, AttributeError, TypeError):  # glibc alone has this function, and Windows no such handle
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,7 +1,7 @@
-"""The order of axes that were flattened before a layer, told by values: which order makes the port's input agree.
+"""Find from values the order of axes that were flattened before a layer: the one under which the port's input agrees.
 
-Both inputs are recorded: PyTorch's as it flattened it, the port's as its own code did. Every pair of orders of the axes
-takes one to another arrangement; the pair that takes the first to the second is the one that the table ought to state.
+Both inputs are recorded, each as flattened by its own code. Each pair of axis orders defines a rearrangement; the table
+should state the pair that maps PyTorch's input to the port's.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from wdport.mapping.kinds import KINDS
 from wdport.model import Array
 
 MOST_AXES = 4
-"""Flattened axes of which all orders are tried."""
+"""Maximum number of flattened axes of which all orders are tried."""
 
 Sizes = Mapping[str, int]
 
 
 def flatten_order(tap: Tap, own: Call, answers: Mapping[str, Expected], taps: Sequence[Tap]) -> list[str]:
-    """The ``flatten`` under which the layer of ``tap``, whose call in the port is ``own``, is fed what the reference
-    feeds it: a sentence, or nothing.
+    """The ``flatten`` under which the inputs of the layer of ``tap``, whose call in the port is ``own``, agree with the
+    reference's: one sentence, or none.
 
-    Axes that the table does not state are those of a layer among ``taps`` that makes as many values.
+    Axes that the table does not state are those of a layer among ``taps`` with as many output values.
     """
     expected, given = answers.get(tap.candidate), leaves(list(own.inputs))
     if expected is None or tap.kind not in KINDS or not KINDS[tap.kind].flattens or len(given) != 1:
@@ -53,7 +53,7 @@ def flatten_order(tap: Tap, own: Call, answers: Mapping[str, Expected], taps: Se
 
 
 def agreeing(theirs: Array, ours: Array, sizes: Sizes, first: tuple[Sequence[str], Sequence[str]]) -> str:
-    """The orders under which ``theirs`` (..., n) is ``ours``, as ``w h c -> h w c``; "" if there are none.
+    """The orders under which ``theirs`` (..., n) equals ``ours``, such as ``w h c -> h w c``; "" if there are none.
 
     The orders nearest to ``first``, PyTorch's and Keras's, are tried first.
     """
@@ -80,7 +80,7 @@ def _text(source: Sequence[str], target: Sequence[str]) -> str:
 
 
 def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
-    """The rule by which the table lays a flattened input out, and the sizes of its axes."""
+    """The table's rule for a flattened input, and the sizes of its axes."""
     for rule in layout.inputs:
         if rule.source.any_axes or len(rule.target.groups) != laid.ndim or len(rule.target.groups[-1]) < 2:
             continue
@@ -92,7 +92,7 @@ def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
 
 
 def _made(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
-    """Axes, by name in the port's order, of what layers make that has ``count`` values a sample."""
+    """Axes, by name in the port's order, of layer outputs with ``count`` values per sample."""
     seen = []
     for tap in taps:
         shapes = (

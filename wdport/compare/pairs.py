@@ -1,6 +1,6 @@
-"""A module of the reference beside the layer of the port that ought to compute the same, and where their axes lie.
+"""A module of the reference and the corresponding layer of the port, and the correspondence of their axes.
 
-Shapes tell the places of axes where the two libraries lay activations out differently; what they leave open is open.
+If the layouts differ, the axes' positions are determined from the shapes; ambiguous ones stay unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 Places = tuple[int | None, ...]
-"""By axis of the reference, the axis of the port; ``None`` for one of size 1 that the port does not have."""
+"""By axis of the reference, the axis of the port; ``None`` for an axis of size 1 that the port does not have."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Pair:
     """Two layers of one kind.
 
     Attributes:
-        kind: the kind that the table states; empty where it states none.
+        kind: the kind that the table states; empty if it states none.
         module: the reference's.
         layer: the port's.
-        layout: how activations lie in the port, and what follows the module within the layer.
-        fed: the shape of what the reference's module is given, in its own order; empty where nobody knows, as below.
-        given: the shape of what the port's layer is given.
-        made: the shape of what the reference's module makes, in the port's order.
-        last: whether all convolutions of the port have their channels last; ``None`` if it has none, or of both kinds.
+        layout: the layout of activations in the port, and the function that follows the module within the layer.
+        fed: the input shape of the reference's module, in its own order; empty if unknown, as are the next two.
+        given: the input shape of the port's layer.
+        made: the output shape of the reference's module, in the port's order.
+        last: whether all convolutions of the port are channels-last; ``None`` if it has none, or of both kinds.
     """
 
     kind: str
@@ -48,16 +48,16 @@ class Pair:
 
     @property
     def rank(self) -> int:
-        """The number of axes of what the port's layer is given; 0 where nobody knows."""
+        """The number of axes of the port's input; 0 if unknown."""
         return len(self.given)
 
     @property
     def padded(self) -> bool:
-        """Whether the port's layer is given more than the reference's module, as where the port pads apart."""
+        """Whether the port's input is larger than the reference's, as if the port pads separately."""
         return bool(self.fed and self.given) and prod(self.given[1:]) > prod(self.fed[1:])
 
     def places(self) -> list[Places]:
-        """Where every axis of the reference's input may lie in the port's: all that the layout and the shapes allow."""
+        """The possible positions of the reference's input axes in the port's input, by the layout and the shapes."""
         rules = self.layout.inputs or (KINDS[self.kind].axes if self.kind in KINDS else ())
         found = [places for rule in rules if (places := _places(rule, self.fed, self.given)) is not None]
         if self.given and self.fed in ((), self.given) and not (found and (self.layout.inputs or not self.fed)):
@@ -65,15 +65,16 @@ class Pair:
         return list(dict.fromkeys(found))
 
     def axes(self, theirs: Sequence[int]) -> tuple[int, ...] | None:
-        """The port's axes, in order, that are these of the reference; ``None`` where that cannot be told."""
+        """The port's axes, in order, that correspond to these of the reference; ``None`` if they cannot be
+        determined."""
         found = {tuple(sorted(_picked(places, theirs))) for places in self.places()}
         return found.pop() if len(found) == 1 else None
 
     def channels(self) -> int | None:
-        """The port's axis that is the reference's axis 1; ``None`` where that cannot be told.
+        """The port's axis that corresponds to the reference's axis 1; ``None`` if it cannot be determined.
 
-        Where the sizes leave both open, it lies where the port's convolutions have it; where no size is known, only if
-        it is an image, since steps may come before features beside any convolution.
+        If the sizes are ambiguous, it is where the port's convolutions have it. If no size is known, that holds only
+        for images, since sequences may have steps before features in any model.
         """
         found = {places[1] for places in self.places() if len(places) > 1 and places[1] is not None}
         if len(found) > 1 and self.last is not None and (self.fed or self.rank > 3):
@@ -82,7 +83,7 @@ class Pair:
 
 
 def _places(rule: Rule, fed: Shape, given: Shape) -> Places | None:
-    """By a rule that takes the one shape to the other; of shapes that are not known their number of axes counts."""
+    """The positions by a rule that maps one shape to the other; of unknown shapes, only the number of axes is used."""
     if not given:
         return None
     if rule.source.any_axes:
@@ -104,20 +105,20 @@ def _picked(places: Places, axes: Sequence[int]) -> list[int]:
 
 
 def is_torch(module: object, *names: str) -> bool:
-    """Whether a module is one of these classes of ``torch.nn``, or of a class made of one."""
+    """Whether a module is an instance of one of these classes of ``torch.nn``."""
     return any(each.__name__ in names and each.__module__.startswith("torch.nn") for each in type(module).__mro__)
 
 
 def is_keras(layer: object, *names: str) -> bool:
-    """Whether a layer is one of these classes of Keras, or of a class made of one."""
+    """Whether a layer is an instance of one of these classes of Keras."""
     return any(each.__name__ in names and each.__module__.startswith("keras.") for each in type(layer).__mro__)
 
 
 def computes_as_torch(module: object) -> bool:
-    """Whether what a module computes is written in ``torch.nn``."""
+    """Whether a module's ``forward`` is defined in ``torch.nn``."""
     return str(getattr(getattr(type(module), "forward", None), "__module__", "")).startswith("torch.nn.")
 
 
 def computes_as_keras(layer: object) -> bool:
-    """Whether what a layer computes is written in Keras."""
+    """Whether a layer's ``call`` is defined in Keras."""
     return str(getattr(getattr(type(layer), "call", None), "__module__", "")).startswith("keras.")

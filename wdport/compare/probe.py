@@ -1,7 +1,7 @@
-"""Looking into a running Keras model: record what its layers give, or answer for them.
+"""Record the calls of a running Keras model's layers, or isolate its layers.
 
-Nothing is added to the model: a layer is reached by its path. Weights are arguments of the compiled programs, so later
-assignments are seen.
+The model is not modified: layers are found by their paths. Weights are arguments of the compiled programs, so later
+assignments take effect.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from wdport.keras_runtime import call_names, exact_float64, layers_by_path
 from wdport.model import Array, KerasLayer, KerasModel
 
 Tensor = Array | jax.Array
-"""NumPy's, or JAX's, traced or not."""
+"""A NumPy array, or a JAX array, traced or not."""
 
 Compute = Callable[[Sequence[Tensor]], object]
-"""A layer's own answer to other tensors in the places of its arguments' own."""
+"""A layer's own computation with other tensors in place of those in its arguments."""
 
 Plain = tuple[dict[str, Array], list[Array]]
-"""An answer as an argument of a compiled program: inputs by their place, outputs."""
+"""An answer as an argument of a compiled program: inputs by position, and outputs."""
 
 Handle = Callable[[str, Compute, "Arguments"], object]
-"""What answers a call in the layer's place: the call, its computation and its arguments in, any nesting out."""
+"""Called in place of a layer with the call, its computation and its arguments; returns any nesting of tensors."""
 
 Found = dict[str, tuple[list[object], list[jax.Array]]]
-"""By call, what the layer was given, nested, and the arrays that it made."""
+"""By call, the layer's nested inputs and its output arrays."""
 
 Answers = Mapping[str, Expected]
-"""By call of the port."""
+"""Expected calls, by call of the port."""
 
 
 @contextmanager
 def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[dict[str, str]]:
-    """Calls of these layers go to ``handle(call, compute, arguments)``.
+    """Inside, calls of these layers go to ``handle(call, compute, arguments)``.
 
-    Works eager and while a function is traced by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the
-    innermost of the calls around it; "" is the model. Raises :class:`IncompleteError` where a layer is called within a
-    function that is traced on its own, such as the step of a loop: its values never leave it.
+    Works eagerly and under tracing by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the innermost
+    enclosing call; "" is the model. Raises :class:`IncompleteError` if a layer is called within a function that is
+    traced separately, such as the step of a loop: its values are not accessible outside.
     """
     wanted = {id(layer): path for path, layer in layers.items()}
     count = dict.fromkeys(layers, 0)
@@ -81,17 +81,18 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
     with patch.object(keras.layers.Layer, "__call__", intercept):
         yield callers
     if looped:
-        what = "runs inside a loop, where its values cannot be seen"
+        what = "runs inside a loop, so its values are not accessible"
         raise IncompleteError(looped[0], what, "let the loop be unrolled (unroll=True), or compare the layer around it")
 
 
 def _traced_by() -> object:
-    """What JAX traces at the moment; equal where it is the same."""
+    """An identifier of JAX's current trace."""
     return get_opaque_trace_state(convention="nnx")  # type: ignore[no-untyped-call]
 
 
 class Arguments:
-    """The arguments of one call of a layer: ``tensors`` among them in order, those by name last and by name."""
+    """The arguments of one call of a layer; ``tensors`` are those among them, positional ones first, then named ones
+    sorted by name."""
 
     def __init__(self, layer: KerasLayer, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self._flat, self._tree = jax.tree.flatten((args, kwargs), is_leaf=lambda leaf: leaf is None)
@@ -100,9 +101,9 @@ class Arguments:
         given = [(name, value) for name, value in [*zip([*call_names(layer), *([""] * len(args))], args, strict=False),
                                                    *sorted(kwargs.items())] if _holds(value)]  # fmt: skip
         self.nested = [_nest(value) for _, value in given]
-        """One tensor, or a nested list of them, for each argument that has any."""
+        """One tensor, or a nested list of tensors, for each argument that has any."""
         self.names = tuple(name for name, _ in given)
-        """The parameters that those stand for."""
+        """The names of those arguments' parameters."""
 
     def with_tensors(self, values: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Positional and named arguments with these tensors in place of their own."""
@@ -129,9 +130,9 @@ def _nest(value: object) -> object:
 
 
 class Probe:
-    """One Keras model, looked into at the layers ``paths``, always in evaluation mode.
+    """Probes one Keras model at the layers ``paths``, always in evaluation mode.
 
-    ``eager`` runs it step by step instead of compiled: much sooner where the model's code changes between runs.
+    ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs.
     """
 
     def __init__(self, model: KerasModel, paths: Collection[str], eager: bool = False) -> None:
@@ -139,7 +140,7 @@ class Probe:
         self.model = model
         self.layers = {path: layers[path] for path in paths}
         self.output_names: tuple[str, ...] = ()
-        """What the model calls its outputs, once it has run; nothing where they have no names."""
+        """The names of the model's outputs, after a run; empty if they have none."""
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
@@ -148,33 +149,33 @@ class Probe:
         self._isolate = self._traced_isolate if eager else Program(self._traced_isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
-        """The model's outputs alone."""
+        """Only the model's outputs."""
         return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
-        """Run the model: its outputs, and every call of the layers."""
+        """Run the model; returns its outputs, and every call of the layers."""
         outputs, found = self._record(*self._weights(), inputs)
         return tuple(map(np.asarray, outputs)), self._calls(found)
 
     def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
-        """The same with shapes and dtypes in place of arrays; runs nothing, if compiled."""
+        """The same with shapes and dtypes in place of arrays; runs nothing unless ``eager``."""
         if isinstance(self._record, Program):
             outputs, found = self._record.result_of(*self._weights(), inputs)
             return outputs, self._calls(found)
         return self.record(inputs)
 
     def isolate(self, inputs: tuple[Array, ...], answers: Answers) -> tuple[Outputs, dict[str, Call]]:
-        """Run the model with the calls of ``answers`` answered for: see :mod:`wdport.compare.calls`.
+        """Run the model with the calls in ``answers`` isolated; see :mod:`wdport.compare.calls`.
 
-        A call that is not made is left out: it was not compared.
+        A call that is not made is left out of the result, and thus not compared.
         """
         plain = {call: _plain(answer) for call, answer in answers.items()}
         outputs, found = self._isolate(*self._weights(), inputs, plain)
         return tuple(map(np.asarray, outputs)), self._calls(found)
 
     def isolate_layer(self, path: str, call: Call, answers: Answers) -> dict[str, Call]:
-        """One layer, eagerly, with it and the layers below it answered for; ``call`` is any call of it,
-        for the shapes of its inputs."""
+        """Run one layer eagerly, with it and the layers below it isolated; ``call`` is any call of it, for the shapes
+        of its inputs."""
         name = layer_of(path)
         inside = {each: layer for each, layer in self.layers.items() if each == name or each.startswith(f"{name}/")}
         plain = {call_name(layer_of(each), 1): _plain(answer) for each, answer in answers.items()
@@ -237,8 +238,8 @@ class Probe:
         return outputs, found
 
     def _answering(self, answers: Mapping[str, Plain], found: Found) -> Handle:
-        """A handler that feeds every call its answer's inputs and hands on its answer's outputs; ``found`` gets what
-        it would have been given and what it made. A call without an answer is left alone."""
+        """A handler that feeds every call its answer's inputs and passes on its answer's outputs; ``found`` gets the
+        actual inputs and outputs. A call without an answer is not changed."""
 
         def answer(call: str, compute: Compute, given: Arguments) -> object:
             own = answers.get(call)
@@ -260,7 +261,7 @@ class Probe:
 
 
 def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] = ()) -> object:
-    """What a layer makes of inputs as they stand in a :class:`Call`, eagerly and in evaluation mode."""
+    """Run a layer on the inputs of a :class:`Call`, eagerly and in evaluation mode."""
     mode = {"training": False} if layer._call_has_training_arg else {}
     if len(names) == len(inputs) and all(names[1:]):
         return layer(*inputs[:1], **dict(zip(names[1:], inputs[1:], strict=True)), **mode)
@@ -270,7 +271,7 @@ def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] 
 def stateless(
     model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
 ) -> object:
-    """What a model makes of ``inputs`` with these values of its variables, in evaluation mode."""
+    """Run a model on ``inputs`` with these values of its variables, in evaluation mode."""
     mode = {"training": False} if model._call_has_training_arg else {}
     arguments = model_arguments(model, inputs)
     output: object
@@ -279,7 +280,7 @@ def stateless(
 
 
 def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object, ...]:
-    """Inputs as a model takes them: one as it is, several as one list or as arguments of their own."""
+    """Arguments for a model's call: a single input, or several as one list or as separate arguments."""
     if len(inputs) == 1:
         return tuple(inputs)
     wanted = [name for name in call_names(model) if name not in ("training", "mask")]
@@ -299,7 +300,7 @@ def tensors(value: object) -> list[jax.Array]:
 
 
 def tensor_names(value: object) -> tuple[str, ...]:
-    """What a dictionary calls the arrays of :func:`tensors`; nothing for other outputs."""
+    """The names of the arrays of :func:`tensors` in a dictionary; empty for other outputs."""
     if isinstance(value, dict) and all(len(tensors(each)) == 1 for each in value.values()):
         return tuple(sorted(value))
     return ()

@@ -1,7 +1,6 @@
-"""Compiled programs that several threads may make at once: tracing takes turns, compiling does not.
+"""Compiled programs for use by several threads: tracing is serialised, compiling runs in parallel.
 
-Looking into a model patches Keras for as long as the trace lasts, and Python traces on one core
-anyway; XLA compiles without holding Python up.
+A probe patches Keras during a trace, and Python traces on one core anyway; XLA compiles without blocking Python.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
 TRACING = RLock()
-"""Held by whoever runs a model's Python code while other threads may trace."""
+"""Held while a model's Python code runs and other threads may trace."""
 
 
 class Program(Generic[*Arguments, Result]):
     """``function`` of arrays, compiled once for every combination of argument shapes and dtypes.
 
-    Of the compiler's ``options`` those are left out that this jaxlib does not know.
+    Compiler ``options`` that this jaxlib does not know are ignored.
     """
 
     def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
@@ -51,7 +50,7 @@ class Program(Generic[*Arguments, Result]):
             return self._compiled[key]
 
     def trace(self, *arguments: *Arguments) -> None:
-        """Run the Python code for arguments like these, unless that was done; compiling can wait."""
+        """Trace the Python code for arguments like these, if not done before, without compiling."""
         key = _key(arguments)
         with self._settling:
             if key not in self._compiled and key not in self._lowered:
@@ -60,7 +59,7 @@ class Program(Generic[*Arguments, Result]):
                 self._results[key] = self._lowered[key].out_info
 
     def result_of(self, *arguments: *Arguments) -> Any:
-        """Shapes and dtypes of what the function returns for arguments like these, in its nesting; runs nothing."""
+        """Shapes and dtypes of the function's result for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
         return self._results[_key(arguments)]
 

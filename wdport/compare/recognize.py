@@ -1,7 +1,7 @@
-"""What a layer without weights of its own computes, told from its inputs and outputs: a form and its setting.
+"""Recognise from inputs and outputs what a layer without weights computes: a form and its setting.
 
-Both sides are looked at by the same list of forms. Where both are of one form and their settings differ, that
-difference is the cause: no layer's code, name or class is asked, so it works for any model and for recordings.
+Both sides are compared with the same list of forms. If both have the same form with different settings, that
+difference is the cause. No layer's code, name or class is used, so it works for any model and for recordings.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of function and what sets it apart from others of its kind: "layer norm", "epsilon 1e-05"."""
+    """A kind of function and its setting, such as "layer norm" and "epsilon 1e-05"."""
 
     kind: str
     setting: str
 
 
 def forms(given: Array, made: Array) -> Iterator[Form]:
-    """Every form that takes ``given`` to ``made``."""
+    """Every form that maps ``given`` to ``made``."""
     if given.shape == made.shape and np.all(np.isfinite(made)):
         yield from _activations(given, made)
         yield from _softmaxes(given, made)
@@ -37,7 +37,7 @@ def forms(given: Array, made: Array) -> Iterator[Form]:
 
 
 def difference(given: Array, right: Array, wrong: Array) -> list[str]:
-    """What sets ``wrong`` apart from ``right``, both made from ``given``: a sentence, or nothing."""
+    """How ``wrong`` differs from ``right``, both computed from ``given``: one sentence, or none."""
     theirs = list(forms(given, right))
     if not theirs:
         return []
@@ -86,7 +86,7 @@ def _softmaxes(given: Array, made: Array) -> Iterator[Form]:
 
 
 def _norms(given: Array, made: Array) -> Iterator[Form]:
-    """Over the last axis; a scale and a shift per channel are fitted, so weights need not be known."""
+    """Norms over the last axis; a scale and a shift per channel are fitted, so weights need not be known."""
     if given.ndim < 2 or given.shape[-1] < 2:
         return
     size = given.shape[-1]
@@ -135,13 +135,13 @@ class Attention:
     mask: str = "no mask"
 
     def settings(self) -> dict[str, str]:
-        """By name, for a person."""
+        """The settings by name, as text."""
         return {"num_heads": str(self.heads), "logit scale": self.scale, "softmax over": self.over,
                 "heads split with": self.split, "heads merged with": self.merge, "mask": self.mask}  # fmt: skip
 
 
 def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> list[str]:
-    """As :func:`difference`, of what merges the heads: ``parts`` are arrays among which query, key and value are."""
+    """As :func:`difference`, for merged heads of attention: ``parts`` are arrays that include query, key and value."""
     parts = [part.reshape(*part.shape[:2], -1) for part in parts if part.ndim >= 3]
     width = right.reshape(*right.shape[:2], -1).shape[-1]
     right, wrong = (array.reshape(*array.shape[:2], -1) for array in (right, wrong))
@@ -178,7 +178,7 @@ def _divisors(width: int) -> list[int]:
 
 
 def _variants(how: Attention, width: int) -> Iterator[Attention]:
-    """Every way that differs in one setting."""
+    """Every variant that differs in one setting."""
     for heads in _divisors(width):
         if heads != how.heads:
             yield replace(how, heads=heads)

@@ -1,4 +1,4 @@
-"""The gates of recurrent layers: the variables that hold them side by side, and what to call another order of them."""
+"""The gates of recurrent layers: the variables that hold them side by side, and descriptions of another order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wdport.mapping.kinds import KINDS
 from wdport.model import KerasLayer, KerasVariable
 
 GATES = (3, 4)
-"""How many blocks a GRU's and an LSTM's weights have."""
+"""Number of blocks in the weights of a GRU and of an LSTM."""
 
 Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Gates:
-    """Variables whose last axis is ``count`` blocks, one a gate, and what to call these; ``own`` if they are those of
+    """Variables whose last axis is ``count`` blocks, one per gate, and their description; ``own`` if they belong to
     Keras's own layers, whose gates have names."""
 
     variables: tuple[KerasVariable, ...]
@@ -31,12 +31,12 @@ class Gates:
     own: bool
 
     def orders(self) -> Iterator[Order]:
-        """Every other order."""
+        """Every order except the current one."""
         yield from list(permutations(range(self.count)))[1:]
 
     @contextmanager
     def reordered(self, order: Order) -> Iterator[None]:
-        """Inside, block i is what block ``order[i]`` was."""
+        """Inside, block i holds the former block ``order[i]``."""
         before = [np.asarray(variable.value) for variable in self.variables]
         with jax.enable_x64(True):
             for variable, array in zip(self.variables, before, strict=True):
@@ -49,7 +49,7 @@ class Gates:
                     set_variable(variable, array)
 
     def sentence(self, order: Order, kind: str) -> str:
-        """What it says of the gates that in this order the layer agrees."""
+        """The message that the layer agrees with the gates in this order."""
         names = _labels(kind, self.count) if self.own else ()
         if not names:
             return f"{self.subject} agree in the order {', '.join(map(str, order))} of their blocks"
@@ -58,7 +58,7 @@ class Gates:
 
 
 def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
-    """What may have its gates in another order: the weights of all these layers, of each, and every variable alone."""
+    """Candidates for another gate order: the weights of all these layers, of each layer, and every single variable."""
     cells = [(path, cell) for path, layer in layers.items() for cell in _cells(layer)]
     found = {path: _variables(cell) for path, cell in cells}
     counts = {_count(cell) for _, cell in cells}

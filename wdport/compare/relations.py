@@ -1,6 +1,6 @@
-"""A wrong array beside the right one and everything that the reference made: what exact relation has it to them.
+"""Find exact relations of a wrong array to the right one and to the reference's other arrays.
 
-A relation is stated only if it holds to the logic bound; nothing is guessed. Needs neither of the two models.
+A relation is stated only if it holds to the logic bound; nothing is guessed. Needs neither model.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from wdport.compare.measure import relative_l2
 from wdport.model import Array
 
 LONGEST_AXIS = 512
-"""Axes with more entries are not searched for a permutation, which compares all pairs."""
+"""Longer axes are not searched for a permutation, since the search compares all pairs."""
 
 MOST_TERMS = 48
-"""Recorded arrays of which every pair is tried."""
+"""Maximum number of recorded arrays of which every pair is tried."""
 
 Known = Mapping[str, Array]
-"""What else was made, by a few words for it, in the order of the computation."""
+"""Other arrays by description, in the order of the computation."""
 
 
 def relations(wrong: Array, right: Array, known: Known) -> list[str]:
-    """Sentences without a subject that say what ``wrong`` is, such as "lacks the output of norm1"."""
+    """Sentences without a subject that describe ``wrong``, such as "lacks the output of norm1"."""
     if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
         return []
     found = (step(wrong, right) for step in _BY_ITSELF)
@@ -35,7 +35,7 @@ def relations(wrong: Array, right: Array, known: Known) -> list[str]:
 
 
 def added_relations(wrong: Array, right: Array, given: Known) -> list[str]:
-    """The same of what a layer adds to one of the arrays that it is ``given``."""
+    """The same for what a layer adds to one of the arrays that it is ``given``."""
     for name, array in given.items():
         if array.shape == right.shape and (found := relations(wrong - array, right - array, {})):
             return [f"adds to {name} what {found[0]}"]
@@ -43,13 +43,13 @@ def added_relations(wrong: Array, right: Array, given: Known) -> list[str]:
 
 
 def same(first: Array, second: Array) -> bool:
-    """Equal to the logic bound."""
+    """Whether two arrays are equal to the logic bound."""
     return first.shape == second.shape and relative_l2(first, second) <= LOGIC
 
 
 def arrangement(candidate: Array, reference: Array) -> str | None:
-    """How ``candidate`` holds the values of ``reference`` in another arrangement: permuted along one axis, or with an
-    axis of one entry where all entries of the reference's are equal. "" if they are equal, ``None`` if it does not."""
+    """How ``candidate`` rearranges the values of ``reference``: permuted along one axis, or with an axis of one entry
+    if all entries of the reference's are equal. "" if they are equal, ``None`` if it is not a rearrangement."""
     if candidate.shape == reference.shape:
         if same(candidate, reference):
             return ""
@@ -70,7 +70,7 @@ def _replaced(wrong: Array, right: Array, known: Known) -> list[str]:
 
 
 def _added(wrong: Array, right: Array, known: Known) -> list[str]:
-    """A recorded array, or a multiple of it, that is missing or too much."""
+    """A recorded array, or a multiple of it, is missing or added."""
     difference = wrong - right
     for name, other in known.items():
         factor = _factor(difference, other)
@@ -85,7 +85,7 @@ def _added(wrong: Array, right: Array, known: Known) -> list[str]:
 
 
 def _mistaken(wrong: Array, right: Array, known: Known) -> list[str]:
-    """One recorded array in the place of another one in a sum."""
+    """One recorded array takes the place of another one in a sum."""
     fitting = [(name, other) for name, other in known.items() if other.shape == right.shape][:MOST_TERMS]
     difference = wrong - right
     for name, other in fitting:
@@ -96,7 +96,7 @@ def _mistaken(wrong: Array, right: Array, known: Known) -> list[str]:
 
 
 def _factor(array: Array, other: Array) -> float | None:
-    """The number that makes ``other`` the array; ``None`` if none does."""
+    """The factor from ``other`` to ``array``; ``None`` if there is none."""
     if other.shape != array.shape:
         return None
     square = float(np.vdot(other, other))
@@ -105,7 +105,7 @@ def _factor(array: Array, other: Array) -> float | None:
 
 
 def _masked(wrong: Array, right: Array) -> list[str]:
-    """Some values dropped, the others scaled alike."""
+    """Some values are dropped, and the others are scaled equally."""
     kept = wrong != 0
     factor = _factor(wrong, np.where(kept, right, 0.0)) if 0 < np.count_nonzero(kept) < kept.size else None
     lost = np.count_nonzero(~kept & (right != 0))
@@ -155,7 +155,7 @@ def _whole(wrong: Array, right: Array) -> list[str]:
 
 
 def _coupled(wrong: Array, right: Array) -> list[str]:
-    """Samples of a batch mixed up."""
+    """Samples of a batch are mixed up."""
     if len(right) < 2:
         return []
     if same(wrong, np.broadcast_to(right[:1], right.shape)):
@@ -164,7 +164,7 @@ def _coupled(wrong: Array, right: Array) -> list[str]:
 
 
 def _shifted(wrong: Array, right: Array) -> list[str]:
-    """The same vector too much everywhere."""
+    """The same vector is added everywhere."""
     difference = (wrong - right).reshape(-1, wrong.shape[-1]) if wrong.ndim else np.zeros((0, 1))
     if len(difference) < 2 or not same(difference, np.broadcast_to(difference[:1], difference.shape)):
         return []
@@ -181,7 +181,8 @@ def _permuted(wrong: Array, right: Array) -> list[str]:
 
 
 def permutation(wrong: Array, right: Array, axis: int) -> Array | None:
-    """The order in which ``right`` along ``axis`` is ``wrong``, other than its own; ``None`` if there is none."""
+    """The order of ``right`` along ``axis`` that gives ``wrong``, other than the identity; ``None`` if there is
+    none."""
     count = right.shape[axis]
     if wrong.shape != right.shape or not 2 <= count <= LONGEST_AXIS:
         return None

@@ -1,4 +1,4 @@
-"""Hyper-parameters that two models were told differently: values as data, and the sentences."""
+"""Hyper-parameters that differ between two models: values as data, and their sentences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Setting:
     """One hyper-parameter that differs.
 
     Attributes:
-        name: Keras's name of it, or PyTorch's where Keras has none.
-        torch: the reference's value as plain data; ``None`` too where only Keras has such a setting.
-        keras: the port's; ``None`` too where only PyTorch has it.
-        level: ``differs`` if the layer computes something else for it, ``training`` if inference does not read it.
+        name: its name in Keras, or in PyTorch if Keras has none.
+        torch: the reference's value as plain data; also ``None`` if only Keras has the setting.
+        keras: the port's; also ``None`` if only PyTorch has it.
+        level: ``differs`` if it changes what the layer computes, ``training`` if inference does not read it.
         text: the sentence.
-        reference: the module's path.
-        candidate: the layer's.
+        reference: path of the module.
+        candidate: path of the layer.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class SettingsReport:
-    """What two models were told differently.
+    """The settings that differ between two models.
 
     Attributes:
-        layers: the pairs of layers of which anything was compared.
-        compared: the hyper-parameters that both sides of these state.
+        layers: number of pairs of layers with at least one comparison.
+        compared: number of hyper-parameters that both sides state.
         found: those that differ, in the order of the taps.
-        note: why nothing was compared, if so.
-        unread: modules of whose settings something is not what the kind has by that name.
+        note: why nothing was compared; empty if something was.
+        unread: modules with a setting that does not have the kind's meaning for its name.
     """
 
     layers: int = 0
@@ -50,34 +50,34 @@ class SettingsReport:
     unread: tuple[str, ...] = ()
 
     def of(self, level: Level) -> list[Setting]:
-        """Those of one level."""
+        """The settings of one level."""
         return [each for each in self.found if each.level == level]
 
     @property
     def told(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there is anything to report."""
         return bool(self.layers or self.note or self.unread)
 
     def at(self, reference: str) -> list[Setting]:
-        """Those of one module of the reference that it computes by."""
+        """The settings of one module of the reference that change its computation."""
         return [each for each in self.of("differs") if each.reference == reference]
 
 
 def setting(each: Compared, theirs: object, ours: object) -> Setting:
-    """Two values that differ, of which the sentence is made."""
+    """The setting of two values that differ, with its sentence."""
     words = told(each, theirs, ours)
     value = (theirs is not None and theirs is not False) if each.how == "present" else theirs
     return Setting(each.keras or each.torch, plain(value), plain(ours), each.level, words)
 
 
 def told(each: Compared, theirs: object, ours: object) -> str:
-    """What the port's layer has, and what the reference's has in its place."""
+    """The sentence on the port's value and the reference's."""
     if each.how == "time":
-        return f"takes the steps for the batch: the reference has {each.torch} {text(theirs)}"
+        return f"treats the time axis as the batch: the reference has {each.torch} {text(theirs)}"
     if not each.keras:
-        return f"the reference has {each.torch} {text(theirs)}, which the port's layer has no counterpart of"
+        return f"the reference has {each.torch} {text(theirs)}, which has no counterpart in the port's layer"
     if each.how in ("unit", "true") and not each.torch:
-        return f"{each.keras} {text(ours)}, which is not how the reference computes"
+        return f"{each.keras} {text(ours)}, unlike the reference"
     name = each.keras if each.keras == each.torch or not each.torch else f"{each.keras} ({each.torch})"
     value = text(theirs)
     if each.how == "present":
@@ -86,7 +86,7 @@ def told(each: Compared, theirs: object, ours: object) -> str:
 
 
 def text(value: object) -> str:
-    """A value as a sentence has it."""
+    """A value as text for a sentence."""
     if isinstance(value, float):
         return "none" if isinf(value) else f"{value:g}"
     if isinstance(value, (list, tuple)):
@@ -95,7 +95,7 @@ def text(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """A value as JSON has it; infinity, which stands for no limit, is null."""
+    """A value as plain JSON; infinity, which means no limit, is null."""
     if isinstance(value, float):
         return None if isinf(value) else value
     if isinstance(value, (list, tuple)):
@@ -104,5 +104,5 @@ def plain(value: object) -> object:
 
 
 def named(value: object) -> object:
-    """A function by its name."""
+    """The name of a function; any other value unchanged."""
     return getattr(value, "__name__", type(value).__name__) if callable(value) else value

@@ -1,7 +1,7 @@
-"""How one hyper-parameter of two layers is compared: whether two values agree, or what Keras's ought to be.
+"""Comparison of one hyper-parameter of two layers: whether two values agree, or the value expected in Keras.
 
-Checks of :data:`ALIKE` say whether two values mean the same. Those of :data:`EXPECTED` give the value that the port's
-layer ought to have, or :data:`UNKNOWN` where that cannot be told.
+Checks in :data:`ALIKE` decide whether two values mean the same. Those in :data:`EXPECTED` return the value that the
+port's layer should have, or :data:`UNKNOWN` if it cannot be determined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wdport.compare.pairs import Pair, is_keras
 from wdport.compare.setting import named
 
 NEAR = 1e-5
-"""Relative difference of numbers that are the same: 0.001 is kept as 0.0010000000474975 in float32."""
+"""Relative difference of numbers that count as equal: 0.001 is stored as 0.0010000000474975 in float32."""
 
 UNKNOWN = object()
 
@@ -31,7 +31,7 @@ def equal(theirs: object, ours: object, _: object = None) -> bool:
 
 
 def _epsilon(theirs: object, ours: object, _: Pair) -> bool:
-    """None is the dtype's own, in the dtype of the reference or in that of the port."""
+    """Compare epsilons; None means the dtype's epsilon, for the dtype of the reference or of the port."""
     return equal(theirs, ours) if theirs is not None else any(equal(own, ours) for own in EPSILONS)
 
 
@@ -59,7 +59,7 @@ def _filled(values: list[int], count: int) -> list[int]:
 
 
 def _padding(theirs: object, ours: object, pair: Pair) -> bool:
-    """``valid`` pads nothing, ``same`` with a stride of one so much on both sides that the size stays."""
+    """Compare paddings: ``valid`` pads nothing, ``same`` with a stride of one pads both sides to keep the size."""
     module = pair.module
     if isinstance(theirs, str) or not isinstance(ours, str):
         return bool(theirs == ours)
@@ -75,12 +75,12 @@ def _padding(theirs: object, ours: object, pair: Pair) -> bool:
 
 
 def _zeros(theirs: object, _: object, pair: Pair) -> bool:
-    """A port that pads apart, or not at all, is told by its padding."""
+    """Compare the padding mode; a port that pads separately, or not at all, is compared by its padding."""
     return theirs == "zeros" or getattr(pair.layer, "padding", "") == "valid"
 
 
 def _counted(theirs: object, ours: object, pair: Pair) -> bool:
-    """Keras never counts its own padding, and always what the port pads apart."""
+    """Whether the mean includes padding: Keras never includes its own, and always what the port pads separately."""
     if ours == "valid":
         return bool(theirs) or not pair.padded
     return not theirs or not any(every(pair.module.padding))
@@ -91,7 +91,7 @@ def _names(theirs: object, ours: object, _: Pair) -> bool:
 
 
 def _time(theirs: object, _: object, pair: Pair) -> bool:
-    """Steps that come first stay there only where the port's layer is given what the reference's is."""
+    """Time-first inputs stay so only if the port's layer is given the reference's input."""
     kept = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
     return theirs is not False or not kept
 
@@ -120,7 +120,7 @@ def _complement(theirs: object, ours: object, _: Pair) -> object:
 
 
 def _channels(_: object, ours: object, pair: Pair) -> object:
-    """By the axis that a norm keeps, or by the word of a layer with windows."""
+    """The channels axis: the axis that a norm keeps, or ``data_format`` of a layer with windows."""
     at = pair.channels()
     if at is None or pair.rank < 2:
         return UNKNOWN
@@ -133,7 +133,7 @@ def _channels(_: object, ours: object, pair: Pair) -> object:
 
 
 def _shape(theirs: object, ours: object, pair: Pair) -> object:
-    """The last axes of PyTorch's layer, wherever they lie in the port."""
+    """The port's axes that correspond to the last axes of PyTorch's layer."""
     if not is_keras(pair.layer, *NORMS) or not pair.rank:
         return UNKNOWN
     wanted = pair.axes(range(-len(every(theirs)), 0))
@@ -142,7 +142,7 @@ def _shape(theirs: object, ours: object, pair: Pair) -> object:
 
 
 def _shared(theirs: object, ours: object, pair: Pair) -> object:
-    """All axes but the batch and the channels; one slope for all has nothing that could be misplaced."""
+    """All axes except the batch and the channels; a single slope for all values cannot be misplaced."""
     at = pair.channels()
     if at is None or theirs == 1 or not is_keras(pair.layer, "PReLU"):
         return UNKNOWN
@@ -150,12 +150,12 @@ def _shared(theirs: object, ours: object, pair: Pair) -> object:
 
 
 def _instance(theirs: object, ours: object, pair: Pair) -> object:
-    """A layer that says no number of groups has one per channel."""
+    """A layer without a number of groups has one per channel."""
     return UNKNOWN if hasattr(pair.module, "num_groups") or ours == -1 else theirs
 
 
 def _masked(theirs: object, ours: object, _: Pair) -> object:
-    """A mask that nothing in the reference asks for; what the reference's padding is worth there, its code tells."""
+    """A mask that the reference does not state; how the reference treats padding there depends on its code."""
     return False if ours is True and theirs != 0 else UNKNOWN
 
 
@@ -165,7 +165,7 @@ def _flat(_: object, ours: object, pair: Pair) -> object:
 
 
 def _margins(theirs: object, ours: object, pair: Pair) -> object:
-    """PyTorch has (before, after) of the last axis first; a negative width is cut off."""
+    """PyTorch lists (before, after) of the last axis first; a negative width crops."""
     widths = every(theirs)
     sign = -1 if is_keras(pair.layer, "Cropping1D", "Cropping2D", "Cropping3D") else 1
     pairs = [(sign * widths[at], sign * widths[at + 1]) for at in range(len(widths) - 2, -1, -2)]

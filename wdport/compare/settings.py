@@ -1,7 +1,7 @@
-"""Hyper-parameters of aligned layers, which weights do not carry: what the two sides were told differently.
+"""Compare hyper-parameters of aligned layers, which are not part of the weights.
 
-They are compared before a number is computed, and they never judge: a layer is right or wrong by what it computes. What
-one side does not state, or what only its code tells, is not compared.
+They are compared before anything is computed, and never decide the verdict: a layer is right or wrong by what it
+computes. A setting that one side does not state, or that only its code determines, is not compared.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _MISSING = object()
 def differences(
     kind: str, module: torch.nn.Module, layer: KerasLayer, given: Sequence[int] = (), made: Sequence[int] = ()
 ) -> list[str]:
-    """What a PyTorch module and a Keras layer of this kind were told differently and compute by, such as "epsilon 0.001
-    where the reference has 1e-05".
+    """Hyper-parameters that change the computation and differ between a PyTorch module and a Keras layer of this kind,
+    such as "epsilon 0.001 where the reference has 1e-05".
 
-    ``given`` is the shape of what the port's layer is given: paddings that are told differently may be the same on it.
-    ``made`` is the shape that the reference makes of that.
+    ``given`` is the input shape of the port's layer, on which different paddings may be equivalent. ``made`` is the
+    reference's output shape for it.
     """
     pair = Pair(kind, module, layer, given=tuple(given), made=tuple(made))
     return [each.text for each in compare_pair(pair)[1] if each.level == "differs"]
 
 
 def compare_pair(pair: Pair) -> tuple[int, list[Setting]]:
-    """How many hyper-parameters of two layers were compared, and those that differ."""
+    """The number of compared hyper-parameters of two layers, and those that differ."""
     pair = replace(pair, kind=pair.kind or kind_of(pair.module))
     settled, found = _windows(pair)
     counted = 0
@@ -54,8 +54,8 @@ def compare_pair(pair: Pair) -> tuple[int, list[Setting]]:
 
 
 def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> dict[str, tuple[float, str]]:
-    """Numbers that :func:`differences` takes for the same though they are not: by the layer's attribute, the
-    reference's value and a sentence."""
+    """Numbers that differ but that :func:`differences` treats as equal: by the layer's attribute, the reference's value
+    and a sentence."""
     found = {}
     for each, theirs, ours in _stated(Pair(kind, module, layer)):
         near = each.how in ("equal", "epsilon") and each.level == "differs"
@@ -65,17 +65,17 @@ def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> d
 
 
 def kind_of(module: torch.nn.Module) -> str:
-    """The kind that a module is of by its class, where a row states none; "" of all but PyTorch's own."""
+    """The kind of a module by its class, for rows that state none; "" for classes other than PyTorch's own."""
     return KIND_OF.get(type(module).__name__, "") if computes_as_torch(module) else ""
 
 
 def has_windows(kind: str) -> bool:
-    """Whether a layer of this kind has windows, so that its settings set a size."""
+    """Whether a layer of this kind has windows, so that its settings determine an output size."""
     return kind in KINDS and any(each.keras == "padding" for each in KINDS[kind].compared)
 
 
 def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
-    """What need not be compared any more, as the windows' places tell all of it, and where those differ."""
+    """The settings that the comparison of the windows' positions covers, and the differences in these positions."""
     module, layer = pair.module, pair.layer
     if not has_windows(pair.kind):
         return (), []
@@ -90,7 +90,7 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
 
 
 def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
-    """What two transposed convolutions cut off differently."""
+    """The difference in what two transposed convolutions crop."""
     module, layer = pair.module, pair.layer
     if theirs.before == ours.before:
         each = Compared("output_padding", "output_padding", "tuple")
@@ -101,7 +101,7 @@ def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
 
 
 def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
-    """Hyper-parameters that both sides have."""
+    """The hyper-parameters that both sides have, with their values."""
     seen = set()
     for each in _compared(pair):
         theirs = _value(pair.module, each.torch) if each.torch else None
@@ -139,7 +139,7 @@ def _value(side: object, path: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is a number, a text, or a list of such."""
+    """Whether this is a number, a string, or a list of them."""
     if isinstance(value, (tuple, list)):
         return not any(isinstance(each, (tuple, list)) for each in value)
     return value is None or isinstance(value, (bool, int, float, str))
@@ -169,13 +169,13 @@ def _differing(each: Compared, theirs: object, ours: object, pair: Pair) -> list
 
 
 def _same_axes(wanted: object, ours: object, pair: Pair) -> bool:
-    """Whether a PReLU shares its slope along the right axes; those of size one are shared either way."""
+    """Whether a PReLU shares its slope along the right axes; axes of size one do not matter."""
     free = {axis for axis in range(1, pair.rank) if pair.given[axis] == 1}
     return set(every(wanted)) - free == set(every(ours or [])) - free
 
 
 def _untrained(pair: Pair) -> list[Setting]:
-    """A layer that the port does not train where the reference does."""
+    """A layer that is trained in the reference but not in the port."""
     if getattr(pair.layer, "trainable", True) or not any(each.requires_grad for each in pair.module.parameters()):
         return []
     words = "trainable False where the reference's parameters are trained"

@@ -1,7 +1,7 @@
-"""Taps: a mapping table and two models to the pairs of layers whose outputs must agree.
+"""Taps: the pairs of layers of two models whose outputs must agree, from a mapping table.
 
-The table that moves the weights also says which layers belong together; nothing is guessed. Every
-row must find its layers on both sides, and every layer is used once.
+The table that moves the weights also states which layers correspond; nothing is guessed. Every row must find its layers
+on both sides, and every layer is used once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Tap:
     """One call of a layer of the reference (torch module path) and its counterpart (Keras layer path).
 
     ``part`` is the part of the output that the layer belongs to, if its row has that index. Outputs of a tap with
-    ``shift`` need agree only up to what is the same at every token (axis 1): a bias of the keys, which softmax
-    does not see. ``optional`` ones may be :func:`left_out`. ``layout`` says how activations lie in the port, ``kind``
-    what kind of layer it is, ``stack`` the layers, up to this one, that are one module of the reference.
+    ``shift`` need to agree only up to a constant along the tokens (axis 1): a bias of the keys, to which softmax is
+    invariant. ``optional`` taps may be :func:`left_out`. ``layout`` is the layout of activations in the port, ``kind``
+    the kind of layer, ``stack`` the layers, up to this one, that correspond to one module of the reference.
     """
 
     reference: str
@@ -41,7 +41,8 @@ class Tap:
 
     @property
     def fed(self) -> str:
-        """The call of the first layer of a stack, which what feeds the reference's module feeds; "" of no stack."""
+        """The call of the first layer of a stack, which gets the inputs of the reference's module; "" without a
+        stack."""
         return self.stack[0] + self.candidate.removeprefix(self.stack[-1]) if self.layout.outputs_only else ""
 
 
@@ -53,13 +54,13 @@ def align(
     stated: Sequence[str] = (),
     part: str = "part",
 ) -> list[Tap]:
-    """All taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
+    """Find all taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
 
-    A match of a row whose kind has tensors, but not of all its matches, may lack the layer: it has no tensors then,
-    since the plan would have refused them. It is left out; :func:`unconverted` tells which these are.
+    If the kind of a row has tensors, some of its matches, but not all, may lack the layer: such a match has no tensors,
+    since the plan would have refused them. It is left out; see :func:`unconverted`.
 
-    ``stated`` are the axes of the network's inputs and outputs, which hold for activations of the same rank;
-    ``part`` is the index that numbers the parts of the output.
+    ``stated`` are the axes of the network's inputs and outputs, which apply to activations of the same rank;
+    ``part`` is the index of the parts of the output.
     """
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
@@ -81,7 +82,7 @@ def align(
         needed = row.torch.text.rpartition(".")[0] in whole if row.implied else not row.optional
         if needed and id(row) not in matched:
             where = (row.file or table.path, f"line {row.line}")
-            raise IncompleteError(where, f"no layer is called {row.torch.text}", fix)
+            raise IncompleteError(where, f"the reference has no layer {row.torch.text}", fix)
     for tap in taps:
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)
@@ -98,8 +99,8 @@ def align(
 def unconverted(
     table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str]
 ) -> dict[str, str]:
-    """The modules that a row of a kind with tensors matches and whose Keras layer is not there, with that layer's path,
-    where other matches of the row are: a convolution in one block that is ``torch.nn.Identity`` in another."""
+    """The modules matched by a row of a kind with tensors whose Keras layer does not exist, with the layer's path, if
+    other matches of the row have one: a convolution in one block that is ``torch.nn.Identity`` in another."""
     found: dict[str, str] = {}
     for row in table.taps:
         kind = KINDS.get(row.kind)
@@ -113,15 +114,15 @@ def unconverted(
 
 
 def without_module(table: Table, modules: Collection[str], features: Collection[str]) -> list[str]:
-    """The optional rows for which the reference has no module, by the module's path: they compare nothing."""
+    """The module paths of optional rows for which the reference has no module; nothing is compared there."""
     rows = [row for row in table.taps if row.optional and not row.implied and row.when in (None, *features)]
     return [row.torch.text for row in rows if not any(row.torch.match(name) is not None for name in modules)]
 
 
 def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Layout:
-    """How activations of this layer lie in the port: as its row says or its kind has it, or as ``stated`` ranks do.
+    """The layout of this layer's activations in the port: by its row, its kind, or the ``stated`` axes of its rank.
 
-    A layer that was told to have its channels first keeps the reference's order.
+    A channels-first layer keeps the reference's order.
     """
     own = [] if is_channels_first(layer) else [*row.axes, *map(axes, stated)]
     inputs = list(own)
@@ -132,12 +133,12 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
 
 
 def watched(taps: Sequence[Tap]) -> list[str]:
-    """The port's layers that are looked into: those of the taps, and the first ones of stacks."""
+    """The port's layers to probe: those of the taps, and the first ones of stacks."""
     return list(dict.fromkeys(layer_of(path) for tap in taps for path in (tap.candidate, tap.fed) if path))
 
 
 def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
-    """The taps with the padding that the reference's ``modules`` say they use; without them it stays unknown."""
+    """The taps with the padding that the reference's ``modules`` state; without modules it stays unknown."""
     found = []
     for tap in taps:
         mode = getattr(modules.get(tap.reference), "padding_mode", "")
@@ -147,15 +148,14 @@ def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
 
 
 def is_channels_first(layer: KerasLayer) -> bool:
-    """Whether a Keras layer's channels stand where PyTorch's do: by its own word, or by the axis that it normalises or
-    does not share a slope along."""
+    """Whether a Keras layer is channels-first: by its ``data_format``, or by the axis that it normalises or does not
+    share a slope along."""
     axis, shared = getattr(layer, "axis", None), getattr(layer, "shared_axes", None) or [1]
     return getattr(layer, "data_format", None) == "channels_first" or axis in (1, [1], (1,)) or 1 not in shared
 
 
 def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> str:
-    """The layer that a row names: the first of its alternatives that the model has, or else the first; of a stack the
-    last."""
+    """The layer that a row names: the first alternative that the model has, or else the first; the last of a stack."""
     if row.keras is row.stack:
         return max(_stacked(row, indices, layers).items(), default=(0, row.keras.text))[1]
     try:
@@ -166,13 +166,14 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
 
 
 def _stack(row: TapRow, indices: Mapping[str, int], path: str, layers: Collection[str]) -> tuple[str, ...]:
-    """The layers up to ``path`` that are one module of the reference; none if it is not the last of such."""
+    """The layers up to ``path`` that correspond to one module of the reference; empty if it is not the last of a
+    stack."""
     found = [layer for _, layer in sorted(_stacked(row, indices, layers).items())]
     return tuple(found[: found.index(path) + 1]) if path in found else ()
 
 
 def _stacked(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> dict[int, str]:
-    """The layers of a row's stack by their place in it."""
+    """The layers of a row's stack by their position in it."""
     if row.stack is None:
         return {}
     (own,) = set(row.stack.indices) - set(row.torch.indices)
@@ -181,12 +182,12 @@ def _stacked(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -
 
 
 Callers = Mapping[str, str]
-"""The innermost of the calls around every call, by call; "" is the network."""
+"""The innermost enclosing call, by call; "" is the network."""
 
 
 def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
-    """A tap for each call of layers that are called several times, and findings on those that the two sides do not
-    call equally often."""
+    """One tap for each call of layers that are called several times, and findings on layers that the two sides call a
+    different number of times."""
     found, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
@@ -202,9 +203,9 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
     """Optional taps that cannot be compared, each with the reason: the reference does not call the module, or one side
-    runs a layer inside it that the other runs elsewhere.
+    runs a layer inside it that the other side runs elsewhere.
 
-    Raises :class:`IncompleteError` where no tap inside such a module remains: nothing would be compared then.
+    Raises :class:`IncompleteError` if no tap inside such a module remains, so that nothing would be compared.
     """
     by_reference = {tap.reference: tap for tap in taps}
     by_candidate = {tap.candidate: tap for tap in taps}
@@ -226,7 +227,7 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
 
 
 def nearest(path: str, callers: Callers, known: Collection[str]) -> str:
-    """The innermost layer of ``known`` around the call of ``path``; "" if there is none."""
+    """The innermost layer of ``known`` that encloses the call of ``path``; "" if there is none."""
     path = callers.get(path, "")
     while path and path not in known:
         path = callers.get(path, "")
@@ -234,7 +235,7 @@ def nearest(path: str, callers: Callers, known: Collection[str]) -> str:
 
 
 def _inside(taps: Mapping[str, Tap], callers: Callers) -> dict[Tap, set[Tap]]:
-    """By tap, those whose calls were made inside its own."""
+    """By tap, the taps whose calls were made inside its own."""
     found: dict[Tap, set[Tap]] = {tap: set() for tap in taps.values()}
     for path, tap in taps.items():
         outer = nearest(path, callers, taps) if path in callers else ""

@@ -1,7 +1,7 @@
-"""A faulty layer run again with one thing changed: what makes it agree with the reference is what is wrong with it.
+"""Find a cause by running a faulty layer again with one thing changed: the change that makes it agree is the cause.
 
-The layer is one of a port with the checkpoint's weights, fed what the reference was fed. Two things are tried: numbers
-that the two layers were told almost alike, and the order of the gates in a recurrent layer's weights.
+The layer is from a port with the checkpoint's weights, and is fed the reference's inputs. Two things are tried:
+hyper-parameters that differ slightly, and the order of the gates in a recurrent layer's weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Trial:
     """One tap of ``probe``, an eager probe in float64; ``inputs`` are the network's, ``port`` the calls of the faulty
-    port and ``answers`` the reference's."""
+    port, ``answers`` the reference's calls."""
 
     probe: Probe
     tap: Tap
@@ -40,14 +40,14 @@ class Trial:
     answers: Answers
 
     def told(self, module: torch.nn.Module | None) -> list[str]:
-        """What makes the layer agree, in words; nothing if it agrees as it is. ``module`` is the reference's, or
-        ``None`` where it does not run here."""
+        """The changes that make the layer agree, in words; empty if it already agrees. ``module`` is the reference's,
+        or ``None`` if it does not run here."""
         if self.tap.candidate not in self.answers or self._agrees(self._alone):
             return []
         return (self._numbers(module) if module is not None else []) or self._gates()
 
     def _numbers(self, module: torch.nn.Module) -> list[str]:
-        """A hyper-parameter that differs by less than float32 tells."""
+        """Try hyper-parameters that differ by less than float32 precision."""
         layer = self.probe.layers[layer_of(self.tap.candidate)]
         for name, (value, text) in near_differences(self.tap.kind, module, layer).items():
             with _attribute(layer, name, value):
@@ -56,7 +56,7 @@ class Trial:
         return []
 
     def _gates(self) -> list[str]:
-        """Another order of the gates. A compiled program takes the weights as they are, so one does for all orders."""
+        """Try other orders of the gates. Weights are arguments of the compiled program, so one program serves all."""
         layers = layers_by_path(self.probe.model)
         paths = self.tap.stack or (layer_of(self.tap.candidate),)
         groups = gates_of({path: layers[path] for path in paths})
@@ -74,7 +74,7 @@ class Trial:
         return self.probe.isolate_layer(self.tap.candidate, self.port[self.tap.candidate], self.answers)
 
     def _agrees(self, run: Callable[[], Calls]) -> bool:
-        """Whether the layer, as it is now, makes what the reference does."""
+        """Whether the layer's current outputs agree with the reference's."""
         try:
             with jax.enable_x64(True), exact_float64(), jax.default_matmul_precision("highest"):
                 errors = tap_errors(self.tap, run(), self.answers)

@@ -1,7 +1,7 @@
-"""Where the windows of a convolution or a pooling lie, by the two libraries' settings and the size that is given.
+"""Positions of the windows of a convolution or a pooling, by the two libraries' settings and the input size.
 
-PyTorch pads alike on both sides and may round the count up; Keras's ``same`` pads what is wanting, less of it in front.
-So two layers of unlike settings may do the same on one size and not on another.
+PyTorch pads both sides equally and may round the count up; Keras's ``same`` pads as much as needed, with the smaller
+half in front. Layers with different settings may therefore agree on one size and not on another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Numbers = int | tuple[int, ...] | list[int]
 
 @dataclass(frozen=True)
 class Windows:
-    """``count`` windows, the first of which begins at ``start``, 0 or less."""
+    """``count`` windows, the first of which begins at ``start`` <= 0."""
 
     count: int
     start: int
@@ -32,13 +32,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class Axis:
-    """What sets the windows along one axis: how far one reaches, and how far apart they are."""
+    """The windows along one axis: their extent and their stride."""
 
     reach: int
     stride: int
 
     def padded(self, size: int, before: int, after: int, ceil: bool = False) -> Windows:
-        """With this much padding; ``ceil`` as PyTorch does it, whose last window begins within the input."""
+        """The windows with this padding; ``ceil`` as in PyTorch, where the last window begins within the input."""
         room = size + before + after - self.reach
         count = (-(-room // self.stride) if ceil else room // self.stride) + 1
         if ceil and (count - 1) * self.stride >= size + before:
@@ -46,17 +46,17 @@ class Axis:
         return Windows(count, -before)
 
     def same(self, size: int) -> Windows:
-        """As Keras's ``same``: one window for every stride."""
+        """The windows of Keras's ``same``: one for every stride."""
         count = -(-size // self.stride)
         return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
 def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
     """How the windows of the two layers differ on an input of the port of shape ``given``: a sentence, "" if they do
-    not, ``None`` where that cannot be told.
+    not, ``None`` if it cannot be determined.
 
-    Where PyTorch's layer cannot have made ``made`` of that, the port's is given something else, padded perhaps, and
-    nothing is said.
+    If PyTorch's layer cannot produce ``made`` from that shape, the port's input is different, for example padded, and
+    the result is "".
     """
     spatial = slice(2, None) if getattr(layer, "data_format", "") == "channels_first" else slice(1, -1)
     sizes, left = given[spatial], made[spatial]
@@ -85,7 +85,8 @@ def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], 
 
 @dataclass(frozen=True)
 class Cut:
-    """How much less a transposed convolution keeps, at both ends, than its windows reach; less than 0 is zeros more."""
+    """How much a transposed convolution crops from the extent of its windows at both ends; negative means added
+    zeros."""
 
     before: int
     behind: int
@@ -95,10 +96,10 @@ class Cut:
 
 
 def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cut]] | None:
-    """What the reference's transposed convolution and the port's cut off along every axis; ``None`` of other layers,
-    and where windows, strides or the number of axes differ.
+    """What the reference's transposed convolution and the port's crop along every axis; ``None`` for other layers, and
+    if windows, strides or the number of axes differ.
 
-    PyTorch cuts ``padding`` off both ends and adds ``output_padding`` behind; Keras works both out of ``same`` or
+    PyTorch crops ``padding`` from both ends and adds ``output_padding`` at the end; Keras derives both from ``same`` or
     ``valid`` and its own ``output_padding``.
     """
     words = ("kernel_size", "strides", "dilation_rate", "output_padding")
@@ -118,7 +119,7 @@ def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cu
 
 
 def _keras_cut(axis: Axis, padding: str, more: int | None) -> Cut:
-    """As Keras works it out for JAX, in ``compute_conv_transpose_padding_args_for_jax``."""
+    """As Keras computes it for JAX, in ``compute_conv_transpose_padding_args_for_jax``."""
     if padding == "valid":
         return Cut(0, -(max(axis.stride - axis.reach, 0) if more is None else more))
     room = axis.stride + axis.reach - 2 if more is None else axis.reach + axis.reach % 2 - 2 + more

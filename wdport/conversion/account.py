@@ -1,6 +1,6 @@
-"""What a converted file says of itself: the manifest in it, as types; and whether the manifest beside it agrees.
+"""The manifest in a converted file, as types, and whether the manifest beside the file agrees with it.
 
-Everything in it is quoted and nothing called: it is as untrusted as the file.
+Its content is only quoted, never executed: it is as untrusted as the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wdport.mapping.axes import Shape
 
 _FAULTS = (ValueError, KeyError, TypeError, AttributeError)
 _WHOLE = ("name", "sha256", "bytes")
-"""What the manifest beside a file says of it, and the one inside cannot."""
+"""Facts about a file that only the manifest beside it can state, not the one inside."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Named:
 
 @dataclass(frozen=True)
 class Account:
-    """A manifest: what the file is from, the configuration, each value with its origin, and of every variable the
-    path, shape, dtype and SHA-256. ``config_json`` is the SHA-256 of Keras's own description in an archive."""
+    """A manifest: the file's source, the configuration with the origin of each value, and the path, shape, dtype and
+    SHA-256 of every variable. ``config_json`` is the SHA-256 of Keras's model description in an archive."""
 
     manifest: Mapping[str, object] = field(repr=False)
     family: str
@@ -50,24 +50,24 @@ class Account:
 
     @property
     def rounded(self) -> tuple[str, ...]:
-        """Variables that are stored in 16 bits and made of tensors of another dtype."""
+        """Variables that are stored in 16 bits and come from tensors of another dtype."""
         tensors: Any = self.manifest["tensors"]
         made = [(each["path"], tensor["dtype"]) for tensor in tensors for each in tensor["targets"]]
         return tuple(dict.fromkeys(name for name, dtype in made if self.dtypes[name] not in ("float32", dtype)))
 
     @property
     def values(self) -> dict[str, object]:
-        """The configuration alone."""
+        """The configuration without origins."""
         return {name: entry["value"] for name, entry in self.config.items()}
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each value of the configuration came from."""
+        """The origin of each value of the configuration."""
         return {name: entry["origin"] for name, entry in self.config.items()}
 
 
 def read_account(text: bytes) -> Account:
-    """The account in the text that a converted file holds; raises :class:`Fault`."""
+    """Parse the manifest text of a converted file; raises :class:`Fault`."""
     manifest: Mapping[str, Any] = unsealed(text)
     try:
         source, mapping, output = manifest["source"], manifest["mapping"], manifest["output"]
@@ -99,8 +99,8 @@ def _dtype(target: Mapping[str, object]) -> str:
 
 
 def torn(path: Path, account: Account, sha256: str) -> str:
-    """How the manifest beside a converted file, whose hash is ``sha256``, contradicts it: a sentence, "" where it does
-    not. Of one that is not there it says nothing."""
+    """Return a sentence on how the manifest beside a converted file, whose hash is ``sha256``, contradicts it; "" if it
+    does not, or does not exist."""
     beside = manifest_of(path)
     try:
         source = Source(beside)
@@ -118,5 +118,5 @@ def torn(path: Path, account: Account, sha256: str) -> str:
     finally:
         source.close()
     if {**told, "output": output} != account.manifest:
-        return f"{beside.name} is of another conversion than the file"
-    return "" if whole["sha256"] == sha256 else f"{beside.name} is of a file with another SHA-256"
+        return f"{beside.name} belongs to another conversion"
+    return "" if whole["sha256"] == sha256 else f"{beside.name} describes a file with another SHA-256"

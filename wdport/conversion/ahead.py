@@ -1,7 +1,7 @@
-"""Stages of a pipeline, each in a thread of its own, and the buffers that pass between them.
+"""Pipeline stages, each in its own thread, and the buffers that pass between them.
 
-numpy, hashlib and the system's reads and writes let go of Python's lock, so the stages run side by side. A stage is at
-most one item ahead of the next one, and there are only so many buffers: that is the bound on memory.
+numpy, hashlib and the system's reads and writes release the GIL, so the stages run in parallel. A stage is at most one
+item ahead of the next one, and the number of buffers is fixed, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from wdport.model import Array
 T = TypeVar("T")
 
 _WAIT: Final = 0.1
-"""Seconds after which whoever waits asks whether all was stopped."""
+"""Seconds between a waiting stage's checks of whether the pipeline was stopped."""
 
 
 class Stopped(Exception):
-    """Another stage has ended; nobody waits for this one."""
+    """Another stage has ended; the result of this one is not needed."""
 
 
 class Buffers:
-    """Buffers of ``size`` bytes, used again and again; a page of one is first touched when it is needed."""
+    """Reusable buffers of ``size`` bytes; their pages are first touched when needed."""
 
     def __init__(self, count: int, size: int, stop: Event) -> None:
         self._free: Queue[Array] = Queue()
@@ -35,7 +35,7 @@ class Buffers:
             self._free.put(np.empty(size, np.uint8))
 
     def take(self) -> Array:
-        """A free one, waited for; raises :class:`Stopped`."""
+        """Wait for a free buffer and return it; raises :class:`Stopped`."""
         while not self._stop.is_set():
             try:
                 return self._free.get(timeout=_WAIT)
@@ -44,14 +44,15 @@ class Buffers:
         raise Stopped
 
     def give(self, buffer: Array) -> None:
-        """Let it be taken again."""
+        """Return a buffer for reuse."""
         self._free.put(buffer)
 
 
 def ahead(items: Iterator[T], stop: Event) -> Iterator[T]:
-    """The same items, made in another thread, one ahead of whoever asks for them.
+    """Yield the same items, produced in another thread, one ahead of the consumer.
 
-    What is raised there is raised here. When this iterator ends or is closed, ``stop`` is set and the thread is over.
+    An exception in the thread is raised here. When this iterator ends or is closed, ``stop`` is set and the thread has
+    ended.
     """
     passed: Queue[T | _End] = Queue(1)
 
@@ -82,7 +83,7 @@ def ahead(items: Iterator[T], stop: Event) -> Iterator[T]:
 
 
 class _End:
-    """The last of the items, or the error that came in its place."""
+    """The end of the items, or the error that ended them."""
 
     error: BaseException | None = None
 

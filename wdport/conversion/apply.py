@@ -1,4 +1,4 @@
-"""A plan carried out: every variable of the port with its float32 array, one tensor at a time."""
+"""Carry out a plan: yield every variable of the port with its float32 array, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def converted_arrays(
     progress: Progress | None = None,
     see: See | None = None,
 ) -> Iterator[tuple[str, Array]]:
-    """(variable path, float32 array) in the order of the plan; ``see`` is shown every tensor as it is stored.
+    """Yield (variable path, float32 array) in the order of the plan; ``see`` is called with every stored tensor.
 
-    Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at a float64 value that float32 cannot hold, unless
+    Raises ``InputError`` for a NaN or infinity and ``MisfitError`` for a float64 value that float32 cannot hold, unless
     these are allowed; and ``InputError`` if the file was changed meanwhile.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
@@ -39,18 +39,18 @@ def converted_arrays(
 
 
 def require_equal_ties(prepared: Prepared) -> None:
-    """Raise ``MisfitError`` where a tied tensor is not, bit for bit, what it is tied to."""
+    """Raise ``MisfitError`` if a tied tensor is not bit for bit equal to the tensor that it is tied to."""
     if faults := prepared.plan.unequal_ties(prepared.checkpoint.same):
-        fix = "correct the checkpoint, or give the tensor a row of its own"
+        fix = "correct the checkpoint, or write a separate row for the tensor"
         raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
 
 
 def moved_arrays(
     prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
 ) -> list[Array]:
-    """The float32 variables that one move makes of the checkpoint's tensors.
+    """Return the float32 variables that one move computes from the checkpoint's tensors.
 
-    Arithmetic starts from the values as they are stored, so that it is rounded once.
+    Arithmetic uses the stored values, so that it is rounded once.
     """
     sources = [source_array(prepared, name, allow_nonfinite, cast, see) for name in move.sources]
     if not move.exact:
@@ -61,7 +61,7 @@ def moved_arrays(
 def source_array(
     prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
 ) -> Array:
-    """One tensor of the checkpoint as float32; a table that 16 bits have ruined is recomputed."""
+    """Return one tensor of the checkpoint as float32; a table that 16-bit storage has ruined is recomputed."""
     if name in prepared.recomputed:
         return prepared.constants[prepared.plan.checks[name]].values.astype(np.float32)
     where = (prepared.checkpoint.path, name)
@@ -69,7 +69,7 @@ def source_array(
     if stored.dtype.kind != "f":
         raise MisfitError(where, f"is {stored.dtype.name}, not floating point", "check the table's row for it")
     if not allow_nonfinite and not np.isfinite(stored).all():
-        raise InputError(where, "has NaN or infinite values", "use a sound checkpoint, or --allow-nonfinite")
+        raise InputError(where, "has NaN or infinite values", "use an undamaged checkpoint, or --allow-nonfinite")
     if see is not None:
         see(name, stored)
     with np.errstate(over="ignore"):

@@ -1,8 +1,8 @@
-"""A converted file back to the tensors of its checkpoint, by the inverses of the rules that moved them.
+"""Convert a converted file back to the tensors of its checkpoint, by the inverse rules.
 
-What a model does not hold cannot come from it: tables that the conversion checked, and tensors that it dropped. They
-come from the checkpoint where it is given; else tables are recomputed, and dropped tensors are left out. Values get
-the dtypes that the checkpoint has.
+The model does not contain tables that the conversion checked and tensors that it dropped. They are taken from the
+checkpoint if it is given; otherwise tables are recomputed, and dropped tensors are left out. Values get the
+checkpoint's dtypes.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from wdport.mapping.table import Table
 from wdport.model import Array, Constant
 
 DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
-"""That numpy itself does not have."""
+"""Dtypes that numpy does not have."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """The tensors of a checkpoint, by name and in its order.
+    """The tensors of a checkpoint by name, in its order.
 
-    ``recomputed`` are tables that a formula gave, equal to the checkpoint's within their tolerance; ``left_out`` are
-    names with the reason for which the conversion dropped them; ``chosen`` are those that arithmetic does not give
-    back bit for bit: see :mod:`wdport.mapping.arithmetic`. ``prefixes`` of the checkpoint's names are left out, as
-    the module itself has none.
+    ``recomputed`` are tables computed by a formula, equal to the checkpoint's within their tolerance; ``left_out`` maps
+    names to the reason for which the conversion dropped them; ``chosen`` are those that arithmetic does not restore bit
+    for bit: see :mod:`wdport.mapping.arithmetic`. ``prefixes`` of the checkpoint's names are left out, as the module's
+    names have none.
     """
 
     tensors: Mapping[str, Array]
@@ -50,16 +50,16 @@ class Restored:
 def restored(
     converted: Converted, table: Table | None = None, like: Path | None = None, key: str | None = None
 ) -> Restored:
-    """Every tensor of the checkpoint that ``converted`` was made of, ``like`` if that is given.
+    """Return every tensor of the checkpoint that ``converted`` was made from, in the form of ``like`` if given.
 
     Args:
-        converted: also a file that Keras saved after more training; that one needs ``like``.
-        table: the user's own, where no shipped one was used.
+        converted: the converted file, or a file that Keras saved after more training, which needs ``like``.
+        table: the user's own table, if no shipped one was used.
         like: the checkpoint, or another of the same model.
         key: the entry of ``like`` that holds the weights.
 
     Raises:
-        MisfitError: the file does not say what the checkpoint was like, or ``like`` is of another model.
+        MisfitError: the file does not describe the checkpoint, or ``like`` belongs to another model.
     """
     variables = dict(sound_variables(converted))
     if like is None:
@@ -70,8 +70,8 @@ def restored(
 
 def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[str, Array]) -> Restored:
     if converted.account is None:
-        fix = "give the checkpoint that it was made of, or another of the same model, with --like"
-        raise MisfitError(converted.path, "was saved by Keras, and does not say what the checkpoint was like", fix)
+        fix = "give the checkpoint that it was made from, or another of the same model, with --like"
+        raise MisfitError(converted.path, "was saved by Keras and does not describe the checkpoint", fix)
     manifest = cast("Manifest", converted.account.manifest)
     constants = converted.family.constants(converted.config)
     shapes = {each["source"]: tuple(each["shape"]) for each in manifest["tensors"]}
@@ -97,7 +97,9 @@ def _by_checkpoint(
     )
     prepared = prepared_from(checkpoint, settings)
     if prepared.family.name != converted.family.name or dict(prepared.variables) != converted.variables:
-        raise MisfitError(checkpoint.path, f"is not of the model in {converted.path.name}", "give a checkpoint of it")
+        raise MisfitError(
+            checkpoint.path, f"does not belong to the model in {converted.path.name}", "give a checkpoint of it"
+        )
     dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
     found = _inverted(prepared.plan, variables, dtypes)
     plan = prepared.plan
@@ -109,8 +111,8 @@ def _by_checkpoint(
 
 def _require_table(account: Account, table: Table, path: Path) -> None:
     if table.sha256 != account.mapping.sha256:
-        fix = "give the table that it was converted by with --mapping, or the checkpoint with --like"
-        raise MisfitError(path, f"was converted by another {account.mapping.name} than {table.path}", fix)
+        fix = "give the table that converted it with --mapping, or the checkpoint with --like"
+        raise MisfitError(path, f"was converted with another {account.mapping.name} than {table.path}", fix)
 
 
 def _inverted(plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:

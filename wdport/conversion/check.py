@@ -1,4 +1,4 @@
-"""A mapping table held against a checkpoint's headers and, where the Keras model is known, against its variables."""
+"""Check a mapping table against a checkpoint's headers and, if the Keras model is known, against its variables."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from wdport.mapping.table import CUSTOM, load_table
 
 @dataclass(frozen=True)
 class Check:
-    """What a check of a table found.
+    """The result of checking a table.
 
     Attributes:
         table: the table.
-        remarks: what the table alone tells.
-        checkpoint: the checkpoint's path; empty where only the table was looked at.
+        remarks: remarks that need only the table.
+        checkpoint: the checkpoint's path; empty if only the table was checked.
         coverage: which row claims which tensor; ``None`` without a checkpoint.
-        planned: how many tensors the whole plan uses, compares, drops and ties; ``None`` where there is no plan.
-        misfits: what a conversion would say against the plan, a sentence each.
-        notes: what was done to the names before, and what was not looked at.
-        values: what is odd about the checkpoint's values; ``None`` where nobody looked.
+        planned: how many tensors the whole plan uses, compares, drops and ties; ``None`` without a plan.
+        misfits: the faults for which a conversion would refuse the plan, a sentence each.
+        notes: how names were changed before, and what was not checked.
+        values: unusual values in the checkpoint; ``None`` if values were not examined.
     """
 
     table: Table
@@ -46,7 +46,7 @@ class Check:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that a conversion would be refused for, one sentence each; the plan's misfits take the place of the
+        """Every fault for which a conversion would be refused, one sentence each; the plan's misfits replace the
         coverage's faults, which they repeat."""
         errors = (each.sentence for each in self.remarks if each.level == "error")
         left = self.coverage.faults if self.coverage and self.planned is None else ()
@@ -60,12 +60,12 @@ class Check:
 def check_table(
     path: str | Path, checkpoint: str | Path | None = None, settings: Settings | None = None, values: str = ""
 ) -> Check:
-    """Check a table; ``settings`` as for a conversion, ``model`` among them for the plan of a model of the user's own.
+    """Check a table; ``settings`` are as for a conversion, including ``model`` for the plan of the user's own model.
 
-    Without it nothing of the user's is imported. Arrays are not read, but for the small table from which a family that
-    comes with wdport may tell its configuration, and, where ``values`` is the dtype of the port, all that it moves, for
-    what is odd about them. Raises ``MisfitError`` for a table that cannot be read, ``InputError`` for such a
-    checkpoint, ``UsageError`` for settings that do not go with the table.
+    Without ``model`` no user code is imported. Arrays are not read, except the small table from which a family that
+    comes with wdport may infer its configuration, and, if ``values`` is the dtype of the port, all moved tensors, to
+    find unusual values. Raises ``MisfitError`` for a table that cannot be read, ``InputError`` for a checkpoint that
+    cannot be read, ``UsageError`` for settings that do not fit the table.
     """
     settings = replace(settings or Settings(), mapping=path)
     table = load_table(Path(path))
@@ -97,7 +97,7 @@ def _unknown_family(table: Table) -> tuple[Remark, ...]:
 def _with_checkpoint(
     found: Check, checkpoint: Checkpoint, settings: Settings, planned: bool, values: str = ""
 ) -> Check:
-    """The coverage and, where it is ``planned``, the plan and what is odd about the ``values`` that it moves."""
+    """Add the coverage and, if ``planned``, the plan and the unusual ``values`` among the moved tensors."""
     table = found.table
     notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
     features = frozenset[str]() if table.family == CUSTOM else None
@@ -113,7 +113,7 @@ def _with_checkpoint(
             found = replace(found, planned=_counts(prepared.plan), values=odd)
     elif table.family == CUSTOM:
         option = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"
-        notes.append(f"the Keras model's variables were not looked at; {option} does")
+        notes.append(f"the Keras model's variables were not checked; use {option}")
     coverage = cover(table, checkpoint.tensors, features)
     return replace(found, checkpoint=str(checkpoint.path), coverage=coverage, notes=tuple(notes))
 

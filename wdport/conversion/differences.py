@@ -1,4 +1,4 @@
-"""Two tables, two checkpoints or two converted files compared by what their headers say."""
+"""Compare two tables, two checkpoints or two converted files by their headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TABLES: Final = (".yaml", ".yml")
 
 
 def kind_of(path: str | Path) -> Kind:
-    """What a file is taken for, by its name and, for safetensors, by whether it holds a manifest."""
+    """Return the kind of a file, by its name and, for safetensors, by whether it contains a manifest."""
     file = Path(path)
     if file.suffix in _TABLES:
         return "table"
@@ -49,7 +49,7 @@ def _tensors(path: Path, key: str | None) -> tuple[dict[str, Properties], Proper
 
 
 def _variables(path: Path) -> dict[str, Properties]:
-    """By the manifest in the file; by its configuration where Keras saved it, as float32."""
+    """Return the variables by the manifest in the file, or, if Keras saved it, by its configuration as float32."""
     account, _ = open_account(path)
     variables = account.variables if account is not None else open_converted(path).variables
     dtypes = account.dtypes if account is not None else {}

@@ -1,6 +1,6 @@
-"""Where a variable comes from and where a tensor goes: the rule, the line of the table, the shapes on both sides.
+"""Explain where a variable comes from and where a tensor goes: the rule, the line of the table, both sides' shapes.
 
-Told from the plan of a checkpoint, or from the manifest in a converted file.
+The source is the plan of a checkpoint, or the manifest in a converted file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
 
 @dataclass(frozen=True)
 class End:
-    """A tensor or a variable: its name, shape and dtype; a shape that is not known is ``None``."""
+    """A tensor or a variable: its name, shape and dtype; an unknown shape is ``None``."""
 
     name: str
     shape: Shape | None
@@ -38,19 +38,19 @@ class End:
 
 @dataclass(frozen=True)
 class Route:
-    """What becomes of tensors, or what variables are made of.
+    """What is done with tensors, or what variables are made from.
 
     Attributes:
         fate: whether the tensors fill variables, or else what is done with them.
         sources: the tensors, in the order that the rule takes them.
         targets: the variables; none unless ``moved``.
         rule: the rule, ``None`` unless ``moved``.
-        sizes: the size of every axis of the rule; empty where the shapes do not tell.
+        sizes: the size of every axis of the rule; empty if the shapes do not determine them.
         combine: the arithmetic before the rule.
-        table: the file of the table that the row stands in.
-        line: its line; 0 where it is not known.
+        table: the file that contains the row.
+        line: its line; 0 if unknown.
         reason: the constant, the reason for dropping, or the other tensor.
-        notes: what else is to be known, in sentences.
+        notes: further facts, in sentences.
     """
 
     fate: Fate
@@ -70,7 +70,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """Every route of one file, and the prefixes that its names lost when they were read."""
+    """Every route of one file, and the prefixes that were removed from its names."""
 
     file: str
     routes: tuple[Route, ...]
@@ -82,7 +82,7 @@ class Routes:
         return {end.name: None for route in self.routes for end in (*route.sources, *route.targets)}
 
     def explain(self, name: str) -> tuple[Route, ...]:
-        """The routes of a tensor or variable; raises :class:`UsageError` with the nearest names."""
+        """Return the routes of a tensor or variable; raises :class:`UsageError` with the most similar names."""
         prefix = "".join(self.prefixes)
         for each in dict.fromkeys((name, name.removeprefix(prefix), *map(name.removeprefix, self.prefixes))):
             if found := tuple(route for route in self.routes if route.has(each)):
@@ -94,12 +94,13 @@ class Routes:
 
 
 def routes_of(path: str | Path, settings: Settings) -> Routes:
-    """The routes of a converted file, by its manifest, or of a checkpoint, by its plan; raises as a conversion does."""
+    """Return the routes of a converted file, by its manifest, or of a checkpoint, by its plan; raises as a conversion
+    does."""
     file = Path(path)
     if is_converted(file):
         account, _ = open_account(file)
         if account is None:
-            raise InputError(file, "was saved by Keras, and nothing in it says what it was made from", CONVERT_AGAIN)
+            raise InputError(file, "was saved by Keras and does not state what it was made from", CONVERT_AGAIN)
         _require_its_own(file, account, settings)
         return from_account(file, account)
     with prepare_headers(file, settings) as prepared:
@@ -107,24 +108,24 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
 
 
 def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
-    """A converted file tells by itself; refuse another table than its own, and what only a plan would need."""
+    """Refuse another table than the converted file's, and options that only a plan needs."""
     told = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
     for option, value in told.items():
         if value:
-            raise UsageError(option, f"{file.name} is converted, and its manifest tells", "leave it out")
+            raise UsageError(option, f"{file.name} is a converted file, whose manifest is used", "leave it out")
     if settings.mapping and load_table(Path(settings.mapping)).sha256 != account.mapping.sha256:
-        what = f"{settings.mapping} is not the table that it was converted by, {account.mapping.name}"
+        what = f"{settings.mapping} is not the table that converted it, {account.mapping.name}"
         raise MisfitError(file, what, "leave --mapping out, or convert the checkpoint again")
 
 
 def is_converted(path: Path) -> bool:
-    """Whether a file is, by its name, a converted model; one of safetensors only if it holds a manifest."""
+    """Return whether a file is, by its name, a converted model; a safetensors file only if it has a manifest."""
     form = format_at(path)
     return form is not None and (form in KERAS or read_beside(path).manifest is not None)
 
 
 def from_plan(prepared: Prepared) -> Routes:
-    """The routes of a plan."""
+    """Return the routes of a plan."""
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
     ends = {name: End(name, tuple(info.shape), info.dtype) for name, info in tensors.items()}
     moved = [
@@ -145,7 +146,7 @@ def from_plan(prepared: Prepared) -> Routes:
 
 
 def from_account(path: Path, account: Account) -> Routes:
-    """The routes that a manifest tells; raises ``InputError`` where it is damaged."""
+    """Return the routes in a manifest; raises ``InputError`` if it is damaged."""
     manifest = cast(Manifest, account.manifest)
     try:
         moved: dict[tuple[str, ...], Route] = {}
@@ -155,7 +156,7 @@ def from_account(path: Path, account: Account) -> Routes:
                             for t in entry["targets"])  # fmt: skip
             key = tuple(target.name for target in targets)
             known = moved.get(key)
-            told = ("recomputed: 16 bits ruin its stored values",) if entry["recomputed"] else ()
+            told = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
             if known:
                 moved[key] = replace(known, sources=(*known.sources, end))
             else:
@@ -171,7 +172,7 @@ def from_account(path: Path, account: Account) -> Routes:
 
 
 def _sized(route: Route) -> Route:
-    """With the sizes of the rule's axes, where the shapes tell them."""
+    """Add the sizes of the rule's axes, if the shapes determine them."""
     if route.rule is None:
         return route
     shapes = [end.shape or () for end in route.sources]
@@ -189,7 +190,7 @@ def _others(
     ties: Mapping[str, str],
     ignored: Mapping[str, str],
 ) -> Iterator[Route]:
-    """What fills no variable; of these a manifest does not keep the shapes."""
+    """Yield routes that fill no variable; a manifest does not keep their shapes."""
     fates: tuple[tuple[Fate, Mapping[str, str]], ...] = (
         ("checked", checks), ("dropped", drops), ("tied", ties), ("ignored", ignored),
     )  # fmt: skip
@@ -199,7 +200,7 @@ def _others(
 
 
 def _joined(moved: list[Route], others: Iterator[Route]) -> tuple[Route, ...]:
-    """All routes; a tensor that fills a variable and is compared or tied to has one, with a note."""
+    """Join all routes; a tensor that fills a variable and is also compared or tied to has one route, with a note."""
     left, notes = [], dict[str, list[str]]()
     used = {end.name for route in moved for end in route.sources}
     for route in others:

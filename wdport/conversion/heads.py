@@ -1,6 +1,6 @@
-"""Names of a checkpoint that only the table knows: what stands before all of them, such as ``model``, and old ones.
+"""Change a checkpoint's names as the table requires: remove a common prefix such as ``model``, replace old names.
 
-Wrappers that are known are taken away where the names are read.
+Known wrapper prefixes are removed when the names are read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from wdport.mapping.rows import Table
 
 
 def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Take the first component of the names away where all have the same one, no row of the table claims a name that
-    has it, and every name is claimed that lacks it; a sentence that says so, or nothing.
+    """Remove the names' common first component if no row of the table claims a name with it and rows claim every name
+    without it; return a sentence that says so, or nothing.
 
-    A name that no row claims speaks against the plan, so no plan that fits is lost by it.
+    An unclaimed name is a fault of the plan, so this never prevents a plan that fits.
     """
     heads = {name.partition(".")[0] for name in checkpoint.tensors if "." in name}
     if len(heads) != 1 or not all("." in name for name in checkpoint.tensors):
@@ -25,13 +25,13 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     if any(map(index.find, checkpoint.tensors)) or not all(map(index.find, short)):
         return ()
     checkpoint.leave_out(f"{head}.")
-    return (f"every name stands under '{head}.', which is left out",)
+    return (f"every name has the prefix '{head}.', which is removed",)
 
 
 def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Give modules that the table knows by a former name their name of today; a sentence that says so, or nothing.
+    """Rename modules that have a former name in the table; return a sentence that says so, or nothing.
 
-    A tensor whose new name another one has keeps its own, which no row claims then.
+    A tensor keeps its old name, which no row claims, if another tensor already has the new one.
     """
     formerly = [pair for row in table.taps for pair in row.formerly]
     index, found = PatternIndex(was for was, _ in formerly), dict[str, str]()
@@ -45,4 +45,4 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
         return ()
     checkpoint.give_names(found)
     first, now = next(iter(found.items()))
-    return (f"{len(found)} tensors have former names and are read as today's, such as {first} as {now}",)
+    return (f"{len(found)} tensors have former names and are renamed, such as {first} to {now}",)

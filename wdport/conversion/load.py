@@ -1,4 +1,4 @@
-"""A converted file to a Keras model: ``.keras``, ``.safetensors`` and ``.weights.h5`` alike."""
+"""Load a converted file as a Keras model: ``.keras``, ``.safetensors`` or ``.weights.h5``."""
 
 from __future__ import annotations
 
@@ -28,16 +28,31 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
 from wdport.model import Array, KerasModel
 
-UNTOLD = "nothing in it says what it was made from, and no hash shows damage"
+UNTOLD = "so it does not state what it was made from and has no hashes to detect damage"
+
+GIVE_CONVERTED = "give the file that wdport convert wrote"
+
+_CHECKPOINTS = (".ckpt", ".pt", ".pth", ".bin")
+_PROGRAM = ".stablehlo"
+
+_OTHER = {
+    "safetensors": "it is a checkpoint, or other tensors",
+    "safetensors-sharded": "it is a checkpoint in shards",
+    "weights.h5": "it is Keras weights, or another HDF5 file",
+    "npz": "it is a recording, samples or other arrays",
+    "keras": "another program wrote it",
+    "orbax": "another program wrote it",
+}
+"""What a file of each format is if wdport convert did not write it."""
 
 _FAULTS = (KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted file's own account of itself, read without keras.
+    """The description in a converted file, read without keras.
 
-    ``account`` is the manifest in it; None for a ``.keras`` file that Keras saved.
+    ``account`` is its manifest; None for a ``.keras`` file that Keras saved.
     """
 
     path: Path
@@ -53,12 +68,12 @@ class Converted:
 
     @property
     def digests(self) -> Digests | None:
-        """The SHA-256 of every variable; None where nothing states it."""
+        """The SHA-256 of every variable; None if the file does not state it."""
         return self.account.digests if self.account else None
 
     @property
     def dtypes(self) -> Mapping[str, str] | None:
-        """The dtype that every variable is stored in; None where nothing states it."""
+        """The stored dtype of every variable; None if the file does not state it."""
         return self.account.dtypes if self.account else None
 
     @property
@@ -68,24 +83,24 @@ class Converted:
 
     @property
     def by_keras(self) -> bool:
-        """Whether Keras's own code reads it."""
+        """Whether Keras's code reads the file."""
         return isinstance(self.family, KeptByKeras) and self.format in KERAS
 
     @property
     def note(self) -> str:
-        """What a user has to know of it; "" where there is nothing."""
+        """A note for the user; "" if there is none."""
         return "" if self.account is not None else f"{self.path.name} was saved by Keras, {UNTOLD}"
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each value of the configuration came from; nothing where nothing states it."""
+        """The origin of each value of the configuration; empty if the file does not state it."""
         return self.account.origins if self.account else {}
 
 
 def open_converted(path: str | PathLike[str], own: Family | None = None) -> Converted:
-    """Read what a converted file says about itself; raises ``InputError`` if it is none.
+    """Read the description in a converted file; raises ``InputError`` if it is not a converted file.
 
-    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras itself wrote.
+    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras wrote.
     """
     file = Path(path)
     account, beside = open_account(file)
@@ -93,7 +108,7 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
     if own is not None:
         return Converted(file, form, own, own.load_config(_own_values(account)), account)
     if account is not None and account.family == CUSTOM:
-        fix = "give --mapping with the table that it was converted by, or --model"
+        fix = "give --mapping with the table that converted it, or --model"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
     try:
         if account is not None:
@@ -107,11 +122,11 @@ def open_converted(path: str | PathLike[str], own: Family | None = None) -> Conv
     except Fault as fault:
         raise InputError(file, fault.what, fault.fix) from None
     except _FAULTS as error:
-        raise InputError(file, f"not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
+        raise InputError(file, f"is not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
 
 
 def _same_description(family: Family, config: Any, beside: Beside) -> None:
-    """Raise :class:`Fault` where Keras would build another model of an archive than the manifest describes."""
+    """Raise :class:`Fault` if Keras would build another model from an archive than the manifest describes."""
     if beside.config_json is None or not isinstance(family, Documented):
         return
     described: Any = json.loads(beside.config_json)
@@ -124,7 +139,7 @@ def _same_description(family: Family, config: Any, beside: Beside) -> None:
 
 
 def _large_enough(converted: Converted) -> Converted:
-    """Raise :class:`Fault` where the file cannot hold the variables of its configuration, before a model is built."""
+    """Raise :class:`Fault` if the file is too small for the variables of its configuration, before a model is built."""
     variables = converted.variables
     dtypes = converted.dtypes  # None: Keras may have saved them in 16 bits
     least = sum((ITEMSIZE[dtypes.get(name, "float32")] if dtypes is not None else 2) * prod(shape)
@@ -137,19 +152,21 @@ def _large_enough(converted: Converted) -> Converted:
 
 
 def open_account(file: Path) -> tuple[Account | None, Beside]:
-    """The manifest in a converted file, None where Keras saved it, and what else it holds; of any family.
+    """Read the manifest in a converted file, None if Keras saved it, and its other content; for any family.
 
-    Raises ``InputError`` if it is no converted file, or damaged.
+    Raises ``InputError`` if the file is not a converted file, or is damaged.
     """
     format_of(file)
     with located(file):
         beside = read_beside(file)
         if beside.manifest is None:
             if beside.config_json is None:
-                raise Fault("not a model that wdport wrote: it holds no manifest", CONVERT_AGAIN)
+                raise Fault(f"has no wdport manifest: {_OTHER[format_of(file)]}", GIVE_CONVERTED)
             if manifest_of(file).exists():
-                fix = f"if Keras saved it anew, remove {manifest_of(file).name}; else convert the checkpoint again"
-                raise Fault("holds no manifest, and one stands beside it", fix)
+                fix = (
+                    f"if Keras saved it again, remove {manifest_of(file).name}; otherwise convert the checkpoint again"
+                )
+                raise Fault("has no manifest, but there is one beside it", fix)
             return None, beside
         account = read_account(beside.manifest)
         if beside.config_json is not None and hashlib.sha256(beside.config_json).hexdigest() != account.config_json:
@@ -158,11 +175,18 @@ def open_account(file: Path) -> tuple[Account | None, Beside]:
 
 
 def format_of(file: Path) -> str:
-    """See :func:`format_at`; raises ``InputError`` where it is no converted file or folder."""
+    """Return the format as :func:`format_at` does; raises ``InputError`` if it is not a converted file or folder."""
     form = format_at(file)
-    if form is None:
-        raise InputError(file, "not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
-    return form
+    if form is not None:
+        return form
+    if not file.exists():
+        raise InputError(file, "no such file", "check the path")
+    if file.suffix in _CHECKPOINTS:
+        raise InputError(file, "is not a converted model", f"convert it first: wdport convert {file.name}")
+    if file.suffix == _PROGRAM:
+        fix = "give the converted model that it was exported from; wdport/exporting/loader.py runs this file"
+        raise InputError(file, "is an exported program, not a converted model", fix)
+    raise InputError(file, "is not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
 
 
 def _own_values(account: Account | None) -> dict[str, object]:
@@ -170,28 +194,39 @@ def _own_values(account: Account | None) -> dict[str, object]:
 
 
 def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasModel:
-    """A converted file as a Keras model, ready to be called.
+    """Load a converted file as a Keras model, ready to be called.
 
     Args:
         path: a ``.keras``, ``.safetensors``, ``.weights.h5`` or ``.npz`` file, or a folder, from
             :func:`wdport.convert`.
-        dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None. Values
-            that are stored in 16 bits are widened, or kept as they are under "bfloat16" or "float16".
+        dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None. Values that
+            are stored in 16 bits are widened, or kept unchanged under "bfloat16" or "float16".
+
+    Returns:
+        The Keras model, built, with the stored weights.
 
     Raises:
-        InputError: the file is damaged or not ours. UsageError: Keras runs on another backend, or
-        float64 is asked for while JAX holds only 32 bits.
+        InputError: the file is damaged, or wdport did not write it.
+        UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
-    converted = open_converted(path)
+    try:
+        converted = open_converted(path)
+    except MisfitError as error:
+        if (account := open_account(Path(path))[0]) is None or account.family != CUSTOM:
+            raise
+        fix = (
+            "a Keras model of your own: open it with keras.saving.load_model, or fill one with wdport.Port(table).load"
+        )
+        raise MisfitError(Path(path), error.what, fix) from None
     model = converted.family.build(converted.config, dtype)
     fill(model, converted)
     return model
 
 
 def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
-    """Every variable of a converted file, each with the SHA-256 that the file states for it.
+    """Yield every variable of a converted file after checking its SHA-256.
 
-    Of a file that Keras saved, which states none, values that are not finite are refused as at a conversion. Raises
+    A file that Keras saved has no hashes; non-finite values in it are refused as in a conversion. Raises
     ``InputError``.
     """
     if isinstance(converted.family, KeptByKeras) and converted.by_keras:
@@ -200,7 +235,7 @@ def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
         found = read_variables(converted.path, converted.variables, converted.digests, converted.dtypes)
     for name, array in found:
         if converted.digests is None and not np.isfinite(array).all():
-            raise InputError((converted.path, name), "has NaN or infinite values", "save a sound model with Keras")
+            raise InputError((converted.path, name), "has NaN or infinite values", "save a model with finite weights")
         yield name, array
 
 
@@ -208,12 +243,14 @@ def _by_keras(converted: Converted, family: KeptByKeras) -> Iterator[tuple[str, 
     digests = converted.digests
     for name, array in family.read(converted.config, converted.path).items():
         if digests is not None and digest(array) != digests.get(name):
-            raise InputError((converted.path, name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
+            raise InputError(
+                (converted.path, name), "is damaged: its SHA-256 differs from the written one", CONVERT_AGAIN
+            )
         yield name, array
 
 
 def fill(model: KerasModel, converted: Converted) -> None:
-    """Give every variable of ``model`` its value from the file."""
+    """Set every variable of ``model`` to its value in the file."""
     from wdport.keras_runtime import set_variable  # brings in jax
 
     variables = {variable.path: variable for variable in model.weights}

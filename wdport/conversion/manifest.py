@@ -1,7 +1,7 @@
-"""The manifest of a conversion: everything that went in, what became of it, and what came out.
+"""The manifest of a conversion: its inputs, its steps and its output.
 
-It stands in the file itself, and with the file's own hash beside it. Same inputs, same manifest: it holds hashes and
-versions, no dates and no absolute paths.
+It is stored in the file, and with the file's hash beside it. The same inputs give the same manifest: it contains hashes
+and versions, but no dates and no absolute paths.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import platform
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from wdport.conversion.entries import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
@@ -18,7 +19,7 @@ from wdport.files.model_files import Hashes, Written
 from wdport.files.target import Target
 from wdport.version import VERSION
 
-FORMAT = 2
+FORMAT: Final = 2
 _PACKAGES = ("numpy", "keras", "jax", "h5py")
 
 
@@ -29,9 +30,9 @@ def make_manifest(
     source_sha256: str = BLANK,
     dtypes: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """The manifest that goes into the file, as JSON values; without ``hashes`` one that takes the same room.
+    """Return the manifest for the file, as JSON values; without ``hashes`` a placeholder of the same size.
 
-    ``dtypes`` are those of the variables, float32 where none stands.
+    ``dtypes`` are those of the variables, float32 by default.
     """
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
     digests = hashes.variables if hashes else dict.fromkeys(prepared.variables, BLANK)
@@ -89,14 +90,14 @@ def make_manifest(
 
 
 def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
-    """The manifest that goes beside the file: the same, and what the whole file is."""
+    """Return the manifest for beside the file: the same, with the name, hash and size of the whole file."""
     whole: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
                           "bytes": written.size}  # fmt: skip
     return {**manifest, "output": whole}
 
 
 def render_manifest(manifest: Manifest) -> str:
-    """A manifest as text; JSON has no infinities, so none gets in."""
+    """Return a manifest as text; JSON has no infinities, so they are refused."""
     return json.dumps(manifest, indent=1, allow_nan=False) + "\n"
 
 
@@ -115,7 +116,7 @@ def _output(prepared: Prepared, target: Target, hashes: Hashes | None) -> Output
 
 
 def _name(path: str) -> str:
-    """A table's path as it was given, but never an absolute one."""
+    """Return a table's path as given, but never an absolute one."""
     return Path(path).name if Path(path).is_absolute() else path
 
 

@@ -1,7 +1,7 @@
-"""A checkpoint's path and the user's settings to an open checkpoint, its configuration and its plan.
+"""Open a checkpoint with the user's settings, and determine its configuration and its plan.
 
-Everything that can be refused is refused here, on names, shapes and four small tables, before any
-weight is read and without importing keras, jax or torch. `convert` and `verify` both start here.
+All faults that names, shapes and four small tables show are refused here, before any weight is read and without
+importing keras, jax or torch. `convert` and `verify` both start here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from wdport.families.choice import family_of
 from wdport.families.registry import find_family
 from wdport.families.roles import Family, Outlined
 from wdport.mapping.axes import Shape
+from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import read_yaml
@@ -35,14 +36,14 @@ PathText = str | PathLike[str]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says about a checkpoint: a configuration file, single values, a table, a key.
+    """The user's settings for a checkpoint: a configuration file, single values, a table, a key.
 
-    ``strict`` refuses any assumption. ``statistics`` take series to z-score space and back. ``known`` is a
-    whole configuration, as a converted file holds it, in place of a configuration file and of what the checkpoint
-    says of itself. ``model``, ``reference`` and ``inputs`` are of the user's own model: functions that build it in
-    Keras and in PyTorch, as ``module:name``, and its inputs, where the table does not say them; ``own`` is all of this
-    with its table, where it was read before. ``shapes`` says that of a user's own model nothing but the shapes of its
-    variables is needed, so that no memory is taken for their values.
+    ``strict`` refuses any assumption. ``statistics`` convert series to z-scores and back. ``known`` is a complete
+    configuration, as a converted file contains it, instead of a configuration file and the configuration stored in the
+    checkpoint. ``model``, ``reference`` and ``inputs`` are for the user's own model: functions that build it in
+    Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this
+    with its table, if it was read before. ``shapes`` means that only the shapes of the variables of a user's own model
+    are needed, so that no memory is allocated for their values.
     """
 
     config: PathText | None = None
@@ -61,7 +62,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table of the file beside the recomputed one: largest absolute difference and its bound."""
+    """Comparison of one stored table with the recomputed one: largest absolute difference and its bound."""
 
     source: str
     constant: str
@@ -71,7 +72,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Prepared:
-    """An open checkpoint whose every tensor is accounted for."""
+    """An open checkpoint with a plan that accounts for every tensor."""
 
     checkpoint: Checkpoint
     table: Table
@@ -85,12 +86,12 @@ class Prepared:
 
     @property
     def config(self) -> Any:
-        """The configuration, of the family's own type."""
+        """The configuration, of the family's type."""
         return self.resolved.config
 
     @property
     def recomputed(self) -> tuple[str, ...]:
-        """Tensors whose stored values 16 bits have ruined and which are recomputed instead."""
+        """Tensors whose stored values are ruined by 16-bit storage and which are recomputed instead."""
         checkpoint = self.checkpoint.tensors
         return tuple(
             c.source
@@ -103,7 +104,7 @@ class Prepared:
 def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
     """Open ``path`` and plan its conversion; closes the file on exit.
 
-    Raises ``InputError`` for a bad file, ``MisfitError`` where table, configuration and file do not fit.
+    Raises ``InputError`` for an invalid file, ``MisfitError`` if table, configuration and file do not fit.
     """
     with open_checkpoint(Path(path), key=settings.key) as checkpoint:
         yield prepared_from(checkpoint, settings)
@@ -111,26 +112,28 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
 
 @contextmanager
 def prepare_headers(path: PathText, settings: Settings) -> Iterator[Prepared]:
-    """As :func:`prepare`, by :func:`planned_from`."""
+    """Open ``path`` as :func:`prepare` does, but plan with :func:`planned_from`."""
     with open_checkpoint(Path(path), key=settings.key) as checkpoint:
         yield planned_from(checkpoint, settings)
 
 
 def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
-    """The same for a checkpoint that is open, whose names lose a prefix that the table leaves out; raises alike."""
+    """Prepare an open checkpoint, removing a name prefix that the table lacks; raises as :func:`prepare` does."""
     prepared = planned_from(checkpoint, settings)
     return replace(prepared, comparisons=_compare(checkpoint, prepared.plan, prepared.constants))
 
 
 def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
-    """The same without a look at the tables that are checked: of the tensors only their headers, and what a family
-    reads to find its configuration."""
+    """Plan without comparing the checked tables: only tensor headers are read, and what a family needs to determine its
+    configuration."""
     if settings.mapping:
         table = load_table(Path(settings.mapping))
     else:
         table = choose_table(checkpoint.tensors, checkpoint.path)
     notes = (*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table))
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
+    if settings.mapping:
+        _require_its_model(table, checkpoint)
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     if settings.shapes and isinstance(family, Outlined):
@@ -141,9 +144,23 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, notes)
 
 
+def _require_its_model(table: Table, checkpoint: Checkpoint) -> None:
+    """Refuse a table named by the user that matches no tensor, with or without prefixes, before a model is built."""
+    known = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+    if not any(known.find(part) for name in checkpoint.tensors for part in _without_prefixes(name)):
+        what = f"is for another model: it names none of the {len(checkpoint.tensors)} tensors"
+        raise MisfitError(Path(table.path), f"{what} in {checkpoint.path.name}", "give this model's table")
+
+
+def _without_prefixes(name: str) -> list[str]:
+    """Return the name, and the name without its first part, its first two parts, and so on."""
+    parts = name.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
+
+
 def signature_of(path: PathText, settings: Settings) -> Signature:
-    """What the network of a checkpoint takes and gives, by its family; raises as :func:`prepare` does, but looks at
-    names, shapes and configuration alone."""
+    """Return the inputs and outputs of a checkpoint's network, by its family; raises as :func:`prepare` does, but uses
+    only names, shapes and configuration."""
     with open_checkpoint(Path(path), key=settings.key) as checkpoint:
         table = choose_table(checkpoint.tensors, checkpoint.path)
         family = find_family(table.family, table.path)
@@ -158,7 +175,8 @@ def planned(
     shapes: Mapping[str, Shape],
     variables: Mapping[str, Shape] | None = None,
 ) -> tuple[Plan, Mapping[str, Constant]]:
-    """The plan for tensors of these names and shapes, and the family's constants; raises :class:`MisfitError`."""
+    """Return the plan for tensors with these names and shapes, and the family's constants; raises
+    :class:`MisfitError`."""
     constants = family.constants(config)
     known = {name: constant.shape for name, constant in constants.items()}
     targets = family.variables(config) if variables is None else variables
@@ -176,13 +194,13 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
     if settings.strict and resolved.assumed:
         assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
-        fix = "say them with --config FILE or --set NAME=VALUE"
-        raise MisfitError(checkpoint.path, f"values that nothing tells ({assumed}) under --strict", fix)
+        fix = "give them with --config FILE or --set NAME=VALUE, or leave out --strict"
+        raise MisfitError(checkpoint.path, f"--strict refuses assumed values ({assumed})", fix)
     return resolved
 
 
 def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:
-    """What the user says of the configuration: in a file, and by single values and statistics."""
+    """Return the user's configuration: from a file, and from single values and statistics."""
     config: dict[str, object] = {}
     if settings.config:
         file = Path(settings.config)
@@ -190,11 +208,13 @@ def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object],
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
     if settings.statistics is not None:
         flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
+        if settings.statistics.names is not None:
+            flags["feature_names"] = settings.statistics.names
     return config, flags
 
 
 def source_of(checkpoint: Checkpoint) -> Source:
-    """What a family may look at."""
+    """Return what a family may read of a checkpoint."""
     tensors = checkpoint.tensors
     return Source(
         checkpoint.path,
@@ -208,7 +228,7 @@ def source_of(checkpoint: Checkpoint) -> Source:
 
 
 def _document(checkpoint: Checkpoint) -> Mapping[str, object]:
-    """The configuration that the checkpoint's folder holds; nothing if it holds none."""
+    """Return the configuration in the checkpoint's folder; empty if there is none."""
     if isinstance(checkpoint.config, dict):
         return checkpoint.config
     beside = checkpoint.path.parent / "config.json"
@@ -225,7 +245,7 @@ def _misfit(path: Path, table: Table, faults: tuple[str, ...], fix: str = _FIX) 
 
 
 def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[Comparison, ...]:
-    """Hold every ``check:`` tensor against its constant; raises :class:`MisfitError` naming all that differ."""
+    """Compare every ``check:`` tensor with its constant; raises :class:`MisfitError` naming all that differ."""
     comparisons, faults = [], []
     for source, name in plan.checks.items():
         constant = constants[name]
@@ -238,7 +258,9 @@ def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constan
         error = float(np.max(difference, initial=0.0))
         comparisons.append(Comparison(source, name, error, constant.tolerance))
         if not np.all(difference <= constant.tolerance + relative * np.abs(constant.values)):
-            faults.append(f"{source} is not {name}: off by {error:.1e}, at most {constant.tolerance:.0e} is rounding")
+            faults.append(
+                f"{source} is not {name}: it differs by {error:.1e}, rounding explains at most {constant.tolerance:.0e}"
+            )
     if faults:
         raise _misfit(checkpoint.path, plan.table, tuple(faults))
     return tuple(comparisons)

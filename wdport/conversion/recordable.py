@@ -1,5 +1,5 @@
-"""What the recorder has to know of the user's own model, from its table and its checkpoint; the Keras model is not
-built, nor looked for."""
+"""What the recorder needs to know about the user's own model, from its table and its checkpoint; the Keras model is
+neither built nor required."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from wdport.recorder import Input
 
 @dataclass(frozen=True)
 class Recordable:
-    """The PyTorch model and what it is built with: ``reference`` is ``module:function``, called with ``arguments``,
-    ``tensors`` its weights, ``calculated`` the names of those that arithmetic makes variables of, ``taps`` the
-    modules that the table compares, and ``notes`` what was done to the names."""
+    """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
+    ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
+    the table compares, and ``notes`` say how names were changed."""
 
     reference: str
     inputs: tuple[Input, ...]
@@ -32,7 +32,7 @@ class Recordable:
     notes: tuple[str, ...] = ()
 
     def is_tapped(self, module: str) -> bool:
-        """Whether a row of the table compares this module."""
+        """Return whether a row of the table compares this module."""
         return any(each.match(module) is not None for each in self.taps)
 
 
@@ -48,7 +48,7 @@ def recordable(
     own = own_model(mapping, None, reference, inputs)
     if own is None:
         fix = "leave out --mapping and give MODULE:FACTORY"
-        raise UsageError(Path(mapping), "is not the table of a model of your own", fix)
+        raise UsageError(Path(mapping), "is not a table for your own model", fix)
     if not own.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"
         raise UsageError(own.table.path, "does not name the PyTorch model", fix)

@@ -1,7 +1,7 @@
-"""The river: read, plan, apply, write. A checkpoint in, a Keras model file and its manifest out.
+"""Convert a checkpoint to a Keras model file and its manifest: read, plan, apply, write.
 
-Arrays pass one at a time, so peak memory is about one tensor, or in pieces (:mod:`wdport.conversion.stream`); keras,
-jax and torch are not imported.
+Arrays are processed one at a time, so peak memory is about one tensor, or in pieces (:mod:`wdport.conversion.stream`);
+keras, jax and torch are not imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wdport.conversion.value_finding import ValueFinding
 from wdport.conversion.values import ValueLint
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
-from wdport.errors import UsageError
+from wdport.errors import InputError, UsageError
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
@@ -37,10 +37,10 @@ from wdport.model import Array
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a conversion did; the same facts as the manifest, for reading in Python.
+    """The result of a conversion, with the same facts as the manifest.
 
-    ``manifest`` is its JSON content; ``assumed`` the configuration values that nothing told; ``shown`` the fields of
-    the configuration that say most, and what each is called in a few words; ``values`` what is odd about the values.
+    ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
+    ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values.
     """
 
     source: Path
@@ -73,31 +73,36 @@ def convert(
     max_memory: int | None = None,
     max_shard_size: int | None = None,
 ) -> Conversion:
-    """Convert a PyTorch checkpoint into a Keras model file.
+    """Convert a PyTorch checkpoint to a Keras model file.
 
     Args:
         checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
         output: ``.keras`` (default: beside the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
-            ends in ``/`` is a folder of safetensors shards, and one in ``.orbax`` an Orbax checkpoint.
-        config: training configuration (YAML); what it does not say is read off the shapes or assumed.
-        mapping: a mapping table of your own instead of the shipped one that fits.
+            ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
+        config: training configuration (YAML); values that it does not state are inferred from the shapes or assumed.
+        mapping: your own mapping table, instead of the shipped one that fits.
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
         norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
-            can come out in the units of the data.
-        data: the data set that the model was trained on, to compute them from instead.
-        key: dotted key of the state_dict where the file holds more than one.
-        model: ``module:function`` that builds your own Keras model, where the table does not name it.
+            can be converted to the units of the data; a JSON file may also have the features' ``names``.
+        data: the data set that the model was trained on, to compute the statistics from; its column names become
+            the features' names.
+        key: dotted key of the state_dict if the file holds more than one.
+        model: ``module:function`` that builds your own Keras model, if the table does not name it.
         strict: refuse any assumption.
         force: replace an existing output.
         allow_nonfinite: accept NaN and infinity among the weights.
         cast: accept float64 weights that float32 cannot hold exactly.
-        progress: called with (bytes done, bytes in all).
-        dtype: of the variables in a ``.safetensors`` or ``.npz`` file or a folder: "float32", "bfloat16" or "float16".
-        max_memory: bytes for tensors, for the same formats; larger tensors pass in pieces.
-        max_shard_size: bytes of a shard at most; the output is a folder then.
+        progress: called with (bytes done, total bytes).
+        dtype: dtype of the variables in a ``.safetensors`` or ``.npz`` file or a folder: "float32", "bfloat16" or
+            "float16".
+        max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
+        max_shard_size: maximum bytes per shard; the output is then a folder.
+
+    Returns:
+        A :class:`Conversion`; ``output`` is the path of the written file.
 
     Raises:
-        WdportError: see `wdport.errors`; nothing is written then, and an older output is untouched.
+        WdportError: see `wdport.errors`; nothing is written, and an existing output is unchanged.
     """
     inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
@@ -121,7 +126,7 @@ def convert(
 
 
 def _streamed(plans: Plans) -> Manifest:
-    """Into a file or a folder, in bounded memory; the manifest beside it."""
+    """Write a file or a folder in bounded memory, with the manifest beside it."""
     target = plans.target
     with ExitStack() as made:
         if target.format in (FOLDER, ORBAX):
@@ -135,7 +140,7 @@ def _streamed(plans: Plans) -> Manifest:
 
 
 def _by_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Manifest:
-    """One variable after another into a file; the manifest beside it."""
+    """Write one variable after another to a file, with the manifest beside it."""
     with ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
 
@@ -152,7 +157,7 @@ def _by_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, A
 def _write(
     prepared: Prepared, target: Target, file: Path, arrays: Iterator[tuple[str, Array]], manifest: MakeManifest
 ) -> Written:
-    """By Keras's own writer where the model is the user's; its variables are then also read by Keras."""
+    """Write the file, with Keras's writer if the model is the user's, so that Keras can also read its variables."""
     family, config = prepared.family, prepared.config
     variables = prepared.variables
     if isinstance(family, KeptByKeras) and target.format in KERAS:
@@ -165,9 +170,15 @@ def _write(
 
 
 def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:
-    """The z-score statistics, from whichever of the two is given."""
+    """Return the z-score statistics, from whichever of the two is given."""
     if norm_stats and data:
-        raise UsageError("norm_stats", "given beside data, which it is computed from", "give one of the two")
+        raise UsageError("norm_stats", "cannot be combined with data, from which it is computed", "give one of the two")
     if norm_stats:
         return read_statistics(norm_stats)
-    return Statistics.of(read_series(data).values) if data else None
+    if not data:
+        return None
+    series = read_series(data)
+    try:
+        return Statistics.of(series.values, series.names if series.named else None)
+    except UsageError as error:
+        raise InputError(data, error.what, error.fix) from None

@@ -1,7 +1,7 @@
-"""The dtype in which variables are stored: values as a checkpoint has them in, the bits of another floating dtype out.
+"""Convert stored values of a checkpoint to the bits of another floating-point dtype.
 
-Values are rounded to nearest, ties to even, by way of float32, as ``torch.Tensor.to`` rounds them; a NaN stays one,
-with whatever payload. Bits are little-endian arrays of :data:`wdport.checkpoint.dtypes.NUMPY`, of bfloat16 uint16.
+Values are rounded to nearest, ties to even, via float32, as ``torch.Tensor.to`` rounds them; a NaN stays a NaN, with
+any payload. Bits are little-endian arrays of :data:`wdport.checkpoint.dtypes.NUMPY`, uint16 for bfloat16.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STORED: Final = ("float32", "float16", "bfloat16")
 FLOATS: Final = (*STORED, "float64")
 
 _INFINITY: Final = {"float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x1F << 10, "bfloat16": 0xFF << 7}
-"""The bits of infinity; those of a NaN are larger."""
+"""The bits of infinity; the bits of a NaN are larger."""
 
 
 class Cast:
-    """Values of one tensor, in pieces, from their stored dtype to that of a variable.
+    """Convert the values of one tensor, in pieces, from their stored dtype to the dtype of a variable.
 
-    ``lost`` counts the finite values that became infinite, and ``largest`` is the largest of them; ``inexact`` says
-    whether float32 changed a float64 value.
+    ``lost`` counts the finite values that became infinite, and ``largest`` is the largest of them; ``inexact`` is true
+    if float32 changed a float64 value.
     """
 
     def __init__(self, source: str, target: str) -> None:
@@ -37,11 +37,11 @@ class Cast:
 
     @property
     def needed(self) -> bool:
-        """Whether anything changes."""
+        """Whether the dtype changes."""
         return self.source != self.target
 
     def __call__(self, stored: Array) -> Array:
-        """The bits of the variable's dtype, of the same shape."""
+        """Return the bits in the variable's dtype, with the same shape."""
         if not self.needed:
             return stored
         values = decode(stored, self.source)
@@ -56,7 +56,7 @@ class Cast:
         return rounded
 
     def _count(self, values: Array, rounded: Array) -> None:
-        """Finite values among those that were rounded to infinity."""
+        """Count finite values that were rounded to infinity."""
         over = np.isfinite(values) & ~np.isfinite(decode(rounded, self.target))
         if over.any():
             self.lost += int(np.count_nonzero(over))
@@ -64,21 +64,21 @@ class Cast:
 
 
 def narrow(single: Array, dtype: str) -> Array:
-    """Float32 values, rounded, as the bits of ``dtype``."""
+    """Round float32 values and return the bits of ``dtype``."""
     if dtype == "bfloat16":
         return single.astype(ml_dtypes.bfloat16).view(np.uint16)
     return single.astype(NUMPY[dtype], copy=False)
 
 
 def rounded_values(array: Array, dtype: str) -> Array:
-    """Float32 values as they come back from a file that stores them in ``dtype``, float32."""
+    """Return float32 values as read back from a file that stores them in ``dtype``, in float32."""
     return array if dtype == "float32" else decode(narrow(array, dtype), dtype).astype(np.float32, copy=False)
 
 
 def is_nonfinite(stored: Array, dtype: str) -> bool:
-    """Whether a NaN or infinity is among the stored values; without a copy, whatever their strides.
+    """Return whether the stored values contain a NaN or infinity, without a copy, for any strides.
 
-    Of positive ones the bits are the largest signed integers, of negative ones the largest unsigned.
+    The bits of positive ones are the largest signed integers, those of negative ones the largest unsigned.
     """
     if not stored.size:
         return False

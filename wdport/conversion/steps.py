@@ -1,8 +1,9 @@
-"""A plan cut into steps that fit buffers of a given size: what is read at a time, and what of a variable it makes.
+"""Divide a plan into steps that fit buffers of a given size: what is read at a time, and which part of a variable it
+fills.
 
-A tensor that fits is one step. A larger one, if its values are only moved from one tensor to one variable, is cut:
-where the slowest axis stays the slowest into blocks, each read once; else into strips of the variable, for each of
-which the tensor is read through once. All is settled on shapes before anything is read.
+A tensor that fits is one step. A larger one, if its values are only moved from one tensor to one variable, is divided:
+if the slowest axis stays the slowest, into blocks that are each read once; otherwise into strips of the variable, for
+each of which the whole tensor is read once. The steps depend only on shapes and are determined before anything is read.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from wdport.mapping.moves import Move
 Range = tuple[int, int]
 
 ALIGNED: Final = 64
-"""Bytes; where each of several arrays in a buffer begins."""
+"""Alignment in bytes of the arrays in a buffer."""
 
 _ARITHMETIC: Final = 40
-"""Bytes of memory that arithmetic in float64 takes for each value, beside the buffers."""
+"""Bytes of memory that float64 arithmetic needs for each value, in addition to the buffers."""
 
 FLAT: Final = Rule("flat", Side((("flat",),)), Side((("flat",),)))
-"""What a rule is that leaves all axes as they are, whatever they are."""
+"""The text of the rule that leaves all axes unchanged."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes for tensors in all: two buffers to read into, two to write from, and an eighth for all the rest."""
+    """Total bytes for tensors: two buffers to read into, two to write from, and an eighth for everything else."""
 
     total: int
 
@@ -52,8 +53,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Step:
-    """One read. ``source`` and ``target`` are indices of the slowest axes of both sides, None for whole arrays; it is
-    the ``last`` that makes this part of the target."""
+    """One read. ``source`` and ``target`` are indices of the slowest axes of both sides, None for whole arrays;
+    ``last`` marks the last step for this part of the target."""
 
     move: Move
     rule: Rule
@@ -62,11 +63,11 @@ class Step:
     target: Range | None = None
     last: bool = True
     ends: bool = True
-    """Whether the move is done with it."""
+    """Whether this step completes the move."""
     again: bool = False
     """Whether the same values were read before, for another strip."""
     once: bool = True
-    """Whether they are read for this step alone."""
+    """Whether the values are read only for this step."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,19 @@ class Shaped:
 
     @property
     def whole(self) -> int:
-        """The budget that takes it in one step."""
+        """The budget for doing the move in one step."""
         rest = 0 if self.move.exact else 8 * _ARITHMETIC * sum(info.ref.numel for info in self.tensors)
         return max(Budget.for_buffer(max(self.source_bytes, self.target_bytes)), rest)
 
     @property
     def divisible(self) -> bool:
-        """Whether it can be cut."""
+        """Whether the move can be divided."""
         rule = self.move.rule
         plain = not (rule.source.stacked or rule.target.stacked or rule.orders)
         return self.move.exact and plain and len(self.tensors) == 1 and self.tensors[0].ref.contiguous
 
     def cut(self, budget: Budget) -> Iterator[Step]:
-        """The steps; raises :class:`UsageError`'s cause as :class:`TooSmall`."""
+        """Yield the steps; raises :class:`TooSmall`, which callers report as :class:`UsageError`."""
         if self.whole <= budget.total:
             yield Step(self.move, self.move.rule, self.move.sizes)
             return
@@ -132,7 +133,7 @@ class Shaped:
 
 
 class TooSmall(Exception):
-    """The budget is; ``needed`` bytes are not."""
+    """The budget is too small; ``needed`` bytes are enough."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
@@ -140,7 +141,7 @@ class TooSmall(Exception):
 
 
 def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
-    """The steps of all moves; raises :class:`UsageError` with the smallest budget that works, and the tensor."""
+    """Return the steps of all moves; raises :class:`UsageError` with the smallest sufficient budget, and the tensor."""
     steps: list[Step] = []
     needed = {}
     for each in shaped:
@@ -156,12 +157,12 @@ def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
 
 
 def slowest(side: Side, sizes: Mapping[str, int]) -> str:
-    """The axis that varies slowest, of those with more than one index."""
+    """Return the slowest-varying axis of those with more than one index."""
     return next((name for name in side.names if sizes[name] > 1), side.names[0])
 
 
 def aligned(size: int) -> int:
-    """So many bytes, filled up."""
+    """Round a number of bytes up to the alignment."""
     return -(-size // ALIGNED) * ALIGNED
 
 

@@ -1,4 +1,4 @@
-"""How a user wants variables to be stored: their dtype, the memory that this may take, and the size of shards."""
+"""The user's settings for storing variables: their dtype, the memory limit, and the size of shards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wdport.files import npz_file
 from wdport.files.target import FOLDER, KERAS, ORBAX, Target
 
 SHARD_SIZE: Final = 5_000_000_000
-"""Bytes of a shard where nobody states them, as Hugging Face's libraries have it."""
+"""Default bytes per shard, as in Hugging Face's libraries."""
 
 _SIZE: Final = re.compile(r"(\d{1,15})\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?")
 _UNITS: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -23,7 +23,7 @@ _UNITS: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10*
 
 @dataclass(frozen=True)
 class Storage:
-    """``dtype`` is one of :data:`wdport.conversion.rounding.STORED`; sizes are bytes, None for the usual ones."""
+    """``dtype`` is one of :data:`wdport.conversion.rounding.STORED`; sizes are bytes, None for the defaults."""
 
     dtype: str = "float32"
     max_memory: int | None = None
@@ -34,35 +34,35 @@ class Storage:
             raise UsageError("--dtype", f"unknown dtype {self.dtype!r}", f"use one of {', '.join(STORED)}")
 
     def streams(self, target: Target) -> bool:
-        """Whether the conversion is one of bounded memory; raises ``UsageError`` where the format cannot do what is
-        asked."""
+        """Return whether the conversion runs in bounded memory; raises ``UsageError`` if the format does not support
+        the settings."""
         asked = {"--dtype": self.dtype != "float32", "--max-memory": self.max_memory is not None}
         if target.format in KERAS and any(asked.values()):
             option = next(name for name, given in asked.items() if given)
-            what = f"goes with .safetensors, .npz and folders, not with .{target.format}"
+            what = f"works with .safetensors, .npz and folders, not with .{target.format}"
             raise UsageError(option, what, "end the name that -o gives in .safetensors, or in / for a folder")
         if target.format == "npz" and self.dtype not in npz_file.DTYPES:
             raise UsageError("--dtype", f"numpy has no {self.dtype}", "write a .safetensors file or a folder")
         if target.format == ORBAX and self.max_memory is not None:
-            what = "does not go with an Orbax checkpoint, which is written at once"
+            what = "does not work with an Orbax checkpoint, which is written at once"
             raise UsageError("--max-memory", what, "write a folder of safetensors shards")
         if target.format != FOLDER and self.max_shard_size is not None:
-            raise UsageError("--max-shard-size", "goes with a folder", "end the name that -o gives in /")
+            raise UsageError("--max-shard-size", "requires a folder", "end the name that -o gives in /")
         return target.format in (FOLDER, ORBAX, "npz") or any(asked.values())
 
     def dtypes(self, prepared: Prepared) -> Mapping[str, str]:
-        """The dtype of every variable: a table that is checked against its formula stays float32, since 16 bits ruin
-        it."""
+        """Return the dtype of every variable: a table that is checked against its formula stays float32, since 16 bits
+        ruin it."""
         tables = {target for move in prepared.plan.moves if any(name in prepared.plan.checks for name in move.sources)
                   for target in move.targets}  # fmt: skip
         return {name: "float32" if name in tables else self.dtype for name in prepared.variables}
 
 
 def parse_size(option: str, text: str | None) -> int | None:
-    """``512MiB`` or ``5GB`` as bytes; raises :class:`UsageError`."""
+    """Parse ``512MiB`` or ``5GB`` to bytes; raises :class:`UsageError`."""
     if text is None:
         return None
     match = _SIZE.fullmatch(text.strip())
     if not match or not int(match[1]):
-        raise UsageError(option, f"{text!r} is no size", "write for example 512MiB or 5GB")
+        raise UsageError(option, f"invalid size {text!r}", "write for example 512MiB or 5GB")
     return int(match[1]) * _UNITS[match[2] or ""]

@@ -1,7 +1,7 @@
-"""A plan carried out in bounded memory: the stored bytes of every variable, in the order of the checkpoint's files.
+"""Carry out a plan in bounded memory: yield the stored bytes of every variable, in the order of the checkpoint's files.
 
-Three stages run side by side: read, change (checks, rule, dtype), and whoever takes the pieces and writes them. Values
-whose dtype stays are moved as bits.
+Three stages run in parallel: reading, conversion (checks, rule, dtype), and the consumer, which writes the pieces.
+Values whose dtype does not change are moved as bits.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from wdport.mapping.moves import Move
 from wdport.model import Array
 
 USUAL = 1 << 30
-"""Bytes for tensors where nobody states them; more where one cannot be cut."""
+"""Default bytes for tensors; more if a tensor cannot be divided."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive bytes of a variable, from the byte ``start`` on; ``release`` lets their memory be used again.
+    """Consecutive bytes of a variable, beginning at byte ``start``; ``release`` frees their memory for reuse.
 
-    ``done`` is how many bytes of the checkpoint's tensors are dealt with.
+    ``done`` is the number of processed bytes of the checkpoint's tensors.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass
 class _Read:
-    """What one step has read: arrays of stored values in a buffer."""
+    """The data of one step: arrays of stored values in a buffer."""
 
     step: Step
     buffer: Array
@@ -59,10 +59,10 @@ class _Read:
 
 @dataclass
 class Stream:
-    """The variables of a planned conversion as pieces. ``dtypes`` are those in which they are stored.
+    """The variables of a planned conversion as pieces. ``dtypes`` are their stored dtypes.
 
-    Raises ``UsageError`` where ``memory``, in bytes, is too small, and ``MisfitError`` for tensors that are not
-    floating point; see :meth:`pieces` for the rest.
+    Raises ``UsageError`` if ``memory``, in bytes, is too small, and ``MisfitError`` for tensors that are not
+    floating point; see :meth:`pieces` for the other errors.
     """
 
     prepared: Prepared
@@ -71,10 +71,10 @@ class Stream:
     allow_nonfinite: bool = False
     cast: bool = False
     see: See = lambda name, array: None
-    """Shown every tensor, or piece of one, as it is stored; of bfloat16 only vectors, since looking at all of them
-    would take longer than reading."""
+    """Called with every stored tensor, or piece of one; for bfloat16 only with vectors, since examining all values
+    would take longer than reading them."""
     read: Callable[[], None] = lambda: None
-    """Called when a buffer was read into, before it may be read into again."""
+    """Called after each read into a buffer, before the buffer is reused."""
 
     def __post_init__(self) -> None:
         checkpoint, plan = self.prepared.checkpoint, self.prepared.plan
@@ -96,9 +96,9 @@ class Stream:
         self._casts: dict[str, Cast] = {}
 
     def pieces(self) -> Generator[Piece]:
-        """Every variable, in the order of :attr:`entries`, once.
+        """Yield every variable once, in the order of :attr:`entries`.
 
-        Raises ``InputError`` at a NaN or infinity and ``MisfitError`` at values that the dtype cannot hold, unless
+        Raises ``InputError`` for a NaN or infinity and ``MisfitError`` for values that the dtype cannot hold, unless
         these are allowed; and ``InputError`` if the file was changed meanwhile.
         """
         require_equal_ties(self.prepared)
@@ -135,7 +135,7 @@ class Stream:
         return arrays
 
     def _part(self, step: Step, part: Range, buffer: Array) -> Array:
-        """Some indices of the slowest axis of the one tensor, with an axis for every name of the rule."""
+        """Return a range of the slowest axis of the step's tensor, with an axis for every name of the rule."""
         name = step.move.source
         dtype = self.prepared.checkpoint.tensors[name].dtype
         sizes = _cut(step.sizes, slowest(step.rule.source, step.sizes), part)
@@ -168,11 +168,11 @@ class Stream:
                     output = None
 
     def _dtype(self, name: str) -> str:
-        """The dtype of a source as it comes from :meth:`_arrays`."""
+        """Return the dtype of a source as :meth:`_arrays` returns it."""
         return "float32" if name in self.prepared.recomputed else self.prepared.checkpoint.tensors[name].dtype
 
     def _fill(self, step: Step, arrays: list[Array], casts: list[Cast], output: Array) -> list[Array]:
-        """What this step makes of its arrays, put into ``output``; the arrays of its variables there."""
+        """Compute the step's variables into ``output`` and return their arrays."""
         shapes = [self.prepared.variables[name] for name in step.move.targets]
         if step.source is None or step.target is None:
             made = _placed(output, shapes, self.dtypes[step.move.targets[0]])
@@ -192,7 +192,7 @@ class Stream:
         return [whole]
 
     def _combined(self, move: Move, arrays: list[Array], casts: list[Cast]) -> list[Array]:
-        """Arithmetic starts from the values as they are stored, so that it is rounded once, to float32."""
+        """Combine stored values by arithmetic, rounded once, to float32."""
         for cast, array in zip(casts, arrays, strict=True):
             single = Cast(cast.source, "float32")
             single(array)
@@ -206,7 +206,7 @@ class Stream:
     def _pieces(
         self, step: Step, arrays: list[Array], buffer: Array | None, owner: Buffers | None, done: int
     ) -> Iterator[Piece]:
-        """The arrays of a step's variables as pieces; ``buffer`` is free again after the last."""
+        """Yield the arrays of a step's variables as pieces; ``buffer`` is free again after the last."""
         for name, array in zip(step.move.targets, arrays, strict=True):
             data = array.reshape(-1).view(np.uint8).data
             start = 0
@@ -227,11 +227,11 @@ class Stream:
             elif len(self.prepared.checkpoint.tensors[name].shape) < 2:
                 self.see(name, array.view(ml_dtypes.bfloat16).astype(np.float32))
             if not self.allow_nonfinite and is_nonfinite(array, self._dtype(name)):
-                fix = "use a sound checkpoint, or --allow-nonfinite"
+                fix = "use an undamaged checkpoint, or --allow-nonfinite"
                 raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
 
     def _require_kept(self, step: Step, casts: list[Cast]) -> None:
-        """Raise ``MisfitError`` where values did not survive their change of dtype."""
+        """Raise ``MisfitError`` if the change of dtype lost values."""
         for name, cast in zip(step.move.sources, casts, strict=True):
             if step.ends:
                 self._require_held(cast, name)
@@ -251,7 +251,7 @@ class Stream:
 
 
 def _passes(step: Step) -> bool:
-    """Whether the bytes of the tensor are those of the variable."""
+    """Return whether the bytes of the tensor are those of the variable."""
     ours, theirs = step.rule.target, step.rule.source
     return ours.any_axes or (ours.names == theirs.names and not (ours.stacked or theirs.stacked or step.rule.orders))
 
@@ -261,7 +261,7 @@ def _cut(sizes: Mapping[str, int], name: str, part: Range) -> dict[str, int]:
 
 
 def _placed(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
-    """Arrays of these shapes in a buffer, one after another."""
+    """Return arrays of these shapes in a buffer, one after another."""
     arrays, start = [], 0
     for shape in shapes:
         size = prod(shape) * ITEMSIZE[dtype]
@@ -271,4 +271,4 @@ def _placed(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
 
 
 def _nothing() -> None:
-    """Nothing has to be let go of."""
+    """Do nothing: there is no buffer to release."""

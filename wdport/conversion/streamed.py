@@ -1,8 +1,8 @@
-"""A conversion in bounded memory: variables as pieces into a folder of shards, a ``.safetensors`` or an ``.npz`` file.
+"""Convert in bounded memory: write variables in pieces to a folder of shards, a ``.safetensors`` or an ``.npz`` file.
 
-A folder is read once and written once, with the SHA-256 of all that is read and written; nothing is read back. A single
-file has its manifest in front of values that are not hashed yet, or a CRC of each, so it is read once more, in pieces,
-compared and hashed.
+For a folder, everything is read once and written once, and hashed (SHA-256) meanwhile; nothing is read back. A single
+file has its manifest before values that are not hashed yet, or a CRC of each, so it is read again in pieces, compared
+and hashed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wdport.files.target import FOLDER, ORBAX, Target
 
 @dataclass(frozen=True)
 class Plans:
-    """A planned conversion, where it goes, and how."""
+    """A planned conversion, its target and its settings."""
 
     prepared: Prepared
     target: Target
@@ -45,7 +45,7 @@ class Plans:
 
 
 def write_streamed(plans: Plans, file: Path) -> Manifest:
-    """Write the variables to ``file``, the target's temporary file or folder; the manifest that goes beside it.
+    """Write the variables to ``file``, the target's temporary file or folder; return the manifest for beside it.
 
     Raises as :class:`wdport.conversion.stream.Stream` does.
     """
@@ -106,4 +106,4 @@ def _require_written(file: Path, target: Target, entries: list[Entry], digests: 
     found = stored_digests(file, entries)
     for name in digests:
         if found[name] != digests[name]:
-            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
+            raise MachineError((target.path, name), "differs when read back", "check the disk")

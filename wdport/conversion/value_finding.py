@@ -1,4 +1,4 @@
-"""One odd thing about a checkpoint's values, as data, and lists of them as lines and as JSON."""
+"""A finding on unusual values in a checkpoint, as data, and lists of findings as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ValueFinding:
-    """Something odd about values.
+    """A finding on unusual values.
 
     Attributes:
-        kind: what it is.
-        level: ``warning`` where a fault is likely, ``note`` where it may well be meant.
+        kind: kind of the finding.
+        level: ``warning`` if a fault is likely, ``note`` if it may be intended.
         names: the tensors.
-        count: how many values, channels or tensors it is about.
-        total: of how many.
+        count: number of affected values, channels or tensors.
+        total: number of all of them.
         text: the sentence.
     """
 
@@ -31,12 +31,12 @@ class ValueFinding:
 def value_finding(
     kind: str, level: Literal["warning", "note"], name: str, count: int, total: int, what: str
 ) -> ValueFinding:
-    """What is so of ``count`` of a tensor's ``total`` values."""
+    """Return a finding on ``count`` of a tensor's ``total`` values."""
     return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
 
 
 def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str]]:
-    """Level and sentence of each, up to ``most`` of a level, and how many more there are."""
+    """Return level and sentence of each finding, at most ``most`` per level, and how many more there are."""
     rows: list[tuple[str, str]] = []
     for level in ("warning", "note"):
         told = [each.text for each in findings if each.level == level]
@@ -46,6 +46,6 @@ def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str
 
 
 def to_json(findings: Sequence[ValueFinding]) -> list[Mapping[str, object]]:
-    """As JSON values."""
+    """Return findings as JSON values."""
     return [{"kind": each.kind, "level": each.level, "names": list(each.names), "count": each.count,
              "total": each.total, "text": each.text} for each in findings]  # fmt: skip

@@ -1,7 +1,7 @@
-"""What is odd about a checkpoint's values: data findings, from one look at every array on its way into the port.
+"""Find unusual values in a checkpoint, in one pass over every array during conversion.
 
-Nothing here refuses a file: odd values may be right, and what cannot be right is refused where it is read. Arrays come
-whole or in pieces, each once; of a large one no more is kept than its least and greatest value.
+Findings do not refuse a file: unusual values may be right, and values that cannot be right are refused when they are
+read. Arrays arrive whole or in pieces, each once; of a large one only the least and greatest value are kept.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from wdport.mapping.moves import Move, Plan, Read
 from wdport.model import Array
 
 See = Callable[[str, Array], None]
-"""Takes a tensor of the checkpoint, or the next piece of one, as it is stored."""
+"""Receives a stored tensor of the checkpoint, or its next piece."""
 
 LARGEST: Final = {"float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38, "float16": 65504.0}
-"""By dtype of the port."""
+"""The largest number, by dtype of the port."""
 
 LEAST: Final = {"float32": 2.0**-150, "bfloat16": 2.0**-134, "float16": 2.0**-25}
-"""What is no larger becomes zero there, by rounding to even."""
+"""Values up to this one become zero in that dtype, by rounding to even."""
 
 LOST: Final = 0.1
-"""The share of values that become zero from which on that is told."""
+"""The least fraction of values becoming zero that is reported."""
 
 DEAD: Final = 1e-12
-"""A running variance up to this is that of a constant: such channels of trained networks have 1e-30 and less."""
+"""A running variance up to this counts as that of a constant: such channels of trained networks have 1e-30 and less."""
 
 CENTRED: Final = 0.25
-"""Scales whose mean is nearer to 0, with a fifth of either sign, are centred on it. Others are seldom negative: of the
-norms in the public packages that `make real` reads at most 4 % of one's channels are."""
+"""Scales with a mean closer to 0, and a fifth of either sign, count as centred on 0. Others are seldom negative: in the
+norms of the public packages that `make real` reads, at most 4 % of a norm's channels are."""
 
 _BLOCK: Final = 1 << 16
 _NORMS: Final = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
@@ -45,7 +45,7 @@ _ROLES: Final = {"gamma": "scale", "scale": "scale", "beta": "shift", "moving_va
 
 @dataclass
 class _Seen:
-    """One tensor, as far as it was seen."""
+    """Statistics of the part of a tensor seen so far."""
 
     size: int = 0
     low: float = inf
@@ -74,7 +74,7 @@ class _Norm:
 
 
 class ValueLint:
-    """Looks at the tensors that ``plan`` moves, on their way into variables of ``dtype``."""
+    """Examines the tensors that ``plan`` moves while they are converted to variables of ``dtype``."""
 
     def __init__(self, plan: Plan, dtype: str = "float32") -> None:
         self._plan, self._dtype = plan, dtype
@@ -83,7 +83,7 @@ class ValueLint:
         self._seen: dict[str, _Seen] = {}
 
     def see(self, name: str, array: Array) -> None:
-        """Take in a tensor, or its next piece."""
+        """Process a tensor, or its next piece."""
         if array.dtype.kind != "f" or not array.size:
             return
         seen = self._seen.setdefault(name, _Seen())
@@ -110,14 +110,14 @@ class ValueLint:
             seen.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
 
     def findings(self, checkpoint: Checkpoint) -> tuple[ValueFinding, ...]:
-        """All that is odd, warnings first; tensors that look alike are read once more, to be sure."""
+        """Return all findings, warnings first; tensors that look equal are read again to compare them."""
         moves = [move for move in self._plan.moves if all(name in self._seen for name in move.sources)]
         found = [*self._numbers(), *self._variances(), *self._centred(), *self._dead(), *self._zeros(moves),
                  *self._twice(moves, checkpoint)]  # fmt: skip
         return tuple(sorted(found, key=lambda each: each.level != "warning"))
 
     def _numbers(self) -> Iterator[ValueFinding]:
-        """What the dtype of the port cannot hold."""
+        """Find values that the dtype of the port cannot hold."""
         for name, seen in self._seen.items():
             if seen.nonfinite:
                 yield value_finding("nonfinite", "warning", name, seen.nonfinite, seen.size, "are NaN or infinite")
@@ -136,11 +136,11 @@ class ValueLint:
             if name in self._seen and (count := int(np.count_nonzero(self._seen[name].values < 0))):
                 size = self._seen[name].size
                 yield value_finding(
-                    "negative variance", "warning", name, count, size, "are negative, as no variance can be"
+                    "negative variance", "warning", name, count, size, "are negative, which a variance cannot be"
                 )
 
     def _centred(self) -> Iterator[ValueFinding]:
-        """Norms that may multiply by one more than their scale; a few of batch and group norms are trained from 0."""
+        """Find norms that may multiply by 1 + scale; some batch and group norms are trained from 0."""
         for kind in dict.fromkeys(norm.kind for norm in self._norms):
             names = [norm.tensors["scale"] for norm in self._norms if norm.kind == kind and "scale" in norm.tensors]
             names = [
@@ -156,7 +156,7 @@ class ValueLint:
                 yield ValueFinding("centred scale", "warning", tuple(found), len(found), len(names), text)
 
     def _dead(self) -> Iterator[ValueFinding]:
-        """Channels of a batch norm that are constant, or were while it was trained."""
+        """Find channels of a batch norm that are constant, or were constant during training."""
         for norm in (norm for norm in self._norms if norm.kind == "batch_norm"):
             known = {role: self._seen[name].values for role, name in norm.tensors.items() if name in self._seen}
             if "variance" in known and (count := int(np.count_nonzero(np.abs(known["variance"]) <= DEAD))):
@@ -171,7 +171,7 @@ class ValueLint:
                 yield ValueFinding("dead channels", "note", names, count, off.size, text)
 
     def _zeros(self, moves: Sequence[Move]) -> Iterator[ValueFinding]:
-        """Weights, not biases, that are zero throughout."""
+        """Find weights, not biases, that are all zero."""
         scales = {
             norm.tensors["scale"] for norm in self._norms if "scale" in norm.tensors and norm.kind != "batch_norm"
         }
@@ -183,8 +183,8 @@ class ValueLint:
                     yield ValueFinding("all zero", "note", (name,), size, size, f"{name} {shape} is all zero")
 
     def _twice(self, moves: Sequence[Move], checkpoint: Checkpoint) -> Iterator[ValueFinding]:
-        """Matrices that hold the same bits and fill variables of their own. Vectors may well be equal: the scales of
-        queries and of keys are trained alike from the same start."""
+        """Find matrices with equal bits that fill different variables. Vectors may be equal: the scales of queries and
+        keys start equal and are trained alike."""
         alike: dict[object, list[str]] = {}
         for name in (name for move in moves for name in move.sources):
             seen, info = self._seen[name], checkpoint.tensors[name]
@@ -196,11 +196,7 @@ class ValueLint:
             if same:
                 refs = {checkpoint.tensors[name].ref for name in (names[0], *same)}
                 one = len(refs) == 1 and not checkpoint.format.endswith("sharded")
-                how = (
-                    "one tensor in the checkpoint, and variables of their own in the port"
-                    if one
-                    else "equal bit for bit"
-                )
+                how = "one tensor in the checkpoint, different variables in the port" if one else "equal bit for bit"
                 text = f"{names[0]}, {_several(same)}: {how}; if they are tied, say so under tied:"
                 yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
 
@@ -219,7 +215,7 @@ def _is_matrix(shape: Sequence[int]) -> bool:
 
 
 def _is_centred(values: Array) -> bool:
-    """Whether a norm's scale lies around 0 where others lie around 1; of few channels nothing is said."""
+    """Return whether a norm's scale is centred on 0 instead of 1; False for few channels."""
     if values.size < 8 or not values.any():
         return False
     negative = float(np.mean(values < 0))
@@ -227,7 +223,7 @@ def _is_centred(values: Array) -> bool:
 
 
 def _norms(plan: Plan) -> list[_Norm]:
-    """Every norm of the plan, in its order, by its row's kind or, of a row without one, as what its variables tell."""
+    """Return every norm of the plan, in its order, by its row's kind or, for a row without one, by its variables."""
     found: dict[str, _Norm] = {}
     taps = [tap for tap in plan.table.taps if tap.kind in _NORMS]
     for move in plan.moves:
@@ -245,7 +241,7 @@ def _norms(plan: Plan) -> list[_Norm]:
 
 
 def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:
-    """All that is odd about the tensors that a plan moves, read one after another."""
+    """Return all findings on the tensors that a plan moves, read one after another."""
     lint = ValueLint(plan, dtype)
     for name in dict.fromkeys(name for move in plan.moves for name in move.sources):
         lint.see(name, checkpoint.read(name))

@@ -1,4 +1,4 @@
-"""Time series in; z-scored windows and their coefficients under a transform out. Needs neither jax nor keras nor torch.
+"""Read time series and compute z-scored windows and their transform coefficients, without jax, keras and torch.
 
 From the file to the coefficients::
 

@@ -1,7 +1,7 @@
-"""An ``.npz`` file goes in; its arrays, each read when it is asked for, come out. Nothing is unpickled.
+"""Read the arrays of an ``.npz`` file on demand. Nothing is unpickled.
 
-What is declared is held against what the file can contain before memory is taken: a few kilobytes of deflated zeros
-may stand for gigabytes.
+Declared sizes are compared with what the file can contain before memory is allocated: a few kilobytes of deflated zeros
+may represent gigabytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _END: Final = b"PK\5\6"
 _END_BYTES: Final = 22
 _LOCATOR_BYTES: Final = 20
 _ENTRY_BYTES: Final = 46
-"""Of a member in the archive's directory, besides its name."""
+"""Bytes of a member in the archive's directory, besides its name."""
 
 _FIX: Final = "write it again with numpy.savez"
 
@@ -35,12 +35,12 @@ class Arrays(Mapping[str, Array]):
         for member in self._archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in self._members:
-                raise Fault(f"holds two arrays of the name {name!r}", _FIX)
+                raise Fault(f"has two arrays named {name!r}", _FIX)
             self._members[name] = member
 
     @property
     def files(self) -> list[str]:
-        """The names, in the order of the file."""
+        """The array names, in the order of the file."""
         return list(self._members)
 
     def __iter__(self) -> Iterator[str]:
@@ -52,7 +52,7 @@ class Arrays(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         member = self._members[name]
         if not member.filename.endswith(".npy"):
-            raise Fault("its member is no array", _FIX, name)
+            raise Fault("its member is not an array", _FIX, name)
         if member.file_size > self._most:
             what = f"unpacks to {member.file_size} bytes (at most {self._most} are read)"
             raise Fault(what, "save it uncompressed, or only the part that is needed", name)
@@ -63,7 +63,7 @@ class Arrays(Mapping[str, Array]):
 
 
 def _require_short_directory(file: IO[bytes], size: int) -> None:
-    """Refuse a directory of more members than are read: the library takes them all into memory at opening."""
+    """Refuse a directory with too many members: the library loads all of them when it opens the file."""
     start = max(0, size - (1 << 16) - _END_BYTES)
     file.seek(start)
     tail = file.read(size - start)
@@ -76,5 +76,5 @@ def _require_short_directory(file: IO[bytes], size: int) -> None:
         file.seek(int.from_bytes(locator[8:16], "little") & (1 << 62) - 1)
         length = int.from_bytes(file.read(48)[40:], "little")
     if length > MAX_ARCHIVE_ARRAYS * 4 * _ENTRY_BYTES:
-        raise Fault(f"holds more than {MAX_ARCHIVE_ARRAYS} arrays", "save what is needed in a file of its own")
+        raise Fault(f"has more than {MAX_ARCHIVE_ARRAYS} arrays", "save the needed arrays in a separate file")
     file.seek(0)

@@ -1,7 +1,7 @@
-"""An ARFF file (Weka's format) goes in; a table of its attributes comes out.
+"""Read an ARFF file (Weka's format) as a table of its attributes.
 
-Numeric attributes are those declared numeric, real or integer: a nominal ``{0,1}`` is not one. The rows go
-the same way as other text, which is faster than `scipy.io.arff` and knows the line of every fault.
+Numeric attributes are those declared numeric, real or integer: a nominal ``{0,1}`` is not numeric. The rows are parsed
+like other text, which is faster than `scipy.io.arff` and gives the line of every fault.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMERIC: Final = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
 
 
 def read_arff(path: Path, key: str | None) -> Table:
-    """The table in an ARFF file; ``?``, sparse rows and relational attributes are refused."""
+    """Read the table in an ARFF file; ``?``, sparse rows and relational attributes are refused."""
     del key
     lines = [line.strip() for line in lines_of(path)]
     start = next((number for number, line in enumerate(lines) if line.lower().startswith("@data")), None)
@@ -48,15 +48,15 @@ def _is_attribute(line: str, number: int) -> bool:
     if not keyword or keyword[0] == "%" or keyword == "@relation":
         return False
     if keyword != "@attribute":
-        raise Fault(f"{keyword!r} is no part of an ARFF header", "correct the line", f"line {number}")
+        raise Fault(f"{keyword!r} is not part of an ARFF header", "correct the line", f"line {number}")
     return True
 
 
 def _attribute(line: str, number: int) -> tuple[str, bool]:
-    """The name of an attribute and whether it is numeric."""
+    """Return the name of an attribute and whether it is numeric."""
     match = _ATTRIBUTE.fullmatch(line)
     if match is None:
-        raise Fault("is no attribute declaration", "write it as @ATTRIBUTE name type", f"line {number}")
+        raise Fault("is not an attribute declaration", "write it as @ATTRIBUTE name type", f"line {number}")
     name, kind = match.groups()
     if kind.lower().startswith("relational"):
         raise Fault("declares a relational attribute", "save the series as a plain table", f"line {number}")
@@ -64,7 +64,7 @@ def _attribute(line: str, number: int) -> tuple[str, bool]:
 
 
 def _marks(numbered: Sequence[tuple[int, str]]) -> tuple[str, str]:
-    """Separator and quote of the data rows."""
+    """Return the separator and the quote character of the data rows."""
     separator = "\t" if "\t" in numbered[0][1] and "," not in numbered[0][1] else ","
     first = next((line for _, line in numbered if "'" in line or '"' in line), '"')
     return separator, next(mark for mark in first if mark in "'\"")

@@ -1,4 +1,4 @@
-"""A numpy file (`.npy`, `.npz`) goes in; a table of the array's columns comes out. Nothing is unpickled."""
+"""Read a numpy file (`.npy`, `.npz`) as a table of the array's columns. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHOWN = 20
 
 @contextmanager
 def understood(kind: str) -> Iterator[None]:
-    """Turn whatever another library's parser raises over a damaged file of some ``kind`` into a :class:`Fault`.
+    """Convert any exception of another library's parser for a damaged file of this ``kind`` to a :class:`Fault`.
 
-    Parsers of binary formats raise nearly everything (zlib.error, KeyError, IndexError, struct.error, ...).
+    Parsers of binary formats raise many exceptions (zlib.error, KeyError, IndexError, struct.error, ...).
     """
     try:
         yield
@@ -31,11 +31,11 @@ def understood(kind: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         lines = str(error).splitlines() or [type(error).__name__]
-        raise Fault(f"is no {kind} file, or a damaged one ({lines[0]})", f"write it again as {kind}") from error
+        raise Fault(f"is not a {kind} file, or is damaged ({lines[0]})", f"write it again as {kind}") from error
 
 
 def read_npy(path: Path, key: str | None) -> Table:
-    """The table in an ``.npy`` file: (T, F), or (T,) for one feature."""
+    """Read the table in an ``.npy`` file: (T, F), or (T,) for one feature."""
     del key
     with open_regular(path) as file, understood(".npy"):
         array = read_array(file, os.fstat(file.fileno()).st_size)
@@ -43,7 +43,7 @@ def read_npy(path: Path, key: str | None) -> Table:
 
 
 def read_npz(path: Path, key: str | None) -> Table:
-    """The table in the only array of an ``.npz`` file, or in the one called ``key``."""
+    """Read the table in the only array of an ``.npz`` file, or in the array ``key``."""
     with opened_npz(path) as archive:
         array = archive[choose_key(key, archive.files, archive.files)]
     return table_of(array)
@@ -51,9 +51,9 @@ def read_npz(path: Path, key: str | None) -> Table:
 
 @contextmanager
 def opened_npz(path: Path, most: int | None = None) -> Iterator[Arrays]:
-    """An ``.npz`` file, open, of whose arrays none has more than ``most`` bytes.
+    """Open an ``.npz`` file whose arrays have at most ``most`` bytes each.
 
-    What its parser raises in the block becomes a :class:`Fault`.
+    Exceptions of its parser in the block become a :class:`Fault`.
     """
     with open_regular(path) as file, understood(".npz"):
         magic = file.read(6)
@@ -63,19 +63,19 @@ def opened_npz(path: Path, most: int | None = None) -> Iterator[Arrays]:
 
 
 def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str]) -> str:
-    """``key`` if it is one of ``names``; without a key the only one of the ``candidates``.
+    """Return ``key`` if it is one of ``names``; without a key, the only one of the ``candidates``.
 
-    Raises :class:`UsageError` for an unknown key and :class:`Fault` where there is no or more than one candidate.
+    Raises :class:`UsageError` for an unknown key and :class:`Fault` if there is no candidate or more than one.
     """
     if key is not None:
         if key not in names:
             fix = f"choose from {_few(candidates or names)}"
-            raise UsageError(("key", key), "names no array of the file", fix, details=names)
+            raise UsageError(("key", key), "is not an array of the file", fix, details=names)
         return key
     if not candidates:
-        raise Fault("holds no array of numbers over time", "save one array of shape (time steps, features) in it")
+        raise Fault("has no array of numbers over time", "save one array of shape (time steps, features) in it")
     if len(candidates) > 1:
-        raise Fault(f"holds {len(candidates)} arrays: {_few(candidates)}", "choose one with key")
+        raise Fault(f"has {len(candidates)} arrays: {_few(candidates)}", "choose one with key")
     return candidates[0]
 
 

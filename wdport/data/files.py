@@ -1,4 +1,4 @@
-"""A path goes in; the path of a regular file comes out, and faults found in it leave as errors that name it."""
+"""Check that a path is a regular file, and convert faults found in it to errors that name it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from wdport.errors import InputError
 
 @contextmanager
 def data_file(path: str | PathLike[str]) -> Iterator[Path]:
-    """Raises :class:`InputError` for a path that leads to no regular file, and for any ``Fault`` of the block.
+    """Return the path; raises :class:`InputError` unless it is a regular file, and for any ``Fault`` of the block.
 
-    What the system refuses becomes a :class:`MachineError`.
+    A system error becomes a :class:`MachineError`.
     """
     file = Path(path)
     if "\0" in str(file):
@@ -26,5 +26,5 @@ def data_file(path: str | PathLike[str]) -> Iterator[Path]:
     with located(file):
         mode = os.stat(file).st_mode
         if not stat.S_ISREG(mode):
-            raise Fault("is a directory" if stat.S_ISDIR(mode) else "is no regular file", "give a data file")
+            raise Fault("is a directory" if stat.S_ISDIR(mode) else "is not a regular file", "give a data file")
         yield file

@@ -1,4 +1,4 @@
-"""A MATLAB file of version 5 to 7 (`.mat`) goes in; a table of one 2D array's columns comes out."""
+"""Read a MATLAB file of version 5 to 7 (`.mat`) as a table of one 2D array's columns."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _INTEGERS: Final = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16,
 _NUMERIC: Final = {"double", "single"} | _INTEGERS
 _MATRIX: Final = 14
 _COMPRESSED: Final = 15
-"""The types of a variable, plain and deflated."""
+"""The types of a variable, uncompressed and deflated."""
 
 _SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 6: 4, 7: 4, 9: 8, 12: 8, 13: 8}
-"""By type, the bytes of a number."""
+"""Bytes of a number, by type."""
 
 _HEAD: Final = 4096
-"""Bytes in which a variable's flags, shape, name and the tag of its numbers stand: a name has 63 at most."""
+"""Bytes that contain a variable's flags, shape, name and the tag of its numbers: a name has at most 63."""
 
 _FIRST_NUMERIC, _LAST_NUMERIC, _COMPLEX = 6, 15, 0x0800
-"""Classes of arrays of numbers, and the flag of complex ones."""
+"""Classes of numeric arrays, and the flag of complex ones."""
 
 _PIECE: Final = 1 << 20
 _SMALLER: Final = "save it uncompressed, or only the part that is needed"
@@ -37,7 +37,7 @@ _HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 
 def read_mat(path: Path, key: str | None) -> Table:
-    """The table in the only 2D array of numbers with more than one row, or in the array called ``key``."""
+    """Read the table in the only 2D numeric array with more than one row, or in the array ``key``."""
     import scipy.io
 
     with open_regular(path) as file, understood(".mat"):
@@ -61,12 +61,12 @@ def read_mat(path: Path, key: str | None) -> Table:
 
 
 def _most(size: int) -> int:
-    """Bytes that a file of ``size`` bytes may unpack to."""
+    """Return how many bytes a file of ``size`` bytes may unpack to."""
     return max(MIN_INFLATED_BYTES, MAX_INFLATION * size)
 
 
 def _require_room(name: str, shape: tuple[int, ...], kind: str, size: int) -> None:
-    """Refuse an array that the file cannot hold, compressed as real numbers may be."""
+    """Refuse an array that the file cannot contain at the compression ratio of real data."""
     nbytes = prod(shape) * (8 if kind == "double" else 4 if kind == "single" else int(kind.strip("uint")) // 8)
     if min(shape, default=0) < 0 or nbytes > _most(size):
         what = f"declares an array of shape {shape}, {nbytes} bytes (at most {_most(size)} are read)"
@@ -74,21 +74,21 @@ def _require_room(name: str, shape: tuple[int, ...], kind: str, size: int) -> No
 
 
 def _require_sound(file: IO[bytes], size: int) -> set[str]:
-    """Count the variables and what they unpack to, and check their tags, before the library does all of that; the names
-    of those that are complex.
+    """Count the variables and their unpacked bytes and check their tags before the library reads them; return the
+    names of complex ones.
 
-    It ends the process by a signal where the type of the numbers is none (measured with scipy 1.17).
+    The library ends the process by a signal if the type of the numbers is invalid (measured with scipy 1.17).
     """
     file.seek(0)
     header = file.read(128)
     order: Order = "little" if header[126:] == b"IM" else "big"
     if header[126:] not in (b"IM", b"MI") or 0 in header[:4]:
-        raise Fault("is no MATLAB file of version 5 to 7", "save it with save(..., '-v7')")
+        raise Fault("is not a MATLAB file of version 5 to 7", "save it with save(..., '-v7')")
     at, count, left, found = 128, 0, _most(size), set[str]()
     while at + 8 <= size:
         count += 1
         if count > MAX_ARCHIVE_ARRAYS:
-            raise Fault(f"holds more than {MAX_ARCHIVE_ARRAYS} arrays", "save what is needed in a file of its own")
+            raise Fault(f"has more than {MAX_ARCHIVE_ARRAYS} arrays", "save the needed arrays in a separate file")
         file.seek(at)
         kind, length = (int.from_bytes(file.read(4), order) for _ in range(2))
         at += 8 + length
@@ -109,8 +109,8 @@ def _require_sound(file: IO[bytes], size: int) -> set[str]:
 
 
 def _is_sound(head: bytes, order: Order) -> bool:
-    """Whether the flags, shape and name of a variable are what they have to be, and its numbers, if it holds any, of a
-    known type and as many as its shape says. Of complex numbers the second half is not looked at: they are not read."""
+    """Return whether a variable's flags, shape and name are valid, and its numbers, if any, have a known type and the
+    number that its shape states. The second half of complex numbers is not checked: they are not read."""
     flags = _part(head, 0, order)
     shape = _part(head, flags[3], order)
     name = _part(head, shape[3], order)
@@ -126,7 +126,7 @@ def _is_sound(head: bytes, order: Order) -> bool:
 
 
 def _complex_name(head: bytes, order: Order) -> str:
-    """The name of a sound variable that is complex, "" of any other."""
+    """Return the name of a valid complex variable, "" for any other."""
     flags = _part(head, 0, order)
     name = _part(head, _part(head, flags[3], order)[3], order)
     is_complex = int.from_bytes(head[flags[2] : flags[2] + 4], order) & _COMPLEX
@@ -134,7 +134,7 @@ def _complex_name(head: bytes, order: Order) -> str:
 
 
 def _part(head: bytes, at: int, order: Order) -> tuple[int, int, int, int]:
-    """Type and length of the part of a variable at ``at``, where its data begin, and where the next part does."""
+    """Return type and length of the part of a variable at ``at``, and the offsets of its data and of the next part."""
     word = int.from_bytes(head[at : at + 4], order)
     if word >> 16:  # both in one word, and up to four bytes of data behind it
         return word & 0xFFFF, word >> 16, at + 4, at + 8
@@ -143,7 +143,7 @@ def _part(head: bytes, at: int, order: Order) -> tuple[int, int, int, int]:
 
 
 def _unpacked(packed: bytes, most: int) -> int:
-    """To how many bytes these are inflated; one more than ``most`` stands for all above it."""
+    """Return the inflated size in bytes, at most ``most`` + 1."""
     inflate, total = zlib.decompressobj(), 0
     while packed and not inflate.eof and total <= most:
         total += len(inflate.decompress(packed, _PIECE))

@@ -1,4 +1,4 @@
-"""An open ``.npy`` file goes in; its array comes out, once the file is known to hold as much as it declares."""
+"""Read the array of an open ``.npy`` file, after checking that the file has as many bytes as it declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.model import Array
 
 _MAX_HEADER: Final = 10_000
-"""Bytes; numpy refuses longer ones as well, but only after it has read them."""
+"""Bytes of a header; numpy also refuses longer ones, but only after reading them."""
 
 _PIECE: Final = 1 << 24
 """Bytes that are read at a time."""
@@ -21,7 +21,7 @@ _MAGIC: Final = b"\x93NUMPY"
 
 
 def read_array(file: IO[bytes], size: int) -> Array:
-    """The array of real numbers in ``file``, which has ``size`` bytes; raises :class:`Fault`, and what numpy raises."""
+    """Read the array of real numbers in ``file``, of ``size`` bytes; raises :class:`Fault`, and numpy's exceptions."""
     head = file.read(8)
     if head[:6] != _MAGIC:
         raise ValueError("the magic string is not correct")
@@ -37,7 +37,7 @@ def read_array(file: IO[bytes], size: int) -> Array:
     require_real(dtype)
     room = size - len(header)
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > room:
-        raise Fault(f"declares an array of shape {shape} and {dtype}, and holds {room} bytes", "copy the file again")
+        raise Fault(f"declares an array of shape {shape} and {dtype}, but has {room} bytes", "copy the file again")
     flat = np.empty(prod(shape), dtype)
     _fill(flat.view(np.uint8), file)
     return flat.reshape(shape, order="F" if fortran else "C")
@@ -53,7 +53,7 @@ def _fill(target: Array, file: IO[bytes]) -> None:
 
 
 def require_real(dtype: np.dtype[np.generic]) -> None:
-    """Raise :class:`Fault` where an array of this type does not hold real numbers."""
+    """Raise :class:`Fault` if an array of this type does not contain real numbers."""
     if dtype.kind not in "iuf":
         raise Fault(f"holds {dtype}, not real numbers", "save it as float64")
 

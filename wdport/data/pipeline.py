@@ -1,4 +1,4 @@
-"""A data file goes in; the coefficients (n, C, F) of its z-scored windows come out.
+"""Compute the coefficients (n, C, F) of the z-scored windows of a data file.
 
 The transform is an argument: any object with ``length``, ``coefficients`` and ``decompose``.
 """
@@ -24,7 +24,7 @@ from wdport.model import Array
 
 
 class Transform(Protocol):
-    """What the pipeline needs of a linear transform of windows."""
+    """The interface of a linear transform of windows."""
 
     @property
     def length(self) -> int:
@@ -35,15 +35,15 @@ class Transform(Protocol):
         """C, coefficients per window and feature."""
 
     def decompose(self, x: Array, /) -> ArrayLike:
-        """Windows (b, N, F) to coefficients (b, C, F)."""
+        """Transform windows (b, N, F) to coefficients (b, C, F)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Coefficients (n, C, F), read-only; the statistics behind them; the features' names.
+    """Coefficients (n, C, F), read-only, with their statistics and the features' names.
 
-    ``statistics`` is None where the series was not normalized. ``dropped`` names the file's columns without
-    numbers. Two datasets are equal only if they are the same object.
+    ``statistics`` is None if the series was not normalized. ``dropped`` names the file's columns without numbers. Two
+    datasets are equal only if they are the same object.
     """
 
     coefficients: Array
@@ -64,30 +64,34 @@ def transform_dataset(
     memory: int | None = None,
     output: PathText | None = None,
 ) -> Dataset:
-    """Read a series, z-score it, cut it into windows and transform these.
+    """Read a series, z-score it, divide it into windows and transform them.
 
     Args:
         source: a data file (see :func:`wdport.data.read_series`), a series or an array (T, F).
-        transform: turns windows of ``transform.length`` steps into ``transform.coefficients`` coefficients.
-        columns: names of the wanted features, in the wanted order; all by default.
-        key: name of the array in a ``.npz`` or ``.mat`` file that holds several.
+        transform: maps windows of ``transform.length`` steps to ``transform.coefficients`` coefficients.
+        columns: names of the features, in the desired order; all by default.
+        key: name of the array in a ``.npz`` or ``.mat`` file with several arrays.
         normalize: z-score with the series' own statistics (True), with given ones, or not at all (False).
         stride: steps from one window to the next.
-        dtype: float32 or float64, of the transform's input and of the coefficients. Everything before the
-            transform is float64.
-        memory: bytes that the coefficients may take. Beyond that they are made a chunk of windows at a time,
-            input and coefficients of a chunk taking no more than this together, and ``output`` is required.
-            The series and what the transform needs for itself come on top.
-        output: an ``.npy`` file for the coefficients, replaced if it exists; they are then mapped from it.
-            It has its name only once it is complete, and no temporary file is left whatever happens.
+        dtype: float32 or float64, of the transform's input and of the coefficients. All steps before the
+            transform use float64.
+        memory: bytes that the coefficients may take. If they need more, they are computed in chunks of windows, where
+            input and coefficients of a chunk together take at most this, and ``output`` is required. The memory of the
+            series and of the transform itself is not included.
+        output: an ``.npy`` file for the coefficients, replaced if it exists; the result is memory-mapped from it.
+            The file gets its name only when it is complete, and no temporary file is left in any case.
 
-    All chunks have the same shape, so a jitted transform is compiled once. The result is that of one call, bit
-    for bit, if the transform computes a window alike in any batch; matrix products need not (1e-6 relative).
+    Returns:
+        A :class:`Dataset`: the coefficients, the statistics and the names of the features.
+
+    All chunks have the same shape, so a jitted transform is compiled once. The result equals that of a single call
+    bit for bit if the transform's result for a window does not depend on the batch; for matrix products it may
+    (1e-6 relative).
 
     Raises:
         InputError: the file cannot be read; see :func:`wdport.data.read_series`.
-        UsageError: an argument is impossible, or the transform returns another shape or a coarser dtype.
-        MachineError: the machine refuses to read or write.
+        UsageError: an argument is invalid, or the transform returns another shape or a less precise dtype.
+        MachineError: reading or writing fails.
     """
     kind = _dtype(dtype)
     path = Path(source) if isinstance(source, str | PathLike) else None
@@ -101,7 +105,7 @@ def transform_dataset(
     shape = (len(windows), transform.coefficients, windows.shape[2])
     chunk = _chunk(windows, shape, memory)
     if chunk < shape[0] and target is None:
-        what = f"of {memory} bytes is less than the coefficients take ({prod(shape) * kind.itemsize})"
+        what = f"of {memory} bytes is less than the coefficients need ({prod(shape) * kind.itemsize})"
         raise UsageError("memory", what, "name an .npy file with output")
     blocks = _blocks(windows, transform, shape, chunk)
     if target is not None:
@@ -118,7 +122,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
     except TypeError:
         kind = np.dtype(object)
     if kind not in (np.float32, np.float64):
-        raise UsageError("dtype", f"{dtype} is not computed in", "take float32 or float64")
+        raise UsageError("dtype", f"unsupported dtype {dtype}", "use float32 or float64")
     return kind
 
 
@@ -126,7 +130,7 @@ def _series(source: PathText | Series | Array, columns: Sequence[str] | None, ke
     if isinstance(source, str | PathLike):
         return read_series(source, columns=columns, key=key)
     if key is not None:
-        raise UsageError(("key", key), "means nothing where no file is read", "leave it out")
+        raise UsageError(("key", key), "requires a file", "leave it out")
     series = source if isinstance(source, Series) else Series.of(source)
     return series if columns is None else series.choose(columns)
 
@@ -142,12 +146,12 @@ def _cast(values: Array, kind: np.dtype[Any]) -> Array:
         cast = values.astype(kind)
     if not np.isfinite(cast).all():
         what = f"{kind} cannot hold values of up to {np.abs(values).max():.3g}"
-        raise UsageError("dtype", what, "normalize them, or take float64")
+        raise UsageError("dtype", what, "normalize them, or use float64")
     return cast
 
 
 def _chunk(windows: Array, shape: tuple[int, ...], memory: int | None) -> int:
-    """How many windows to transform at once: all of them where the coefficients are within ``memory``."""
+    """Return how many windows to transform at once: all of them if the coefficients fit into ``memory``."""
     count, coefficients, features = shape
     if memory is None or prod(shape) * windows.itemsize <= memory:
         return count
@@ -158,14 +162,14 @@ def _chunk(windows: Array, shape: tuple[int, ...], memory: int | None) -> int:
 
 
 def _blocks(windows: Array, transform: Transform, shape: tuple[int, ...], chunk: int) -> Iterator[Array]:
-    """The coefficients, up to ``chunk`` windows at a time; the last chunk is as long as all others."""
+    """Yield the coefficients, up to ``chunk`` windows at a time; all chunks have the same length."""
     for start in range(0, shape[0], chunk):
         stop = min(start + chunk, shape[0])
         block = np.asarray(transform.decompose(np.ascontiguousarray(windows[stop - chunk : stop])))
         if block.shape != (chunk, *shape[1:]):
-            what = f"returns shape {block.shape} where {(chunk, *shape[1:])} is due"
+            what = f"returns shape {block.shape}, expected {(chunk, *shape[1:])}"
             raise UsageError("transform", what, "check its coefficients and decompose")
         if block.dtype.kind != "f" or block.dtype.itemsize < windows.itemsize:
-            fix = f"let it compute in {windows.dtype} (JAX: x64), or ask for a coarser dtype"
-            raise UsageError("transform", f"computes in {block.dtype} where {windows.dtype} is due", fix)
+            fix = f"let it compute in {windows.dtype} (JAX: x64), or choose a less precise dtype"
+            raise UsageError("transform", f"computes in {block.dtype}, expected {windows.dtype}", fix)
         yield block[start - stop :].astype(windows.dtype, copy=False)

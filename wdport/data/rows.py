@@ -1,4 +1,4 @@
-"""Lines of separated cells go in; float64 columns come out, or the line and column of the first fault."""
+"""Parse lines of separated cells to float64 columns, or find the line and column of the first fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdport.model import Array
 
 
 def is_number(cell: str) -> bool:
-    """Whether numpy's `loadtxt` reads ``cell`` as a float64."""
+    """Return whether numpy's `loadtxt` reads ``cell`` as a float64."""
     if not cell.isascii() or "_" in cell:  # which Python's float takes and numpy's does not
         return False
     try:
@@ -27,7 +27,7 @@ def is_number(cell: str) -> bool:
 
 
 def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
-    """The cells of one line as `loadtxt` sees them; None separates at runs of blanks and knows no quotes."""
+    """Split one line into cells as `loadtxt` does; None separates at runs of blanks and ignores quotes."""
     if line.count(delimiter or " ") > MAX_FEATURES or (delimiter is None and line.count("\t") > MAX_FEATURES):
         raise too_wide()
     if delimiter is None or quote not in line:
@@ -39,12 +39,12 @@ def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
 
 
 def too_wide() -> Fault:
-    """What is raised over more columns than are read."""
+    """Return the fault for a table with too many columns."""
     return Fault(f"has more than {MAX_FEATURES} columns", "give one row per time step and one column per feature")
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file of UTF-8 text with any of the three line ends."""
+    """Read the lines of a UTF-8 text file with any of the three line ends."""
     data = read_small(path, MAX_TEXT_BYTES, "save it as .npy, or give only the part that is needed")
     try:
         text = data.decode("utf-8-sig")
@@ -56,7 +56,7 @@ def lines_of(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Data lines, the number of each in its file, and how their cells are separated and quoted."""
+    """Data lines, their line numbers in the file, and how their cells are separated and quoted."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
@@ -64,18 +64,18 @@ class Rows:
     quote: str = '"'
 
     def place(self, row: int) -> str:
-        """The line of a row, in words."""
+        """Return the line of a row as text."""
         return f"line {self.numbers[row]}"
 
     def cells(self, row: int) -> list[str]:
-        """The cells of one row."""
+        """Return the cells of one row."""
         try:
             return split(self.lines[row], self.delimiter, self.quote)
         except Fault as fault:
             raise Fault(fault.what, fault.fix, self.place(row)) from None
 
     def require_width(self, width: int) -> None:
-        """Raise :class:`Fault` at the first row that has not ``width`` cells."""
+        """Raise :class:`Fault` at the first row that does not have ``width`` cells."""
         for row, line in enumerate(self.lines):
             if self.delimiter is None or self.quote in line:
                 found = len(self.cells(row))
@@ -89,7 +89,7 @@ class Rows:
                 raise Fault(what, fix, self.place(row))
 
     def numeric(self, width: int) -> list[bool]:
-        """Of each of ``width`` columns, whether any cell is a number; rows must be of that width."""
+        """Return, for each of ``width`` columns, whether any cell is a number; rows must have that width."""
         found, waiting = [False] * width, list(range(width))
         for row in range(len(self.lines)):
             cells = self.cells(row)
@@ -101,7 +101,7 @@ class Rows:
         return found
 
     def load(self, names: Sequence[str], picked: Sequence[int]) -> Array:
-        """The columns at ``picked`` as (T, F) float64; rows must be of equal width. ``names``: of all columns."""
+        """Return the columns at ``picked`` as (T, F) float64; rows must have equal width. ``names``: of all columns."""
         quote = self.quote if self.delimiter is not None and any(self.quote in line for line in self.lines) else None
         try:
             return np.loadtxt(

@@ -1,4 +1,4 @@
-"""The path of a data file goes in; a :class:`Series`, float64 values (T, F) and the features' names, comes out."""
+"""Read a data file as a :class:`Series`: float64 values (T, F) and the features' names."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ class Series:
     """A multivariate time series; two of them are equal only if they are the same object.
 
     ``values`` is (T, F) float64 and finite, ``names`` has F entries, all different, and ``dropped`` names the
-    columns of the file that hold no numbers. Raises :class:`UsageError` where values and names are not so.
+    columns of the file without numbers. ``named`` says whether the names come from the file: otherwise they are
+    ``column_1``, ``column_2``, ... Raises :class:`UsageError` for other values or names.
     """
 
     values: Array
     names: tuple[str, ...]
     dropped: tuple[str, ...] = ()
+    named: bool = True
 
     def __post_init__(self) -> None:
         try:
@@ -62,48 +64,51 @@ class Series:
 
     @staticmethod
     def of(array: ArrayLike) -> Series:
-        """An array (T, F), or (T,) for one feature; the names are ``column_1``, ``column_2``, ..."""
+        """Make a series of an array (T, F), or (T,) for one feature, with names ``column_1``, ``column_2``, ..."""
         try:
             values = np.asarray(array)
         except ValueError:  # lists of different lengths
-            raise UsageError("series", "is no array", "give (time steps, features)") from None
+            raise UsageError("series", "is not an array", "give (time steps, features)") from None
         columns = values[:, None] if values.ndim == 1 else values
         count = columns.shape[1] if columns.ndim == 2 else 0
-        return Series(columns, tuple(f"column_{number}" for number in range(1, count + 1)))
+        return Series(columns, tuple(f"column_{number}" for number in range(1, count + 1)), named=False)
 
     def choose(self, columns: Sequence[str]) -> Series:
-        """The features of these names, in this order; raises :class:`UsageError` for an unknown name."""
+        """Return the features with these names, in this order; raises :class:`UsageError` for an unknown name."""
         names = pick(columns, self.names, self.dropped)
         places = {name: place for place, name in enumerate(self.names)}
-        return Series(self.values[:, [places[name] for name in names]], names, self.dropped)
+        return Series(self.values[:, [places[name] for name in names]], names, self.dropped, self.named)
 
 
 def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: str | None = None) -> Series:
-    """Read a time series from a file; the suffix says how.
+    """Read a time series from a file; the suffix determines the format.
 
     Args:
         path: ``.csv`` or ``.txt`` (comma, tab, semicolon or blanks between cells, with or without a header),
             ``.arff``, ``.npy``, ``.npz`` or ``.mat`` (up to version 7). Rows are time steps.
-        columns: names of the wanted features, in the wanted order; all numeric ones by default. Without names
-            in the file they are ``column_1``, ``column_2``, ..., counted over all columns. Faults in columns
-            that are not wanted do not matter.
-        key: name of the array, where a ``.npz`` or ``.mat`` file holds several.
+        columns: names of the features, in the desired order; all numeric ones by default. Without names
+            in the file they are ``column_1``, ``column_2``, ..., counted over all columns. Faults in other columns
+            are ignored.
+        key: name of the array in a ``.npz`` or ``.mat`` file with several arrays.
 
-    Columns without a single number (dates, classes) are dropped and named in ``Series.dropped``, and so are
-    nominal attributes of ARFF files and a leading column without a name beside named ones (a row index).
+    Returns:
+        The values (T, F) and the names of the features.
+
+    Columns without a single number (dates, classes) are dropped and named in ``Series.dropped``, as are nominal
+    attributes of ARFF files and an unnamed leading column before named ones (a row index).
 
     Raises:
-        InputError: the file is missing, damaged, of another kind, ragged, without rows, holds text among numbers,
+        InputError: the file is missing, damaged, of another kind, ragged, without rows, or has text among numbers,
             NaN or infinity; the message says where.
-        UsageError: ``columns`` or ``key`` names what is not there.
-        MachineError: the machine refuses to read.
+        UsageError: ``columns`` or ``key`` names something that is not in the file.
+        MachineError: reading fails.
     """
     with data_file(path) as file:
         suffix = file.suffix.lower()
         if suffix not in _READERS:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
         if key is not None and suffix not in _KEYED:
-            raise UsageError(("key", key), f"means nothing for a {suffix} file", "leave it out")
+            raise UsageError(("key", key), f"does not apply to a {suffix} file", "leave it out")
         table = _READERS[suffix](file, key)
         values, names = table.read(columns)
-    return Series(values, names, table.dropped)
+    return Series(values, names, table.dropped, table.named)

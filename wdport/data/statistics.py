@@ -1,8 +1,8 @@
-"""A series goes in; its mean and standard deviation per feature come out, to z-score with and to keep as JSON."""
+"""Compute the mean and standard deviation per feature of a series, for z-scores, and store them as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from os import PathLike
@@ -17,42 +17,47 @@ from wdport.checkpoint.regular import read_small
 from wdport.checkpoint.strict_json import strict_json
 from wdport.data.arrays import opened_npz
 from wdport.data.files import data_file
+from wdport.data.names import checked_names
 from wdport.errors import UsageError
 from wdport.limits import MAX_FEATURES, MAX_TABLE_BYTES
 from wdport.model import Array
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))
 _MOST_BYTES: Final = 16 * MAX_FEATURES + 10_000
-"""Of an array in an archive: long doubles and a header."""
+"""Bytes of an array in an archive: long doubles and a header."""
 
 _FIX: Final = "give one finite mean and one positive std per feature"
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of each of F features, in the features' own units.
+    """Mean and standard deviation of each of F features, in the features' own units, and the names of the features.
 
-    Any sequence of F real numbers is taken and kept as a tuple. Raises :class:`UsageError` where the two have
-    different lengths, are empty or hold a non-finite number, or where a std is not positive.
+    Any sequence of F real numbers is accepted and kept as a tuple. ``names`` is None for unnamed features.
+    Raises :class:`UsageError` if the two have different lengths, are empty or contain a non-finite number, if a std
+    is not positive, or for names that :func:`wdport.data.names.checked_names` refuses.
     """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         try:
             mean, std = _checked(self.mean, self.std)
+            names = None if self.names is None else _checked_names(self.names, len(mean))
         except Fault as fault:
             raise UsageError("statistics", fault.what, fault.fix) from None
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
+        object.__setattr__(self, "names", names)
 
     @staticmethod
-    def of(values: ArrayLike) -> Statistics:
-        """The statistics over all T steps of ``values`` (T, F), in float64 and with ddof 0.
+    def of(values: ArrayLike, names: Sequence[str] | None = None) -> Statistics:
+        """Compute the statistics over all T steps of ``values`` (T, F), in float64 and with ddof 0.
 
-        A std of zero becomes 1; a constant feature has exactly its value as mean and std 1, whatever rounding
-        would make of it. Raises :class:`UsageError` for values that are not (T, F), or not finite.
+        A std of zero becomes 1; a constant feature has exactly its value as mean and std 1, without rounding errors.
+        Raises :class:`UsageError` for values that are not (T, F), or not finite.
         """
         table = np.asarray(values, np.float64)
         if table.ndim != 2 or 0 in table.shape:
@@ -61,27 +66,29 @@ class Statistics:
             constant = (table == table[0]).all(axis=0)
             mean = np.where(constant, table[0], table.mean(axis=0))
             std = np.where(constant, 1.0, table.std(axis=0))
-        return Statistics(tuple(mean), tuple(np.where(std == 0, 1.0, std)))
+        return Statistics(tuple(mean), tuple(np.where(std == 0, 1.0, std)), None if names is None else tuple(names))
 
     def normalize(self, x: ArrayLike) -> Array:
-        """(x - mean) / std of an array (..., F), in float64."""
+        """Return (x - mean) / std of an array (..., F), in float64."""
         normalized: Array = (self._features(x) - np.array(self.mean)) / np.array(self.std)
         return normalized
 
     def denormalize(self, x: ArrayLike) -> Array:
-        """x * std + mean of an array (..., F), in float64: the inverse of :meth:`normalize`, to rounding."""
+        """Return x * std + mean of an array (..., F), in float64: the inverse of :meth:`normalize`, up to rounding."""
         denormalized: Array = self._features(x) * np.array(self.std) + np.array(self.mean)
         return denormalized
 
-    def to_dict(self) -> dict[str, list[float]]:
-        """``{"mean": [...], "std": [...]}``, ready for `json.dumps`, which loses no bit of it."""
-        return {"mean": list(self.mean), "std": list(self.std)}
+    def to_dict(self) -> dict[str, list[float] | list[str]]:
+        """Return ``{"mean": [...], "std": [...]}``, and ``"names"`` if there are any; `json.dumps` keeps every bit."""
+        named: dict[str, list[float] | list[str]] = {} if self.names is None else {"names": list(self.names)}
+        return {"mean": list(self.mean), "std": list(self.std), **named}
 
     @staticmethod
     def from_dict(entries: Mapping[str, object]) -> Statistics:
         """The inverse of :meth:`to_dict`; raises :class:`UsageError` for anything else."""
         try:
-            return Statistics(*_pair(entries, _PAIRS[1:]))
+            mean, std = _pair(entries, _PAIRS[1:])
+            return Statistics(mean, std, _names(entries, len(mean)))
         except Fault as fault:
             raise UsageError("statistics", fault.what, fault.fix) from None
 
@@ -95,16 +102,17 @@ class Statistics:
 
 
 def read_statistics(path: str | PathLike[str]) -> Statistics:
-    """Read statistics from ``.json`` (mean, std) or ``.npz`` (norm_mean, norm_std, or mean, std).
+    """Read statistics from ``.json`` (mean, std and, if given, names) or ``.npz`` (norm_mean, norm_std, or mean, std).
 
-    Raises :class:`InputError` for a file that is missing, damaged or holds anything else, or a std that is not
+    Raises :class:`InputError` for a file that is missing, damaged or has other content, or a std that is not
     positive; an array may have leading axes of length 1.
     """
     with data_file(path) as file:
         suffix = file.suffix.lower()
         if suffix == ".json":
             entries = _json(file)
-            return Statistics(*_checked(*_pair(entries, _PAIRS[1:])))
+            mean, std = _checked(*_pair(entries, _PAIRS[1:]))
+            return Statistics(mean, std, _names(entries, len(mean)))
         if suffix == ".npz":
             with opened_npz(file, _MOST_BYTES) as archive:
                 return Statistics(*_checked(*(np.atleast_1d(part) for part in _pair(archive, _PAIRS))))
@@ -112,12 +120,25 @@ def read_statistics(path: str | PathLike[str]) -> Statistics:
 
 
 def _pair(entries: object, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
-    """The first of the ``pairs`` of names that ``entries`` has."""
+    """Return the values of the first of the ``pairs`` of names that ``entries`` has."""
     if isinstance(entries, Mapping):
         for mean, std in pairs:
             if mean in entries and std in entries:
                 return entries[mean], entries[std]
     raise Fault("holds no mean and std", f"give {' or '.join(f'{mean} and {std}' for mean, std in pairs)}")
+
+
+def _names(entries: Mapping[str, object], features: int) -> tuple[str, ...] | None:
+    """Return the features' names in a JSON document; None if it has none."""
+    return _checked_names(entries["names"], features) if "names" in entries else None
+
+
+def _checked_names(names: object, features: int) -> tuple[str, ...]:
+    """Return ``names`` as a tuple; raises :class:`Fault` for invalid feature names."""
+    try:
+        return checked_names(names, features)
+    except ValueError as error:
+        raise Fault(str(error), "give each feature a short, distinct name, or leave the names out") from None
 
 
 def _json(file: Path) -> dict[str, object]:
@@ -128,7 +149,7 @@ def _json(file: Path) -> dict[str, object]:
 
 
 def _checked(mean: ArrayLike, std: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Both as tuples of floats; raises :class:`Fault` for what cannot be z-scored with."""
+    """Return both as tuples of floats; raises :class:`Fault` for invalid statistics."""
     means, stds = _numbers("mean", mean), _numbers("std", std)
     if len(means) != len(stds):
         raise Fault(f"{len(means)} means but {len(stds)} standard deviations", _FIX)
@@ -142,9 +163,9 @@ def _numbers(name: str, values: ArrayLike) -> tuple[float, ...]:
     try:
         array = np.asarray(values)
     except ValueError:  # nested lists of different lengths
-        raise Fault(f"{name} is no list of numbers", _FIX) from None
+        raise Fault(f"{name} is not a list of numbers", _FIX) from None
     if array.dtype.kind not in "iuf" or not array.ndim or not array.size or array.size != array.shape[-1]:
-        raise Fault(f"{name} is no list of numbers", _FIX)
+        raise Fault(f"{name} is not a list of numbers", _FIX)
     if array.size > MAX_FEATURES:
         raise Fault(f"{name} has {array.size} values, more than {MAX_FEATURES} features", _FIX)
     numbers = tuple(float(value) for value in array.reshape(-1))

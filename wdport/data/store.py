@@ -1,4 +1,4 @@
-"""Blocks of an array go in, one at a time; a finished `.npy` file comes out, mapped and read-only.
+"""Write the blocks of an array, one at a time, to a `.npy` file, and map it read-only.
 
 The blocks are written, not mapped: on a full disk a mapped page kills the process with SIGBUS.
 """
@@ -18,17 +18,17 @@ from wdport.model import Array
 
 
 def check_output(output: Path, source: Path | None) -> None:
-    """Raise :class:`UsageError` where no array may be written over or beside what is there."""
+    """Raise :class:`UsageError` if the array may not be written to this path."""
     if output.suffix != ".npy":
-        raise UsageError(output, "is no name for an array file", "give a file name that ends in .npy")
+        raise UsageError(output, "is not the name of an array file", "give a file name that ends in .npy")
     require_writable(output, {"source": source} if source else None, option=None)
 
 
 def write_npy(output: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[Array]) -> Array:
-    """Write ``blocks``, which follow one another along the first axis, as one array of ``shape`` and map it.
+    """Write ``blocks``, consecutive along the first axis, as one array of ``shape`` and map it.
 
-    The file comes whole or not at all (:func:`wdport.files.atomic.replacing`). Raises :class:`MachineError` if the
-    machine refuses.
+    The file is written completely or not at all (:func:`wdport.files.atomic.replacing`). Raises :class:`MachineError`
+    if writing fails.
     """
     with whole_file(output) as file:
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))

@@ -1,4 +1,4 @@
-"""A parsed file goes in; its columns, chosen by name and proved to be finite numbers, come out.
+"""Select the columns of a parsed file by name, and check that they are finite numbers.
 
 The readers raise :class:`~wdport.checkpoint.faults.Fault`; :mod:`wdport.data.series` adds the path.
 """
@@ -18,20 +18,22 @@ from wdport.errors import UsageError
 from wdport.limits import MAX_FEATURES
 from wdport.model import Array
 
-FILL: Final = "fill the gap or cut these rows out"
+FILL: Final = "fill the gap or remove these rows"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file: ``numeric`` says which hold numbers, ``load`` reads the ones at some positions.
+    """The columns of a file: ``numeric`` says which contain numbers, ``load`` reads those at given positions.
 
-    ``load`` gives (T, F) float64. ``place`` turns a row of it into words, such as ``line 17``.
+    ``load`` returns (T, F) float64. ``place`` describes a row of it, such as ``line 17``. ``named`` says whether
+    the file names its columns: otherwise they are ``column_1``, ``column_2``, ...
     """
 
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
     load: Callable[[Sequence[int]], Array]
     place: Callable[[int], str]
+    named: bool = True
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -44,7 +46,7 @@ class Table:
         return tuple(name for name, kept in zip(self.names, self.numeric, strict=True) if kept)
 
     def read(self, columns: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
-        """Values (T, F) and names of ``columns``, in that order; None: of all numeric columns."""
+        """Return values (T, F) and names of ``columns``, in that order; None means all numeric columns."""
         if not self.kept:
             raise Fault("has no numeric column", "check the separator; decimals need a point")
         require_distinct(self.kept)
@@ -56,7 +58,7 @@ class Table:
 
 
 def table_of(array: Array) -> Table:
-    """An array with time steps along its first axis as a table; its columns are ``column_1``, ``column_2``, ..."""
+    """Return an array with time steps along its first axis as a table with columns ``column_1``, ``column_2``, ..."""
     require_real(array.dtype)
     if array.ndim not in (1, 2):
         raise Fault(f"has shape {array.shape}, which is not (time steps, features)", "save a 2D array")
@@ -72,40 +74,40 @@ def table_of(array: Array) -> Table:
         with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is found as such
             return np.ascontiguousarray(columns[:, picked], dtype=np.float64)
 
-    return Table(names, (True,) * len(names), load, row_place)
+    return Table(names, (True,) * len(names), load, row_place, named=False)
 
 
 def row_place(row: int) -> str:
-    """A row of an array in words, counted from 1."""
+    """Return the place of an array's row as text, counted from 1."""
     return f"row {row + 1}"
 
 
 def pick(columns: Sequence[str], names: Sequence[str], dropped: Sequence[str] = ()) -> tuple[str, ...]:
-    """``columns``, each proved to be one of ``names``; raises :class:`UsageError` that lists these."""
+    """Return ``columns`` after checking that each is one of ``names``; raises :class:`UsageError` that lists these."""
     if isinstance(columns, str):
-        raise UsageError("columns", f"is one text, {columns!r}", f"give a list: columns=[{columns!r}]")
+        raise UsageError("columns", f"is a string, {columns!r}", f"give a list: columns=[{columns!r}]")
     known = set(names)
     for name in columns:
         if name not in known:
-            what = "is not numeric" if name in dropped else "is no column"
+            what = "is not numeric" if name in dropped else "is not a column"
             raise UsageError(("columns", name), what, f"choose from {', '.join(names)}", details=names)
     if not columns or len(set(columns)) < len(columns):
-        what = "names a column twice" if columns else "is empty"
+        what = "has a duplicate" if columns else "is empty"
         raise UsageError("columns", what, "name every wanted column once, or leave it out for all")
     return tuple(columns)
 
 
 def require_distinct(names: Sequence[str]) -> None:
-    """Raise :class:`Fault` where two columns have one name."""
+    """Raise :class:`Fault` if two columns have the same name."""
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
-        raise Fault(f"has {count} columns of the name {name!r}", "give every column its own name")
+        raise Fault(f"has {count} columns named {name!r}", "give every column its own name")
 
 
 def require_finite(values: Array, names: Sequence[str], place: Callable[[int], str] = row_place) -> None:
-    """Raise :class:`Fault` that says where the first NaN or infinity of ``values`` (T, F) is."""
+    """Raise :class:`Fault` with the place of the first NaN or infinity of ``values`` (T, F), if any."""
     finite = np.isfinite(values)
     if not finite.all():
         row, column = divmod(int(np.argmin(finite)), values.shape[1])
         kind = "NaN" if np.isnan(values[row, column]) else "an infinite value"
-        raise Fault(f"column {names[column]!r} holds {kind} ({finite.size - finite.sum()} in all)", FILL, place(row))
+        raise Fault(f"column {names[column]!r} holds {kind} ({finite.size - finite.sum()} in total)", FILL, place(row))

@@ -1,4 +1,4 @@
-"""Comma, tab, semicolon or blank separated text (`.csv`, `.txt`) goes in; a table of its columns comes out.
+"""Read comma, tab, semicolon or blank separated text (`.csv`, `.txt`) as a table of its columns.
 
 A column without a single number, such as a date, is not numeric; neither is a leading column that the
 header leaves unnamed, which is how pandas and R write the row index.
@@ -20,13 +20,13 @@ _QUOTED: Final = re.compile(r'"[^"]*"')
 _DIGIT: Final = re.compile(r"\d")
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 _MISSING: Final = {"", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none"}
-"""What stands for a missing number, in lower case: never the name of a column beside numbers."""
+"""Markers of a missing number, in lower case; they are never a column name beside numbers."""
 
 
 def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
-    """The table in a text file; the first line may be a header, with or without ``#`` before it.
+    """Read the table in a text file; the first line may be a header, with or without ``#`` before it.
 
-    With ``gaps``, an empty cell or what else stands for a missing number is NaN, and so may be a whole column.
+    With ``gaps``, an empty cell or another marker of a missing number is NaN, and a whole column may be NaN.
     """
     del key
     lines = lines_of(path)
@@ -52,7 +52,7 @@ def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
     for name, cell, kept in zip(names, rows.cells(0), numeric, strict=True):
         if not kept and _DECIMAL_COMMA.fullmatch(cell.strip()):
             raise Fault(f"column {name!r} holds {cell.strip()!r}", "write decimals with a point", rows.place(0))
-    return Table(names, numeric, partial(rows.load, names), rows.place)
+    return Table(names, numeric, partial(rows.load, names), rows.place, any(titles))
 
 
 def _with_gaps(rows: Rows) -> Rows:
@@ -62,13 +62,13 @@ def _with_gaps(rows: Rows) -> Rows:
 
 
 def _delimiter(lines: Sequence[str]) -> str | None:
-    """The separator, judged by the second line: the first may be a header with punctuation in its names."""
+    """Return the separator, detected in the second line: the first may be a header with punctuation in its names."""
     probe = _QUOTED.sub("", lines[-1])
     return next((mark for mark in "\t;," if mark in probe), None)
 
 
 def _is_header(first: Sequence[str], second: Sequence[str] | None) -> bool:
-    """Whether the first line names columns; None stands for a file of one line."""
+    """Return whether the first line names columns; ``second`` is None for a file of one line."""
     if second is None:
         return not any(map(is_number, first))
     for above, below in zip(first, second, strict=True):
@@ -82,7 +82,8 @@ def _is_header(first: Sequence[str], second: Sequence[str] | None) -> bool:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Whether the cells are 0, 1, 2, ..., at least to 2: the header of an unnamed pandas table, index or not."""
+    """Return whether the cells are 0, 1, 2, ..., at least up to 2: the header of an unnamed pandas table, with or
+    without an index."""
     stripped = [cell.strip() for cell in cells]
     counted = stripped[1:] if stripped[0] == "" else stripped
     return len(counted) > 2 and counted == [str(number) for number in range(len(counted))]

@@ -1,4 +1,4 @@
-"""A series (T, F) goes in; its windows (n, N, F), a read-only view that costs no memory, come out."""
+"""Return the windows (n, N, F) of a series (T, F), as a read-only view without a copy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wdport.model import Array
 
 
 def sliding_windows(values: ArrayLike, length: int, stride: int = 1) -> Array:
-    """The windows of ``length`` steps that begin at steps 0, ``stride``, 2 ``stride``, ... of ``values`` (T, F).
+    """Return the windows of ``length`` steps that begin at steps 0, ``stride``, 2 ``stride``, ... of ``values`` (T, F).
 
-    Gives (n, length, F) with n = (T - length) // stride + 1, a read-only view of ``values``: what does not
-    fill a last window is left out. Raises :class:`UsageError` where no window fits or a number is below 1.
+    The result is (n, length, F) with n = (T - length) // stride + 1, a read-only view of ``values``; an incomplete last
+    window is dropped. Raises :class:`UsageError` if no window fits or a number is below 1.
     """
     table = np.asarray(values)
     if table.ndim != 2:
@@ -24,6 +24,6 @@ def sliding_windows(values: ArrayLike, length: int, stride: int = 1) -> Array:
             raise UsageError(name, f"is {number}", "give 1 or more")
     if length > len(table):
         what = f"of {length} steps does not fit into a series of {len(table)}"
-        raise UsageError("window", what, "take a shorter window or a longer series")
+        raise UsageError("window", what, "use a shorter window or a longer series")
     windows = sliding_window_view(table, length, axis=0)  # (T - length + 1, F, length)
     return windows[::stride].transpose(0, 2, 1)

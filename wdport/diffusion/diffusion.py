@@ -1,7 +1,7 @@
-"""A diffusion process: a noise schedule in, the plans of every sampler out.
+"""A diffusion process: the plans of every sampler for a noise schedule.
 
-Everything that a family's sampling has of its own is data here: its schedule, what its network predicts, what the
-network is told at each step, and which of the steps a sampler visits.
+Everything specific to a family's sampling is data here: its schedule, the network's target, the time passed to the
+network at each step, and the steps that a sampler visits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
 
 FEW = 5
-"""Steps of a run that is compared with a loop: errors compound along it, and a large network is slow in float64."""
+"""Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
 
 Loop = Callable[[Network, Run, Sequence[int], Array, Array], list[Array]]
 """A sampler as a plain loop: (network, run, the steps to visit, x_T (B, *shape), tape (slots, B, *shape)) to the state
@@ -28,11 +28,11 @@ after every step."""
 class Diffusion:
     """A diffusion process over T steps.
 
-    ``schedule`` has beta, alpha and alpha_bar, (T+1,) each, index 0 a dummy; ``times`` (T+1,) is what the network is
-    told at each step. ``rule(count)`` gives the steps that are visited, all of them for None. ``own`` are samplers that
-    the checkpoint's own code has under these names, ``whole`` those that take every step alone; ``end`` is what is left
-    at the end. ``loops`` are plain loops of the checkpoint's own samplers, in which ``runs`` are compared, over the
-    steps that ``listed`` gives for a number of them.
+    ``schedule`` has beta, alpha and alpha_bar, (T+1,) each, index 0 a dummy; ``times`` (T+1,) is the time passed to the
+    network at each step. ``rule(count)`` returns the visited steps, all of them for None. ``own`` are the samplers of
+    the checkpoint's own code, by name; ``whole`` are those that can only take every step; ``end`` is the signal and
+    noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs`` are compared,
+    over the steps that ``listed`` returns for a number of them.
     """
 
     schedule: NoiseSchedule
@@ -75,7 +75,7 @@ class Diffusion:
         return next((n for n in range(1, self.last + 1) if self._visits(n) not in (None, listed(n))), None)
 
     def _visits(self, count: int) -> list[int] | None:
-        """The steps for this number of them; ``None`` where it cannot be asked for, as with steps that begin late."""
+        """The steps for this number of them; ``None`` if the number is not available, as with steps that begin late."""
         try:
             found: list[int] = self.rule(count).tolist()
         except UsageError:
@@ -88,16 +88,16 @@ class Diffusion:
     ) -> Plan:  # fmt: skip
         name = sampler or self.samplers[0]
         if name in self.whole and steps not in (None, self.last):
-            raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or take ddim")
+            raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
         return repeated(self.at(name, self.rule(steps), eta, changed=changed), self.schedule, times)
 
     def at(
         self, sampler: str, steps: Sequence[int] | Array, eta: float = 0.0, target: str = "", changed: bool = False
     ) -> Plan:
-        """The plan over these steps, for another ``target`` where one is given; raises :class:`UsageError`."""
+        """The plan over these steps, for another ``target`` if given; raises :class:`UsageError`."""
         found = {**SAMPLERS, **self.own}
         if sampler not in found:
-            raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(found)}")
+            raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(found)}")
         return make_plan(sampler, self.schedule, steps, eta=eta, target=target or self.target,
                          updates=found[sampler],
                          times=self.times, changed=changed, end=self.end)  # fmt: skip

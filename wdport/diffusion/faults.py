@@ -1,7 +1,7 @@
-"""Known bugs of samplers: a correct plan in, the plan of a faulty port out.
+"""Known bugs of samplers, each of which turns a correct plan into that of a faulty port.
 
-They measure what a comparison of trajectories can find. All but one are other numbers in the plan; clipping is no
-affine update, so it goes round the network.
+They measure what a comparison of trajectories can find. All but one change numbers in the plan; clipping is not an
+affine update, so it is a ``change``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from wdport.mapping.arrays import Array
 class SamplerFault:
     """One known bug of these ``samplers``.
 
-    ``apply(plan, process)`` is the faulty port's plan; ``change``, if there is one, what it makes of the clean state at
-    every step. ``applies(process)`` tells whether a process can have it.
+    ``apply(plan, process)`` is the faulty port's plan; ``change``, if given, changes the clean state at every step.
+    ``applies(process)`` says whether a process can have the bug.
     """
 
     name: str
@@ -44,7 +44,7 @@ def _again(
     target: str = "",
     changed: bool = False,
 ) -> Plan:
-    """The plan made anew with other arguments."""
+    """The plan with other arguments."""
     kept = plan.steps if steps is None else steps
     return process.at(sampler or plan.sampler, kept, plan.eta, target or plan.target, changed)
 
@@ -56,14 +56,14 @@ def _with_noise(plan: Plan, deviation: Array) -> Plan:
 
 
 def _posterior(plan: Plan, process: Diffusion) -> Plan:
-    """The deviation of q(x_prev | x, x0) for sqrt(beta)."""
+    """The standard deviation of q(x_prev | x, x0) instead of sqrt(beta)."""
     bars = np.asarray(process.schedule.alpha_bar, np.float64)
     bar, before = bars[plan.steps], np.append(bars[plan.steps[1:]], 1.0)
     return _with_noise(plan, plan.coefficients[:, STATE, NOISE] * np.sqrt((1.0 - before) / (1.0 - bar)))
 
 
 def _strided_beta(plan: Plan, process: Diffusion) -> Plan:
-    """1 - alpha_bar / alpha_bar_prev for the single step's beta, in the noise alone."""
+    """1 - alpha_bar / alpha_bar_prev instead of the single step's beta, only in the noise."""
     bars = np.asarray(process.schedule.alpha_bar, np.float64)
     strided = 1.0 - bars[plan.steps] / np.append(bars[plan.steps[1:]], 1.0)
     beta = np.asarray(process.schedule.beta, np.float64)[plan.steps]
@@ -80,13 +80,13 @@ def _linspace(plan: Plan, process: Diffusion) -> Plan:
 
 
 def _shifted(plan: Plan, process: Diffusion) -> Plan:
-    """Tables without their dummy at index 0, read as if they had it; past their end the last entry."""
+    """Tables without their dummy at index 0, indexed as if they had it; the last entry beyond the end."""
     shifted = NoiseSchedule(*(np.append(table[1:], table[-1:]) for table in process.schedule))
     return _again(plan, replace(process, schedule=shifted))
 
 
 def _one_early(plan: Plan, process: Diffusion) -> Plan:
-    """The network told the time that the state is going to, not the one that it is at."""
+    """The network gets the time of the next state instead of the current one."""
     return replace(plan, times=np.append(plan.times[1:], process.times[0]))
 
 

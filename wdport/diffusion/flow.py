@@ -1,7 +1,7 @@
-"""A flow: a path from noise to data in, the plans that follow its velocity out.
+"""A flow: plans that follow the velocity of a path from noise to data.
 
-The time runs from 0, noise, to 1, data: x(t) = signal(t) * data + noise(t) * noise. A step is affine in what a plan's
-scan carries, as a diffusion sampler's is, whatever the network predicts: the velocity dx/dt, the noise or the data.
+The time runs from 0, noise, to 1, data: x(t) = signal(t) * data + noise(t) * noise. As for diffusion samplers, a step
+is affine in the carry of a plan's scan, whatever the network predicts: the velocity dx/dt, the noise or the data.
 Sources: flow matching, arXiv 2210.02747, and stochastic interpolants, arXiv 2303.08797, sec. 4.
 """
 
@@ -28,16 +28,16 @@ FEW = 5
 """Steps of a run that is compared with a loop."""
 
 STEPS = 50
-"""Where nobody says."""
+"""Default number of steps."""
 
 MOST = 1000
 
 SINGULAR = 1e-3
-"""How far from 0 a flow begins whose network predicts the noise, which says nothing of the data at 0."""
+"""Start time of a flow whose network predicts the noise, which does not determine the data at 0."""
 
 
 class Place(NamedTuple):
-    """A path at a time: its two factors, and their derivatives."""
+    """A path at one time: its two factors, and their derivatives."""
 
     time: float
     signal: float
@@ -63,14 +63,14 @@ PATHS: dict[str, Callable[[float], Place]] = {"linear": linear, "cosine": cosine
 
 @dataclass(frozen=True)
 class View:
-    """How a step sees the data and the velocity: by the network's ``target``, and ``changed`` where the data are not
-    what the network alone makes them."""
+    """How a step computes the data and the velocity: from the network's ``target``; ``changed`` if the data are changed
+    after the network."""
 
     target: str
     changed: bool = False
 
     def predicted(self, at: Place) -> Array:
-        """The data as the network sees them."""
+        """The data as predicted by the network."""
         if self.target == "sample":
             return out
         if self.target == "noise":
@@ -91,21 +91,21 @@ class View:
 
 
 Row = tuple[Place, tuple[Array, Array, Array]]
-"""Where the network is called; the next state, base and memory."""
+"""The time of the network call; the next state, base and memory."""
 
 Steps = Callable[[Sequence[Place], Callable[[float], Place], View], Iterator[Row]]
 """(places from the first to the last, the path, view) to rows."""
 
 
 def euler(places: Sequence[Place], _: Callable[[float], Place], view: View) -> Iterator[Row]:
-    """First order: one call a step."""
+    """First order: one call per step."""
     for now, then in pairwise(places):
         yield now, (x + (then.time - now.time) * view.velocity(now), NOTHING, NOTHING)
 
 
 def heun(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
-    """Second order: two calls a step, the second where Euler's leads; one in the last step if nothing of the noise is
-    left there to see the velocity by."""
+    """Second order: two calls per step, the second at the end of an Euler step; one in the last step if no noise is
+    left there to compute the velocity from."""
     for now, then in pairwise(places):
         length, slope = then.time - now.time, view.velocity(now)
         if _is_blind(then, view):
@@ -116,8 +116,8 @@ def heun(places: Sequence[Place], path: Callable[[float], Place], view: View) ->
 
 
 def rk4(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
-    """The classical method of fourth order: four calls a step; the midpoint method's two in a last step that Heun's
-    method would take with one."""
+    """The classical fourth-order method: four calls per step; the midpoint method's two in a last step where Heun's
+    method makes only one."""
     for now, then in pairwise(places):
         length, slope = then.time - now.time, view.velocity(now)
         half = path((now.time + then.time) / 2.0)
@@ -132,13 +132,13 @@ def rk4(places: Sequence[Place], path: Callable[[float], Place], view: View) -> 
 
 
 def _straight(now: Place, then: Place, view: View) -> Array:
-    """Where the path leads, were the data and the noise what they are seen to be now."""
+    """The state at ``then`` if data and noise are as predicted now."""
     data = view.denoised(now)
     return then.signal * data + then.noise * (x - now.signal * data) / now.noise
 
 
 def _is_blind(at: Place, view: View) -> bool:
-    """Whether the velocity is the noise's, and nothing of the noise is left."""
+    """Whether the velocity depends on the noise, and no noise is left."""
     needs_noise = view.changed or view.target == "sample"
     return needs_noise and at.noise < 1e-9
 
@@ -150,7 +150,7 @@ SAMPLERS: dict[str, Steps] = {"heun": heun, "euler": euler, "rk4": rk4}
 class Flow:
     """A flow along ``path``, one of :data:`PATHS`, whose network predicts ``target``, one of :data:`TARGETS`.
 
-    ``told(time)`` is what the network is told at a time; the time itself if not given.
+    ``told(time)`` is the time value passed to the network; the time itself by default.
     """
 
     path: str = "linear"
@@ -160,7 +160,7 @@ class Flow:
     def __post_init__(self) -> None:
         for name, value, known in (("path", self.path, tuple(PATHS)), ("target", self.target, TARGETS)):
             if value not in known:
-                raise UsageError(name, f"{value!r} is unknown", f"take one of {', '.join(known)}")
+                raise UsageError(name, f"{value!r} is unknown", f"use one of {', '.join(known)}")
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -175,16 +175,16 @@ class Flow:
         return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
 
     def grid(self, steps: int | None = None) -> Array:
-        """(S+1,) times from the first to 1, equally far from one another; raises :class:`UsageError`."""
+        """(S+1,) equally spaced times from the first to 1; raises :class:`UsageError`."""
         count = STEPS if steps is None else steps
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= MOST:
-            raise UsageError("steps", f"{count!r} is no number of steps", f"give a whole number from 1 to {MOST}")
+            raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {MOST}")
         return np.linspace(SINGULAR if self.target == "noise" else 0.0, 1.0, int(count) + 1)
 
     def at(self, sampler: str, grid: Array, eta: float = 0.0, target: str = "", changed: bool = False) -> Plan:
-        """The plan over these times, for another ``target`` where one is given; raises :class:`UsageError`."""
+        """The plan over these times, for another ``target`` if given; raises :class:`UsageError`."""
         if sampler not in SAMPLERS:
-            raise UsageError("sampler", f"{sampler!r} is no sampler of a flow", f"take one of {', '.join(SAMPLERS)}")
+            raise UsageError("sampler", f"unknown flow sampler {sampler!r}", f"use one of {', '.join(SAMPLERS)}")
         if eta or not isfinite(eta):
             raise UsageError("eta", "a flow adds no noise", "leave it out")
         path, view = PATHS[self.path], View(target or self.target, changed)

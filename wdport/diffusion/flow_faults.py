@@ -1,4 +1,4 @@
-"""Known bugs of ports of a flow: a correct plan in, the plan of a faulty port out."""
+"""Known bugs of ports of a flow, each of which turns a correct plan into that of a faulty port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHER = {"velocity": "sample", "sample": "velocity", "noise": "velocity"}
 
 
 def _again(plan: Plan, flow: Flow, sampler: str = "", target: str = "", count: int = FEW) -> Plan:
-    """The plan made anew by another flow, sampler or target, or over another number of steps."""
+    """The plan of another flow, sampler or target, or over another number of steps."""
     return flow.at(sampler or plan.sampler, flow.grid(count), target=target or plan.target, changed=plan.changed)
 
 
@@ -27,7 +27,7 @@ def _sign(plan: Plan, _: Flow) -> Plan:
 
 
 def _reversed(plan: Plan, flow: Flow) -> Plan:
-    """The network told 1 - t."""
+    """The network gets 1 - t."""
     return _again(plan, replace(flow, told=lambda time: flow.told(1.0 - time)))
 
 
@@ -40,29 +40,29 @@ def _path(plan: Plan, flow: Flow) -> Plan:
 
 
 def _backwards(plan: Plan, flow: Flow) -> Plan:
-    """From the data's time to the noise's."""
+    """From the time of the data to that of the noise."""
     return flow.at(plan.sampler, flow.grid(FEW)[::-1], target=plan.target)
 
 
 def _next(plan: Plan, flow: Flow) -> Plan:
-    """The network told the time that the state is going to."""
+    """The network gets the time of the next state."""
     return replace(plan, times=np.append(plan.times[1:], flow.told(1.0)))
 
 
 def _middle(plan: Plan, _: Flow) -> Plan:
-    """At a midpoint the network told the time of the step's beginning; rows are four a step, the last may be two."""
+    """At a midpoint the network gets the start time of the step; a step has four rows, the last may have two."""
     rows = np.arange(len(plan.times))
     return replace(plan, times=np.where(np.isin(rows % 4, (1, 2)), plan.times[rows - rows % 4], plan.times))
 
 
 def _second(plan: Plan, _: Flow) -> Plan:
-    """At a step's end the network told the time of its beginning; rows are two a step, the last may be one."""
+    """At the end of a step the network gets its start time; a step has two rows, the last may have one."""
     rows = np.arange(len(plan.times))
     return replace(plan, times=plan.times[rows - rows % 2])
 
 
 def _short(plan: Plan, flow: Flow) -> Plan:
-    """As many times as there are steps, so one step less."""
+    """As many times as steps, so one step too few."""
     return _again(plan, flow, count=FEW - 1)
 
 
@@ -71,7 +71,7 @@ def _scales(flow: Flow) -> bool:
 
 
 def _sees(flow: Flow) -> bool:
-    """Whether the path is needed to see the velocity."""
+    """Whether the velocity depends on the path."""
     return flow.target != "velocity"
 
 

@@ -1,7 +1,7 @@
-"""A seed and sample indices in, noise out; or a recorded tape laid out for the scan.
+"""Draw noise from a seed and sample indices, or lay out a recorded tape for the scan.
 
-Every sample has a key of its own, made of the seed and the sample's index, and every step folds its number into
-that. So a sample is the same in whatever batch, chunk or device it is drawn, and no key is used twice.
+Every sample has its own key, made from the seed and the sample's index, and every step folds its number into that. So a
+sample does not depend on its batch, chunk or device, and no key is used twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 
 FIRST = 0
-"""Folded in for x_T, where steps fold in their number, from 1 on."""
+"""Folded in for x_T; steps fold in their number, from 1 on."""
 
 MAX_SEED = 2**32 - 1
 
@@ -23,12 +23,13 @@ MAX_SEED = 2**32 - 1
 def check_seed(seed: int) -> int:
     """``seed`` as an int; raises :class:`UsageError` outside 32 bits."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= MAX_SEED:
-        raise UsageError("seed", f"{seed!r} is no seed", f"give a whole number from 0 to {MAX_SEED}")
+        raise UsageError("seed", f"invalid seed {seed!r}", f"give a whole number from 0 to {MAX_SEED}")
     return int(seed)
 
 
 def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
-    """(B,) keys of the samples with these indices (uint32), whatever generator and offset jax is set to."""
+    """(B,) keys of the samples with these indices (uint32), independent of the generator and offset that jax is set
+    to."""
     words = jnp.stack([jnp.zeros((), jnp.uint32), jnp.asarray(seed, jnp.uint32)])
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
@@ -37,20 +38,20 @@ def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
 def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: str) -> Tensor:
     """(B, *shape) standard normal noise of one step (or row, see ``Plan.draws``); ``FIRST`` gives x_T.
 
-    Drawn in float32 whatever ``dtype`` is, so that float64 and float32 models see the same noise.
+    Drawn in float32 for every ``dtype``, so that float64 and float32 models get the same noise.
     """
 
     def one(key: Tensor) -> Tensor:
         return jax.random.normal(jax.random.fold_in(key, step), shape, jnp.float32)
 
-    with jax.threefry_partitionable(True):  # jax's default, which a setting may change
+    with jax.threefry_partitionable(True):  # jax's default, which settings can change
         return jax.vmap(one)(keys).astype(dtype)
 
 
 def lay_out(tape: Array, noisy: Array) -> Array:
     """A tape with one slot per noisy row, (slots, B, C, F), as one with a slot for every row, (S, B, C, F).
 
-    Slots beyond those needed are left out. Raises :class:`UsageError` where there are too few.
+    Slots beyond those needed are left out. Raises :class:`UsageError` if there are too few.
     """
     needed = int(np.sum(noisy))
     if len(tape) < needed:

@@ -1,7 +1,7 @@
-"""A sampler's name, a noise schedule and settings in; the sampler as data out.
+"""Make plans: samplers as data, from a name, a noise schedule and settings.
 
-A plan is what one scan runs (:mod:`wdport.diffusion.scan`): per row the step that the network is called at and
-fifteen coefficients. Samplers, schedules, targets and etas differ in numbers alone.
+A plan is run by one scan (:mod:`wdport.diffusion.scan`): each row has the step of the network call and fifteen
+coefficients. Samplers, schedules, targets and etas differ only in numbers.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ REPEAT = 1024
 class Plan:
     """One sampler, S rows long.
 
-    ``steps`` (S,) int64 number the rows by how far they are from the end, 0, and ``times`` (S,) float64 are what the
-    network is told. ``coefficients`` float64: row s takes (state, base, memory, network output, noise) to the next
-    (state, base, memory), (S, 3, 5). ``clean`` (S, 2) float64 times (state, network output) is the clean state as the
-    network sees it; where that is ``changed`` before it is used, what it became is a sixth array, (S, 3, 6). The rest
-    says what the plan was made from.
+    ``steps`` (S,) int64 number the rows by their distance from the end, 0, and ``times`` (S,) float64 are the times
+    passed to the network. ``coefficients`` float64: row s maps (state, base, memory, network output, noise) to the next
+    (state, base, memory), (S, 3, 5). ``clean`` (S, 2) float64 times (state, network output) is the clean state as
+    predicted by the network; if that is ``changed`` before it is used, the changed state is a sixth input, (S, 3, 6).
+    The other fields record what the plan was made from.
     """
 
     sampler: str
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def changed(self) -> bool:
-        """Whether the plan goes by a clean state that the network alone does not tell."""
+        """Whether the plan uses a clean state that is changed after the network."""
         return bool(self.coefficients.shape[2] > CLEAN)
 
     @property
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def draws(self) -> Array:
-        """(S,) int64, what tells the noise of the rows apart: the step, and where a step comes again, how often."""
+        """(S,) int64 that distinguish the noise of the rows: the step, and its repeat count if repeated."""
         seen: Counter[int] = Counter()
         earlier = np.zeros(len(self.steps), np.int64)
         for row, step in enumerate(self.steps.tolist()):
@@ -81,7 +81,7 @@ class Plan:
         return draws
 
     def padded(self, rows: int) -> Plan:
-        """The same plan with rows at its end that change nothing, so that it has ``rows`` of them."""
+        """The same plan padded to ``rows`` rows, by rows that change nothing."""
         more = rows - len(self.steps)
         idle = np.tile(np.eye(3, self.coefficients.shape[2]), (more, 1, 1))
         return replace(
@@ -110,24 +110,24 @@ def make_plan(
     Args:
         sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
-        steps: falling diffusion steps such as :func:`wdport.diffusion.steps.step_list` gives; from the last
-            one the sampler goes on to ``end``.
-        eta: noise of DDIM, 0 for none.
+        steps: falling diffusion steps, as from :func:`wdport.diffusion.steps.step_list`; after the last one the sampler
+            goes to ``end``.
+        eta: noise level of DDIM; 0 adds no noise.
         target: what the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`.
-        updates: the sampler itself, where it is the checkpoint's own.
-        times: what the network is told at every step, (T+1,); step / T if not given.
-        changed: whether something changes the network's idea of the clean state, see :class:`Plan`.
-        end: the signal and the noise that are left; no noise if not given.
+        updates: the sampler itself, for one of the checkpoint's own.
+        times: times passed to the network at every step, (T+1,). Default: step / T.
+        changed: whether the network's estimate of the clean state is changed, see :class:`Plan`.
+        end: the signal and noise left at the end. Default: no noise.
 
     Raises:
-        UsageError: an argument is impossible, or the schedule would divide by zero.
+        UsageError: an argument is invalid, or the schedule would cause a division by zero.
     """
     if updates is None:
         if sampler not in SAMPLERS:
-            raise UsageError("sampler", f"{sampler!r} is no sampler", f"take one of {', '.join(SAMPLERS)}")
+            raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(SAMPLERS)}")
         updates = SAMPLERS[sampler]
     if target not in TARGETS:
-        raise UsageError("target", f"{target!r} is no prediction target", f"take one of {', '.join(TARGETS)}")
+        raise UsageError("target", f"unknown prediction target {target!r}", f"use one of {', '.join(TARGETS)}")
     _check_eta(sampler, eta)
     points = {point.step: point for point in _points(schedule, steps)}
     view = View(target, changed)
@@ -143,13 +143,13 @@ def make_plan(
 
 def _check_eta(sampler: str, eta: float) -> None:
     if not isinstance(eta, Real) or not isfinite(eta) or eta < 0.0:
-        raise UsageError("eta", f"{eta!r} is no amount of noise", "give 0 or more")
+        raise UsageError("eta", f"invalid noise {eta!r}", "give 0 or more")
     if eta and sampler not in WITH_ETA:
         raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
 
 
 def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point]:
-    """The schedule at these steps; raises :class:`UsageError` where no sampler can use it."""
+    """The schedule at these steps; raises :class:`UsageError` if no sampler can use it."""
     beta, alpha, alpha_bar = (np.asarray(values, np.float64) for values in schedule)
     if beta.ndim != 1 or beta.size < 2 or not beta.shape == alpha.shape == alpha_bar.shape:
         what = f"has shapes {beta.shape}, {alpha.shape} and {alpha_bar.shape}"

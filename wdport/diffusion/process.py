@@ -1,4 +1,4 @@
-"""What a network was trained to undo, noise or a flow, and so which plans sample from it: what samplers ask of it."""
+"""The process that a network was trained to undo, diffusion or flow: the interface for samplers."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Process(Protocol):
 
     @property
     def samplers(self) -> Sequence[str]:
-        """Names of the samplers; the first one is used where none is asked for."""
+        """Names of the samplers; the first one is the default."""
         ...
 
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,
     ) -> Plan:  # fmt: skip
-        """The plan of one sampler with this number of steps, every step taken so many times; ``changed`` where
-        something changes the network's idea of the clean state. Raises :class:`UsageError`."""
+        """The plan of one sampler with this number of steps, every step taken ``times`` times; ``changed`` if the
+        network's estimate of the clean state is changed. Raises :class:`UsageError`."""
         ...
 
     @property
     def runs(self) -> Sequence[Run]:
-        """What is compared with plain loops; none where there are no such loops."""
+        """The runs that are compared with plain loops; empty without such loops."""
         ...
 
     def trial(self, run: Run, changed: bool = False) -> Plan:
@@ -66,7 +66,7 @@ class Process(Protocol):
 
     @property
     def counts(self) -> int:
-        """How many numbers of steps can be asked for."""
+        """The number of step counts that can be requested."""
         ...
 
     def wrong_count(self) -> int | None:

@@ -1,4 +1,4 @@
-"""A process in, the known sampler bugs that a port of it can have out."""
+"""The known sampler bugs that a port of a process can have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdport.diffusion.scheduler_faults import SCHEDULER_FAULTS
 
 
 def faults_of(process: Process) -> tuple[SamplerFault, ...]:
-    """Those of a scheduler, of a flow, or of a checkpoint's own diffusion."""
+    """The known bugs of a scheduler, of a flow, or of a checkpoint's own diffusion."""
     if isinstance(process, Scheduled):
         known = SCHEDULER_FAULTS
     elif isinstance(process, Flow):

@@ -1,7 +1,7 @@
-"""Samplers of flows as plain loops in numpy: a network and noise in, the state after every call of the network out.
+"""Samplers of flows as plain loops in numpy, which return the state after every call of the network.
 
-What the plans of :mod:`wdport.diffusion.flow` are held against, so it knows nothing of them: each method is written as
-textbooks have it, over a velocity that is made of the prediction at each call. Computes in the dtype of the noise.
+The plans of :mod:`wdport.diffusion.flow` are compared with it, so it shares no code with them: each method is written
+as in textbooks, over the velocity computed from the prediction at each call. Computes in the dtype of the noise.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Network = Callable[[Array, Array], Array]
 Velocity = Callable[[Array, float], Array]
 
 FIRST = {"velocity": 0.0, "noise": 1e-3, "sample": 0.0}
-"""The time at which a flow begins, by target: at 0 a network that predicts the noise says nothing of the data."""
+"""The time at which a flow begins, by target: at 0 a predicted noise does not determine the data."""
 
 
 def flow_states(
     sampler: str, path: str, target: str, network: Network, told: Callable[[float], float], steps: int, init: Array
 ) -> list[Array]:
-    """The states from noise ``init`` (B, *shape) to data, in so many equal steps."""
+    """The states from noise ``init`` (B, *shape) to data, in ``steps`` equal steps."""
 
     def velocity(x: Array, t: float) -> Array:
         made = network(x, np.full(len(x), told(t), x.dtype))
@@ -36,7 +36,7 @@ def flow_states(
     x = init
     for i, (t, then) in enumerate(pairwise(times)):
         blind = target == "sample" and i == steps - 1
-        if blind and sampler == "heun":  # the end is what is seen of the data
+        if blind and sampler == "heun":  # the end is the predicted data
             return [*found, network(x, np.full(len(x), told(t), x.dtype)).astype(init.dtype)]
         for state in _METHODS[sampler](velocity, x, t, then - t, blind):
             x = state.astype(init.dtype)
@@ -45,7 +45,7 @@ def flow_states(
 
 
 def flow_steps(sampler: str, target: str, steps: int) -> list[int]:
-    """For every state, how many of the grid's times lie ahead of the call of the network before it."""
+    """For every state, the number of grid times after the preceding call of the network."""
     found: list[int] = []
     for left in range(steps, 0, -1):
         last = target == "sample" and left == 1

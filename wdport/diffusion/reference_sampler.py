@@ -1,7 +1,7 @@
-"""The checkpoint's own samplers as plain loops in numpy: a network and x_T in, the state after every step out.
+"""The checkpoint's own samplers as plain loops in numpy, which return the state after every step.
 
-What the port's sampling is held against, so it knows nothing of plans and scans: each update is written as the
-public code's formulas say, step by step. Computes in the dtype of x_T.
+The port's sampling is compared with it, so it shares no code with plans and scans: each update follows the formulas of
+the public code, step by step. Computes in the dtype of x_T.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Network = Callable[[Array, Array], Array]
 
 
 def ddim_step_list(count: int) -> list[int]:
-    """The steps that DDIM visits for ``count`` steps: strided from 1000, and 1 at the end."""
+    """The steps that DDIM visits for ``count`` steps: strided from 1000, ending with 1."""
     steps, step = [], 1000
     while step > 0:
         steps.append(step)
@@ -33,7 +33,7 @@ def ddpm_states(
 ) -> list[Array]:
     """DDPM from ``init`` (B, C, F); ``tape`` (slots, B, C, F) has one slot per step but the last.
 
-    ``steps`` fall from 1000 to 1. Where they skip some, beta and alpha stay those of the single step, and
+    ``steps`` fall from 1000 to 1. If they skip some, beta and alpha are still those of the single step, and
     alpha_bar of the previous step is that of the next in the list.
     """
     x, states, slot = init, [], 0

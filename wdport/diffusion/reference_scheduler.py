@@ -1,7 +1,7 @@
-"""The DDPM and DDIM of diffusers as plain loops in numpy: a network and x_T in, the state after every step out.
+"""DDPM and DDIM of diffusers as plain loops in numpy, which return the state after every step.
 
-What the plans of :mod:`wdport.diffusion.scheduler` are held against, so it knows nothing of them: it numbers the steps
-as the library does, from T - 1 to 0, and writes each update as the papers do. Computes in the dtype of x_T.
+The plans of :mod:`wdport.diffusion.scheduler` are compared with it, so it shares no code with them: it numbers the
+steps as the library does, from T - 1 to 0, and writes each update as in the papers. Computes in the dtype of x_T.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def scheduler_ddpm(
 def scheduler_ddim(
     document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
 ) -> list[Array]:
-    """DDIM (arXiv 2010.02502, eqs. 12 and 16), which goes a stride down, wherever the next step is."""
+    """DDIM (arXiv 2010.02502, eqs. 12 and 16), which goes down by the stride, wherever the next step is."""
     bars, x, states = _bars(document), init, []
     stride, slot = document["num_train_timesteps"] // len(steps), 0
     for step in steps:
@@ -75,7 +75,7 @@ def scheduler_ddim(
 
 
 def _seen(document: Document, run: Run, bar: float, x: Array, made: Array) -> tuple[Array, Array]:
-    """The clean state, clipped if it is to be, and the noise, as they were predicted."""
+    """The predicted clean state, clipped if configured, and the predicted noise."""
     a, s = np.sqrt(bar), np.sqrt(1.0 - bar)
     if run.target == "noise":
         clean, noise = (x - s * made) / a, made

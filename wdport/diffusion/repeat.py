@@ -1,7 +1,7 @@
-"""A plan in, the plan that takes every step several times out.
+"""Make a plan that takes every step several times.
 
-After each step but the last time, noise takes the state back to where it was, and the step is taken anew: what a
-condition holds fixed and what the model fills in come to fit each other (arXiv 2201.09865, alg. 1).
+After each repeat but the last, noise returns the state to its previous noise level, and the step is taken again, so
+that known and filled-in values fit each other (arXiv 2201.09865, alg. 1).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from wdport.errors import UsageError
 
 
 def repeated(plan: Plan, schedule: NoiseSchedule, times: int) -> Plan:
-    """``plan`` with every step but the last ``times`` times, the same plan for 1.
+    """``plan`` with every step but the last taken ``times`` times; the same plan for 1.
 
-    Raises :class:`UsageError` for samplers whose rows remember others, such as Heun's.
+    Raises :class:`UsageError` for samplers whose rows depend on earlier rows, such as Heun's.
     """
     if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 1:
-        raise UsageError("resample", f"{times!r} is no number of times", "give 1 or more")
+        raise UsageError("resample", f"invalid count {times!r}", "give 1 or more")
     if times == 1:
         return plan
     if np.any(plan.coefficients[:, 1:]):

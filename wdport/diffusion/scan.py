@@ -1,7 +1,7 @@
-"""A plan, a network and a first state in; the samples out: one `lax.scan` for every sampler.
+"""Run a plan: one `lax.scan` for every sampler.
 
 The plan is an argument, not code, so a program compiled once serves every plan of as many rows. Sizes: S rows,
-B samples of a state (C, F); any state shape whose first axis is the samples' will do.
+B samples of a state (C, F); any state shape with samples as its first axis works.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from wdport.diffusion.plans import Plan
 
 Tensor = Any
-"""An array of NumPy or JAX outside the scan, and a traced one inside."""
+"""A NumPy or JAX array outside the scan, a traced one inside."""
 
 Network = Callable[[Tensor, Tensor], Tensor]
 """(state (B, C, F), time (B,)) to the prediction (B, C, F)."""
@@ -30,11 +30,11 @@ Carry = tuple[Tensor, Tensor, Tensor]
 
 
 Change = Callable[[Tensor], Tensor]
-"""The clean state (B, C, F) as the network sees it to what it is to be."""
+"""Maps the predicted clean state (B, C, F) to the changed one."""
 
 
 class Rows(NamedTuple):
-    """A plan as the scan takes it: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5) or (S, 3, 6), clean
+    """The arrays of a plan for the scan: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5) or (S, 3, 6), clean
     (S, 2)."""
 
     times: Tensor
@@ -58,23 +58,23 @@ def run_plan(
     record: bool = False,
     change: Change | None = None,
 ) -> Tensor:
-    """Carry ``state`` through every row.
+    """Run ``state`` through every row.
 
     Args:
         network: called once per row, with the row's time for every sample.
         rows: the plan, of the dtype of ``state``.
         state: x_T, (B, C, F); float32 or float64.
         noise: a tape (S, B, C, F) with a slot for *every* row (see :func:`wdport.diffusion.noise.lay_out`), or
-            a function of the row's ``draws``, called in noisy rows alone.
-        record: give the state after every row, (S, B, C, F), instead of the last one.
-        change: changes the clean state before it is used; the plan is one that knows of it.
+            a function of the row's ``draws``, called only in noisy rows.
+        record: return the state after every row, (S, B, C, F), instead of the last one.
+        change: changes the clean state before it is used; the plan must be made for it.
     """
     carry, states = run_rows(network, rows, first_carry(state), noise, record, change=change)
     return states if record else carry[0]
 
 
 def first_carry(state: Tensor) -> Carry:
-    """What the first row starts from."""
+    """The initial carry of the first row."""
     return state, jnp.zeros_like(state), jnp.zeros_like(state)
 
 
@@ -87,9 +87,9 @@ def run_rows(
     conditions: Any | None = None,
     change: Change | None = None,
 ) -> tuple[Carry, Tensor | None]:
-    """Some rows of a plan, from what the row before them left; arguments as in :func:`run_plan`.
+    """Run some rows of a plan from a carry; arguments as in :func:`run_plan`.
 
-    ``conditions``, arrays with S in front, are what the network is called with instead of the time, row by row.
+    ``conditions``, arrays with leading axis S, are passed to the network instead of the time, row by row.
     """
     draw = noise if callable(noise) else None
 

@@ -1,7 +1,7 @@
-"""The ``scheduler_config.json`` of a diffusers pipeline in, the process that samples from its network out.
+"""The process of a diffusers pipeline, from its ``scheduler_config.json``.
 
-Facts: diffusers 0.42.1, ``DDPMScheduler`` and ``DDIMScheduler``. Its steps are numbered 0 to T - 1, ours 1 to T: what
-its network is told at our step is step - 1. Its tables are float32 where these are float64.
+Facts: diffusers 0.42.1, ``DDPMScheduler`` and ``DDIMScheduler``. Its steps are numbered 0 to T - 1, ours 1 to T: its
+    network gets step - 1 at our step. Its tables are float32, these are float64.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
 """(T, beta_start, beta_end) to beta (T,), float64."""
 
 _CLIPPING: Final = ("DDPMScheduler", "DDIMScheduler")
-"""Classes that clip where nothing is said."""
+"""Classes that clip by default."""
 
 _REFUSED: Final = {"thresholding": False, "rescale_betas_zero_snr": False}
-"""Fields that are supported with this value alone."""
+"""Fields that are supported only with this value."""
 
 
 @dataclass(frozen=True)
 class Scheduler:
-    """The fields that decide a trajectory, with the library's defaults; ``clip`` is ``None`` where nothing is clipped.
+    """The fields that determine a trajectory, with the library's defaults; ``clip`` is ``None`` without clipping.
 
-    Raises ``ValueError`` for what is not supported.
+    Raises ``ValueError`` for unsupported values.
     """
 
     num_train_timesteps: int = 1000
@@ -137,7 +137,7 @@ class Scheduler:
         if count is None:
             count = last
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= last:
-            raise UsageError("steps", f"{count!r} is no number of steps", f"give a whole number from 1 to {last}")
+            raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {last}")
         if self.timestep_spacing == "linspace":
             steps = np.linspace(0, last - 1, count).round()[::-1]
         elif self.timestep_spacing == "trailing":
@@ -153,7 +153,7 @@ class Scheduler:
     def process(self, fraction: bool = False) -> Scheduled:
         """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there.
 
-        The network is told the library's step, or with ``fraction`` the step counted from 1, over T.
+        The network gets the library's step, or with ``fraction`` the step counted from 1, divided by T.
         """
         schedule = self.schedule()
         last = self.num_train_timesteps
@@ -206,7 +206,8 @@ class Scheduled(Diffusion):
 
 
 def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
-    """To the next of the visited steps, by the posterior; its deviation, or with ``large`` that of the step."""
+    """Step to the next visited step by the posterior, with its standard deviation, or with ``large`` that of the
+    step."""
     beta = 1.0 - (now.signal / then.signal) ** 2
     mean = then.signal * beta / now.noise**2 * view.denoised(now)
     mean = mean + sqrt(1.0 - beta) * then.noise**2 / now.noise**2 * x
@@ -215,7 +216,7 @@ def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
 
 
 def _ddim(now: Point, then: Point, view: View, eta: float) -> Array:
-    """The noise stays the one that was predicted, whatever the clean state was clipped to."""
+    """DDIM with the predicted noise, even if the clean state is clipped."""
     sigma, direction = shares(now, then, eta)
     return then.signal * view.denoised(now) + direction * view.predicted_noise(now) + sigma * z
 

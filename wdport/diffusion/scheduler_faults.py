@@ -1,4 +1,4 @@
-"""Known bugs of ports of a scheduler: a correct plan in, the plan of a faulty port out.
+"""Known bugs of ports of a scheduler, each of which turns a correct plan into that of a faulty port.
 
 Most are another field of the ``scheduler_config.json``, misread or not read at all.
 """
@@ -51,17 +51,17 @@ def _betas(plan: Plan, process: Scheduled) -> Plan:
 
 
 def _not(process: Scheduled, name: str, first: str, second: str) -> str:
-    """The first of two values, or the second where the scheduler has the first."""
+    """The first of two values, or the second if the scheduler has the first."""
     return second if getattr(process.scheduler, name) == first else first
 
 
 def _later(plan: Plan, process: Scheduled) -> Plan:
-    """The network told steps counted from 1."""
+    """The network gets steps counted from 1."""
     return replace(plan, times=plan.times + (1.0 / process.last if process.fraction else 1.0))
 
 
 def _next(plan: Plan, process: Scheduled) -> Plan:
-    """The network told the time that the state is going to, not the one that it is at."""
+    """The network gets the time of the next state instead of the current one."""
     return replace(plan, times=np.append(plan.times[1:], process.times[0]))
 
 
@@ -82,7 +82,7 @@ def _eta_ignored(plan: Plan, process: Scheduled) -> Plan:
 
 
 def _noise_of_the_clipped(plan: Plan, process: Scheduled) -> Plan:
-    """The predicted noise made anew from the clipped state."""
+    """The predicted noise recomputed from the clipped state."""
     return process.at("ddim-textbook", plan.steps, plan.eta, plan.target, plan.changed)
 
 

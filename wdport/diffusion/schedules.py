@@ -1,4 +1,4 @@
-"""Noise schedules: a name to the arrays beta, alpha and alpha_bar over the diffusion steps.
+"""Noise schedules: the arrays beta, alpha and alpha_bar over the diffusion steps, by name.
 
 All arrays are float64 and 1001 long: index t is step t, index 0 a dummy (beta 0, alpha 1,
 alpha_bar 1). Formulas: the three schedules of arXiv 2510.11839;
@@ -28,7 +28,7 @@ class NoiseSchedule(NamedTuple):
 
 
 def per_mille(last: int) -> Array:
-    """(T+1,) times step / T, divided here, because XLA would multiply by its inverse instead."""
+    """(T+1,) times step / T, divided here because XLA would multiply by the inverse instead."""
     times: Array = np.arange(last + 1) / last
     return times
 

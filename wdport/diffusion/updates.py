@@ -1,9 +1,9 @@
-"""A noise schedule, steps and settings in; every sampler's updates out, as rows of coefficients.
+"""The updates of every sampler, as rows of coefficients.
 
-An update is affine in a few arrays of the state's shape, so it is written here as the formula itself over unit
-vectors: `x` the state, `base` and `memory` what an earlier row kept, `out` the network's output at this row's step,
-`z` standard normal noise. A row is three such forms: the next state, base and memory. Where something changes the
-network's idea of the clean state before it is used, such as clipping, `clean` is what it became.
+An update is affine in a few arrays of the state's shape, so it is written here as the formula itself over unit vectors:
+`x` the state, `base` and `memory` values kept by an earlier row, `out` the network's output at this row's step, `z`
+standard normal noise. A row is three such forms: the next state, base and memory. If the network's estimate of the
+clean state is changed before it is used, as by clipping, `clean` is the changed state.
 
 Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M), arXiv 2211.01095,
 alg. 2; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13.
@@ -31,7 +31,7 @@ TARGETS = ("noise", "sample", "velocity")
 clean state (arXiv 2202.00512, appendix D)."""
 
 Row = tuple[int, tuple[Array, Array, Array]]
-"""The step that the network is called at; the next state, base and memory."""
+"""The step of the network call; the next state, base and memory."""
 
 
 class Point(NamedTuple):
@@ -45,19 +45,19 @@ class Point(NamedTuple):
 
 
 END = Point(0, 1.0, 0.0, 0.0, 1.0)
-"""Where every sampler ends: no noise is left."""
+"""The end of every sampler: no noise is left."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How an update sees the clean state and the noise: by the network's ``target``, one of :data:`TARGETS`, and
-    ``changed`` where the clean state is not what the network alone makes it."""
+    """How an update computes the clean state and the noise: from the network's ``target``, one of :data:`TARGETS`;
+    ``changed`` if the clean state is changed after the network."""
 
     target: str
     changed: bool = False
 
     def predicted(self, point: Point) -> Array:
-        """The clean state as the network sees it."""
+        """The clean state as predicted by the network."""
         if self.target == "sample":
             return out
         if self.target == "noise":
@@ -69,13 +69,13 @@ class View:
         return clean if self.changed else self.predicted(point)
 
     def noise(self, point: Point) -> Array:
-        """The noise that goes with :meth:`denoised`."""
+        """The noise consistent with :meth:`denoised`."""
         if self.changed:
             return (x - point.signal * clean) / point.noise
         return self.predicted_noise(point)
 
     def predicted_noise(self, point: Point) -> Array:
-        """The noise as the network sees it."""
+        """The noise as predicted by the network."""
         if self.target == "noise":
             return out
         if self.target == "sample":
@@ -84,13 +84,13 @@ class View:
 
 
 Updates = Callable[[Sequence[Point], View, float], Iterator[Row]]
-"""(points ending where nothing is left of the noise, view, eta) to rows."""
+"""(points ending without noise, view, eta) to rows."""
 
 
 def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
-    """The checkpoint's DDPM: the noise has the deviation sqrt(beta), not the posterior's.
+    """The checkpoint's DDPM: the noise has the standard deviation sqrt(beta), not that of the posterior.
 
-    Made for every step in turn; over a strided list beta and alpha stay those of the single step.
+    Meant for every step in turn; over a strided list beta and alpha are still those of the single step.
     """
     for now, then in pairwise(points):
         if view.target == "noise":
@@ -116,7 +116,7 @@ def ddim_textbook(points: Sequence[Point], view: View, eta: float) -> Iterator[R
 
 
 def shares(now: Point, then: Point, eta: float) -> tuple[float, float]:
-    """How much of the noise that is left is drawn anew, and how much is kept (arXiv 2010.02502, eq. 16)."""
+    """The factors of the new noise and of the kept noise (arXiv 2010.02502, eq. 16)."""
     sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
     if sigma > then.noise:
         raise UsageError("eta", f"{eta:g} asks for more noise than is left after step {now.step}", "give at most 1")
@@ -128,7 +128,7 @@ def _towards(now: Point, then: Point, view: View, direction: float) -> Array:
 
 
 def dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
-    """DPM-Solver++(2M): the memory is the previous denoised; first order at the first step and at the end."""
+    """DPM-Solver++(2M): the memory is the previous denoised state; first order at the first step and at the end."""
     before: float | None = None
     for now, then in pairwise(points):
         estimate = view.denoised(now)
@@ -143,7 +143,7 @@ def dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
 
 
 def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
-    """Heun: two rows a step, an Euler step and its correction by the slope at its end; Euler alone at the end."""
+    """Heun: two rows per step, an Euler step and its correction by the slope at its end; only Euler at the end."""
     for now, then in pairwise(points):
         slope = view.noise(now)
         scale = then.signal / now.signal

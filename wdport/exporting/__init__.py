@@ -1,1 +1,1 @@
-"""Exporting: a diffusion model in, one file out that runs where neither wdport nor Keras is (see `loader.py`)."""
+"""Export a diffusion model to one file that runs without wdport and Keras (see `loader.py`)."""

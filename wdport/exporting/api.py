@@ -1,4 +1,4 @@
-"""`wdport.export`: a model in, one file out that a loader of one file runs with jax."""
+"""`wdport.export`: export a model to one file that a single-module loader runs with jax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = ("denoiser", "sampler")
 
 @dataclass(frozen=True)
 class Order:
-    """What is exported, and how: see :func:`export`."""
+    """The settings of an export: see :func:`export`."""
 
     what: str = "denoiser"
     platforms: Iterable[str] = ("cpu",)
@@ -42,9 +42,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished artefact: where it is, its size in bytes, and what its loader gives as ``facts``.
+    """A finished artefact: its path, its size in bytes, and the ``facts`` that its loader returns.
 
-    ``state`` and ``decoded``, None where there is none, are the family's names and the shapes of one sample's arrays.
+    ``state`` and ``decoded`` (None if the model does not decode) are the family's names and the shapes of one sample's
+    arrays.
     """
 
     path: Path
@@ -70,24 +71,29 @@ def export(
     pad_widths: int = 1,
     force: bool = False,
 ) -> Exported:
-    """Write a model's denoiser, or a whole sampler, as StableHLO with its weights, for `wdport/exporting/loader.py`.
+    """Write a model's denoiser, or a whole sampler, as StableHLO with weights, for `wdport/exporting/loader.py`.
 
     Args:
-        model: what :func:`wdport.load_model` returns; its dtype is the artefact's.
-        path: NAME.stablehlo.
-        what: "denoiser", (state (b, *shape), time (b,)) to the prediction; or "sampler", (seed, indices (b,)), or x_T
-            with a noise tape, to states and what they are decoded to.
-        platforms: some of :data:`PLATFORMS`; none of them has to be here.
+        model: a model that :func:`wdport.load_model` returns; the artefact has its dtype.
+        path: output file, ``NAME.stablehlo``.
+        what: "denoiser" maps (state (b, *shape), time (b,)) to the prediction; "sampler" maps (seed, indices (b,)), or
+            x_T with a noise tape, to states and their decoded values.
+        platforms: some of :data:`PLATFORMS`; this machine need not have any of them.
         batch: a fixed number of samples; any number if None.
-        sampler, steps, eta: as in :func:`wdport.sample`, for "sampler" alone.
-        precision: of float32 products: "highest", or "default", which rounds their factors to fewer bits on a TPU
-            and may on a GPU. A CPU does not tell them apart.
+        sampler: as in :func:`wdport.sample`, only for "sampler".
+        steps: as in :func:`wdport.sample`, only for "sampler".
+        eta: as in :func:`wdport.sample`, only for "sampler".
+        precision: precision of float32 products: "highest", or "default", which rounds the factors to fewer bits on a
+            TPU and possibly on a GPU. On a CPU both are the same.
         pad_widths: as in :func:`wdport.sample`.
         force: replace an existing file.
 
+    Returns:
+        The written artefact: its ``path``, ``size`` and ``facts``.
+
     Raises:
-        UsageError: an argument is impossible, or the file exists. MachineError: the machine refuses, or flatbuffers
-        is not installed.
+        UsageError: an argument is invalid, or the file exists.
+        MachineError: writing fails, or flatbuffers is not installed.
     """
     order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths)
     target = export_target(Path(path), force=force, option=None)
@@ -97,7 +103,7 @@ def export(
 def export_network(
     network: Network, compute_dtype: str, config: Configuration, target: Target, order: Order
 ) -> Exported:
-    """As :func:`export`, of a network that computes in ``compute_dtype``; ``config`` is its model's."""
+    """Export a network that computes in ``compute_dtype``, as :func:`export` does; ``config`` is its model's."""
     lowering = Lowering(
         checked_platforms(order.platforms),
         _checked_batch(order.batch),
@@ -120,19 +126,17 @@ def export_network(
 
 
 def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
-    """Names of platforms without repetition; raises :class:`UsageError` for unknown ones or none."""
+    """Return platform names without duplicates; raises :class:`UsageError` for unknown ones or none."""
     names = tuple(dict.fromkeys([platforms] if isinstance(platforms, str) else platforms))
     for name in names or ("",):
         if name not in PLATFORMS:
-            raise UsageError("platforms", f"{name!r} is no platform", f"give some of {', '.join(PLATFORMS)}")
+            raise UsageError("platforms", f"unknown platform {name!r}", f"give some of {', '.join(PLATFORMS)}")
     return names
 
 
 def _checked_batch(batch: int | None) -> int | None:
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1):
-        raise UsageError(
-            "batch", f"{batch!r} is no number of samples", "give 1 or more, or leave it out for any number"
-        )
+        raise UsageError("batch", f"invalid sample count {batch!r}", "give 1 or more, or leave it out for any number")
     return None if batch is None else int(batch)
 
 
@@ -143,7 +147,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
-    """What the artefact says about its programs, as JSON values."""
+    """Return the artefact's facts about its programs, as JSON values."""
     return {
         "wdport": VERSION,
         "jax": jax.__version__,

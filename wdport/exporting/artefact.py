@@ -1,4 +1,4 @@
-"""Compiled programs, weights and facts in, one finished file out: a stored zip that `loader.py` reads.
+"""Write compiled programs, weights and facts to one file: an uncompressed zip that `loader.py` reads.
 
 Members: ``facts.json``; ``weights.bin``, the arrays one after another in the order of ``facts["weights"]``; and
 ``NAME.program`` for every program, as ``jax.export`` serialises it. No dates, so equal contents give equal bytes.
@@ -27,7 +27,8 @@ SUFFIX = ".stablehlo"
 def export_target(
     path: Path, inputs: Mapping[str, Path] | None = None, force: bool = False, option: str | None = "-o"
 ) -> Target:
-    """Where an artefact made of ``inputs`` goes; raises an error where it cannot, before jax is imported."""
+    """Return the target of an artefact made from ``inputs``; raises an error if it cannot be written, before jax is
+    imported."""
     if path.suffix != SUFFIX:
         raise UsageError(path, "unknown output format", f"end the name in {SUFFIX}")
     if importlib.util.find_spec("flatbuffers") is None:
@@ -40,9 +41,9 @@ def export_target(
 def write_artefact(
     target: Target, facts: Mapping[str, object], programs: Mapping[str, bytes], weights: Sequence[Array]
 ) -> int:
-    """Write everything under a temporary name and rename it; the size in bytes.
+    """Write everything under a temporary name, rename it and return the size in bytes.
 
-    Raises :class:`MachineError` if the machine refuses; no temporary file is left then.
+    Raises :class:`MachineError` if writing fails; no temporary file is left then.
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()

@@ -1,15 +1,15 @@
-"""A file that wdport exported in, an object to call out. Copy this module wherever the file goes.
+"""Load a file that wdport exported as a callable object. Copy this module to wherever the file is used.
 
-It needs Python, jax, numpy, and flatbuffers, with which jax itself reads exported programs; neither wdport nor Keras.
+It needs Python, jax, numpy, and flatbuffers (with which jax reads exported programs), but neither wdport nor Keras.
 
     denoiser = load("model.stablehlo")
-    prediction = denoiser(state, time)               # (b, *shape), (b,) as the network is told time
+    prediction = denoiser(state, time)               # (b, *shape), (b,) in the network's time units
 
     sampler = load("sampler.stablehlo")
     state, decoded = sampler(seed, range(64))        # the samples of wdport.sample with this seed
     state, decoded = sampler.start_from(x_T, noise)  # noise (slots, b, *shape), for samplers that add some
 
-Models that know classes take ``labels`` (b,) as their last argument.
+Models with classes take ``labels`` (b,) as their last argument.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Program(NamedTuple):
 
 
 class ArtefactError(Exception):
-    """A file is no artefact, or does not run here; one line."""
+    """A file is not an artefact, or does not run here; one line."""
 
 
 class Artefact:
-    """``facts`` about the model, programs by name, and the weights that each of them takes first."""
+    """``facts`` about the model, programs by name, and the weights that are each program's first arguments."""
 
     def __init__(self, facts: Facts, programs: dict[str, Program], weights: tuple[jax.Array, ...]) -> None:
         self.facts = facts
@@ -53,11 +53,11 @@ class Artefact:
         self._weights = weights
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        """Of one sample's state, the first input of this program after the weights."""
+        """Return the shape of one sample's state, the program's first input after the weights."""
         return self._programs[name].shapes[len(self._weights)][1:]
 
     def _state(self, name: str, value: ArrayLike, *shape: int | None) -> jax.Array:
-        """``value`` in the dtype of the state; raises ``ValueError`` unless it has this shape, None for any size."""
+        """Return ``value`` in the state's dtype; raises ``ValueError`` unless it has this shape, None for any size."""
         given = np.shape(value)
         if len(given) != len(shape) or any(size not in (None, got) for size, got in zip(shape, given, strict=True)):
             wanted = ", ".join("b" if size is None else str(size) for size in shape)
@@ -65,14 +65,13 @@ class Artefact:
         return jnp.asarray(value, self.facts["dtype"])
 
     def _labels(self, labels: ArrayLike | None, count: int) -> list[jax.Array]:
-        """None for a model without classes; raises ``ValueError`` unless there is one label for each sample."""
+        """Return the labels as program inputs, none for a model without classes; raises ``ValueError`` for invalid
+        ones."""
         classes = self.facts.get("classes")
         if labels is None and classes is None:
             return []
         if labels is None or classes is None:
-            raise ValueError(
-                "this model knows no classes" if classes is None else "the labels of the samples are missing"
-            )
+            raise ValueError("this model has no classes" if classes is None else "labels are missing")
         given = np.asarray(labels)
         if given.shape != (count,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
             raise ValueError(f"labels are not ({count},) whole numbers from 0 to {classes - 1}")
@@ -83,15 +82,15 @@ class Artefact:
 
 
 class Denoiser(Artefact):
-    """What "wdport export --what denoiser" wrote."""
+    """A file that ``wdport export --what denoiser`` wrote."""
 
     def __call__(self, state: ArrayLike, time: ArrayLike, labels: ArrayLike | None = None) -> jax.Array:
-        """The prediction (b, *shape), noise or clean states as ``facts["target"]`` says.
+        """Return the prediction (b, *shape): noise or clean states, according to ``facts["target"]``.
 
         Args:
             state: (b, *shape), in standard units.
-            time: (b,), as the network is told it.
-            labels: (b,), the class of each sample, of a model that knows classes.
+            time: (b,), in the network's time units.
+            labels: (b,), the class of each sample, for a model with classes.
         """
         facts = self.facts
         with _bits(facts):
@@ -103,30 +102,30 @@ class Denoiser(Artefact):
 
 
 class Sampler(Artefact):
-    """What "wdport export --what sampler" wrote."""
+    """A file that ``wdport export --what sampler`` wrote."""
 
     def __call__(self, seed: int, indices: ArrayLike, labels: ArrayLike | None = None) -> Pair:
-        """States (b, *shape) and what they are decoded to, None where they are not.
+        """Return states (b, *shape) and their decoded values, None if they are not decoded.
 
         Args:
             seed: 0 to 2^32 - 1.
-            indices: numbers of the samples (b,). With the seed they determine every sample.
-            labels: (b,), the class of each sample, of a model that knows classes.
+            indices: (b,), indices of the samples. With the seed they determine every sample.
+            labels: (b,), the class of each sample, for a model with classes.
         """
         numbers = np.asarray(indices)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
-            raise ValueError(f"indices are not whole numbers ({self.facts['batch'] or 'b'},)")
+            raise ValueError(f"indices are not integers of shape ({self.facts['batch'] or 'b'},)")
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-            raise ValueError(f"{seed!r} is no seed: give a whole number from 0 to 2^32 - 1")
+            raise ValueError(f"invalid seed {seed!r}: expected an integer from 0 to 2^32 - 1")
         if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
-            raise ValueError("indices must be from 0 to 2^32 - 1, and at least one given")
+            raise ValueError("expected at least one index, each from 0 to 2^32 - 1")
         with _bits(self.facts):
             return _pair(
                 self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *self._labels(labels, len(numbers)))
             )
 
     def start_from(self, state: ArrayLike, noise: ArrayLike | None = None, labels: ArrayLike | None = None) -> Pair:
-        """The same from x_T ``state`` (b, *shape) and a ``noise`` tape (slots, b, *shape), a slot per noisy step."""
+        """Sample from x_T ``state`` (b, *shape) and a ``noise`` tape (slots, b, *shape), one slot per noisy step."""
         facts, slots = self.facts, self.facts["sampler"]["slots"]
         if (noise is None) == bool(slots):
             raise ValueError(f"this sampler takes {slots or 'no'} slots of noise")
@@ -138,7 +137,7 @@ class Sampler(Artefact):
 
 
 def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
-    """A :class:`Denoiser` or a :class:`Sampler`, its weights on ``device``; raises :class:`ArtefactError`."""
+    """Return a :class:`Denoiser` or :class:`Sampler` with weights on ``device``; raises :class:`ArtefactError`."""
     file = fspath(path)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -157,11 +156,11 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
     except OSError as error:
         raise ArtefactError(f"{file}: cannot be read ({error.strerror or error})") from error
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise ArtefactError(f"{file}: is no model that wdport exported, or is damaged ({error})") from error
+        raise ArtefactError(f"{file}: is not a model that wdport exported, or is damaged ({error})") from error
 
 
 def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
-    """jax calls both kinds of GPU "gpu"; programs are made for "cuda" or "rocm"."""
+    """Raise :class:`ArtefactError` unless ``device`` has an exported platform; jax says "gpu" for "cuda" and "rocm"."""
     names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
     if not names & set(facts["platforms"]):
         made = ", ".join(facts["platforms"])
@@ -193,6 +192,6 @@ def _pair(made: Sequence[jax.Array]) -> Pair:
 
 
 def _bits(facts: Facts) -> AbstractContextManager[object]:
-    """64 bits where the model has them, whatever the program around has set."""
+    """Enable 64-bit types if the model has them, whatever the calling program has set."""
     bits: AbstractContextManager[object] = jax.enable_x64(facts["dtype"] == "float64")
     return bits

@@ -1,7 +1,7 @@
-"""A network, with a plan or without, in; serialised programs and the arrays that they take out.
+"""Compile a network, with or without a sampling plan, to serialised programs and the arrays that they take.
 
-A program's first argument is the tuple of arrays; they are no constants of it, so that compiling it folds nothing.
-One program holds the code of all platforms: none of their devices has to be there.
+A program's first argument is the tuple of arrays; they are not constants, so that compilation does not fold them.
+One program holds the code for all platforms: their devices need not be present.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Lowering:
-    """For which ``platforms``, for how many samples (``batch``; any number if None), at which precision of products."""
+    """The ``platforms``, the number of samples (``batch``; any number if None) and the precision of products."""
 
     platforms: tuple[str, ...]
     batch: int | None
     precision: str
 
     def serialise(self, arguments: Tree, functions: dict[str, Function]) -> Lowered:
-        """Every function of (``arguments``, *specs) as a program of (its leaves, *specs)."""
+        """Serialise every function of (``arguments``, *specs) as a program of (its leaves, *specs)."""
         from jax import export
 
         leaves, tree = jax.tree.flatten(arguments)
@@ -69,8 +69,8 @@ def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> 
 
 
 def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
-    """Program "denoise": state (b, *shape), time (b,), and labels (b,), int32, of a network that knows classes, to the
-    prediction (b, *shape)."""
+    """Lower the program "denoise": it maps state (b, *shape), time (b,), and labels (b,), int32, for a network with
+    classes, to the prediction (b, *shape)."""
 
     def denoise(weights: Tree, state: Tensor, time: Tensor, *labels: Tensor) -> Tensor:
         conditions = network.conditions(weights, time)
@@ -87,9 +87,9 @@ def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
 
 
 def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
-    """Programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, *shape) and, where the plan
-    adds noise, a tape (slots, b, *shape); both take labels (b,), int32, as well where the network knows classes. They
-    give states (b, *shape) and, where there is such a thing, what they are decoded to."""
+    """Lower the programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, *shape) and, if the plan
+    adds noise, a tape (slots, b, *shape); both also take labels (b,), int32, if the network has classes. They return
+    states (b, *shape) and, if the model decodes, their decoded values."""
     shape, dtype = network.shape, network.dtype
 
     def drawn(arguments: Tree, seed: Tensor, indices: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
@@ -119,8 +119,8 @@ def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
 
 
 def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
-    """The plan's rows in segments of one length, as :class:`wdport.sampling.Sampler` runs them, so that what depends
-    on time alone is held for one segment only; and the tape's slot of every row."""
+    """Return the plan's rows in segments of one length, as :class:`wdport.sampling.Sampler` runs them, so that what
+    depends only on time is held for one segment at a time; and the tape slot of every row."""
     length = segment_length(len(plan.steps))
     padded = plan.padded(len(plan.steps) + -len(plan.steps) % length)
     slots = np.maximum(np.cumsum(padded.noisy) - 1, 0).astype(np.uint32)

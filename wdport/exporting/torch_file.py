@@ -1,4 +1,4 @@
-"""Tensors as PyTorch's users load them: a safetensors file, or a ``.pt`` file, which takes torch to write."""
+"""Write tensors for PyTorch: as a safetensors file, or as a ``.pt`` file, which needs torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUFFIXES = (".safetensors", ".pt", ".pth")
 
 
 def torch_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
-    """Where the tensors go; raises :class:`UsageError` or :class:`MachineError` where they cannot."""
+    """Return the target; raises :class:`UsageError` or :class:`MachineError` if it cannot be written."""
     if path.suffix not in SUFFIXES or path.name == path.suffix:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(SUFFIXES)}")
     if path.suffix != ".safetensors" and importlib.util.find_spec("torch") is None:
@@ -32,9 +32,9 @@ def torch_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
 
 
 def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
-    """Write a state_dict under a temporary name and rename it; its size in bytes.
+    """Write a state_dict under a temporary name, rename it and return the size in bytes.
 
-    ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if the machine refuses.
+    ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if writing fails.
     """
     with whole_file(target.path) as file:
         if target.format == "safetensors":
@@ -45,7 +45,7 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 
 
 def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
-    """One tensor after another, those of wide values first, so that all are aligned."""
+    """Write one tensor after another, those with the largest item size first, so that all are aligned."""
     entries = [Entry(name, array.dtype.name, array.shape) for name, array in tensors.items()]
     entries.sort(key=lambda entry: (-ITEMSIZE[entry.dtype], entry.name))
     file.write(header_bytes(entries, {"format": "pt"}))

@@ -1,4 +1,4 @@
-"""Which family a mapping table means: one that wdport comes with, or the user's own model."""
+"""Find the family of a mapping table: one that wdport ships, or the user's own model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdport.mapping.table import CUSTOM, load_table
 
 
 def family_of(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> Family:
-    """The family of a table; what the user says of a model of their own goes with a table of that family alone."""
+    """The family of a table; options for the user's own model are errors for other families."""
     if table.family == CUSTOM:
         return _own_family(table, model, reference, inputs)
     for flag, given in (("--model", model), ("--input", inputs)):
@@ -26,7 +26,7 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
 
 
 def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> OwnFamily:
-    """Its module is imported when a table asks for it, as those of the others are."""
+    """The module is imported when a table needs it, as for other families."""
     if table.sampling:
         return cast(
             OwnFamily, import_module("wdport.families.custom_sampled").CustomSampled(table, model, reference, inputs)

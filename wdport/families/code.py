@@ -1,7 +1,7 @@
-"""Functions of the user's own that build a model: found by ``module:name``, called, and what they give looked at.
+"""The user's functions that build a model: find ``module:name``, call it and check what it returns.
 
-Such a name comes from the command line or from a table that the user names, never from a checkpoint or a converted
-file: those are only quoted.
+Names come only from the command line or from a table that the user gives, never from a checkpoint or a converted file,
+whose names are only quoted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find_function(target: str) -> Callable[..., object]:
 def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[Input]) -> KerasModel:
     """The Keras model of ``module:function`` with ``dtype`` as its policy, built, its random weights zero.
 
-    ``inputs`` are what it takes, for a model that is not built before its first call. Raises :class:`WdportError`.
+    ``inputs`` are its inputs, for a model that is not built before its first call. Raises :class:`WdportError`.
     """
     import keras
 
@@ -43,7 +43,7 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
         except (Exception, SystemExit) as error:
             raise MisfitError(target, f"raises {_one_line(error)}", "correct the function") from error
         if not isinstance(model, keras.Model):
-            raise MisfitError(target, f"gives a {type(model).__name__}, not a keras.Model", "return the model")
+            raise MisfitError(target, f"returns a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
         _require_built(target, model, inputs)
     if dtype == "float64":
@@ -52,21 +52,21 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
 
 
 def save_whole(target: str, model: KerasModel, path: Path) -> None:
-    """Write the model of ``module:function`` as a ``.keras`` file, which keeps its layers' ``get_config`` too; raises
-    :class:`MisfitError` where one of the user's classes does not have what that takes."""
+    """Write the model of ``module:function`` as a ``.keras`` file, including the ``get_config`` of its layers; raises
+    :class:`MisfitError` if one of the user's classes does not support this."""
     try:
         model.save(path)
     except OSError:
         raise
     except Exception as error:
-        what = f"gives a model that no .keras file can hold ({_one_line(_cause(error))[:100]})"
+        what = f"returns a model that no .keras file can hold ({_one_line(_cause(error))[:100]})"
         if isinstance(error, NotImplementedError):
             what = f"{_unsaved(model)} has arguments and no get_config, which a .keras file needs"
         raise MisfitError(target, what, "give it a get_config, or write -o NAME.weights.h5 or .safetensors") from error
 
 
 def _unsaved(model: KerasModel) -> str:
-    """The class of the first layer whose own ``get_config`` refuses; of the model itself where none does."""
+    """The class of the first layer whose own ``get_config`` raises; that of the model if none does."""
     from wdport.keras_runtime import layers_by_path
 
     for layer in (model, *layers_by_path(model).values()):
@@ -79,9 +79,9 @@ def _unsaved(model: KerasModel) -> str:
 
 @contextmanager
 def _policy(dtype: str) -> Iterator[None]:
-    """Layers that are made inside have this policy, the names of a new process and no random weights.
+    """Context in which layers get this policy, the names of a new process and no random weights.
 
-    Policy and names are the process's: no thread traces a model meanwhile.
+    Policy and names are global: no thread may trace a model meanwhile.
     """
     import keras
 
@@ -103,17 +103,17 @@ def _require_plain(target: str, model: KerasModel) -> None:
     for path, layer in layers_by_path(model).items():
         if type(layer).__name__ == "Lambda":
             what = f"has a Lambda layer, {path}, which no file can hold safely"
-            raise MisfitError(target, what, "write it as a layer of its own, or with keras.ops")
+            raise MisfitError(target, what, "write it as a separate layer, or with keras.ops")
 
 
 def _require_policy(target: str, model: KerasModel) -> None:
-    """A layer with a dtype of its own, or a model that was made before, cannot be lifted to float64."""
+    """Refuse layers with an explicit dtype and models made earlier, which cannot be lifted to float64."""
     from wdport.keras_runtime import variables_by_path
 
     for path, variable in variables_by_path(model).items():
         if str(variable.dtype) != "float64" and "float" in str(variable.dtype):
             what = f"makes {path} {variable.dtype} where keras.config.dtype_policy() is float64"
-            raise MisfitError(target, what, "build a new model at every call, and give no layer a dtype of its own")
+            raise MisfitError(target, what, "build a new model at every call, and set no dtype on any layer")
 
 
 def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> None:
@@ -130,17 +130,17 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
         return
     if not inputs:
         raise MisfitError(
-            target, "gives a model that is not built", "call it once there, or say its inputs with --input"
+            target, "returns a model that is not built", "call it once there, or state its inputs with --input"
         )
     symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Keras's advice on what it cannot build, which is told below
+            warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, reported below
             model(*model_arguments(model, symbols))
     except WdportError:
         raise
     except Exception as error:
-        what = f"gives a model that raises {_one_line(_cause(error))} when it is called on its inputs"
+        what = f"returns a model that raises {_one_line(_cause(error))} when it is called on its inputs"
         raise MisfitError(target, what, "correct the model, or the inputs") from error
     if left := [path for path in unbuilt() if path]:
         raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
@@ -155,7 +155,7 @@ def _dtype(told: Input) -> str | None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What was raised at first: Keras raises it again with advice around it."""
+    """The original exception, which Keras raises again with advice added."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     return error

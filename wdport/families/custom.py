@@ -1,6 +1,6 @@
 """The user's own model: a Keras function, a mapping table, and a PyTorch function to compare with.
 
-Everything that a shipped family knows of its model is read here from the table and from the model itself.
+Everything that a shipped family knows about its model is read here from the table and from the model itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CustomConfig:
-    """``arguments`` are what the functions that build the two models are called with."""
+    """``arguments`` are the arguments of the functions that build the two models."""
 
     keras: str
     inputs: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class CustomConfig:
 
 
 class CustomFamily:
-    """See :class:`wdport.families.roles.Family`; one object for each table and what the user said beside it."""
+    """See :class:`wdport.families.roles.Family`; one object for each table with the user's options."""
 
     name = "custom"
     bounds: Mapping[str, Bound] = MappingProxyType({})
@@ -57,7 +57,7 @@ class CustomFamily:
         self._kept: tuple[Document, KerasModel] | None = None
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        """All of a configuration file: the table says which of it the functions take."""
+        """All values of a configuration file: the table says which of them the functions take."""
         return dict(document)
 
     def parse_setting(self, key: str, text: str) -> NoReturn:
@@ -67,7 +67,7 @@ class CustomFamily:
     def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         """The arguments of the functions, from ``config.json`` or the configuration file."""
         self._require_model()
-        if "arguments" in config:  # a converted file's own account
+        if "arguments" in config:  # recorded in a converted file
             return Resolved(replace(self.load_config(config), inputs=self.inputs), self._origins)
         return Resolved(CustomConfig(self.model, self.inputs, self.arguments(source, config)), self._origins)
 
@@ -78,24 +78,24 @@ class CustomFamily:
         return {**origins, "arguments": "config"}
 
     def arguments(self, source: Source, config: Document) -> dict[str, object]:
-        """What the functions are called with, in Keras and in PyTorch; raises :class:`MisfitError`."""
+        """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
         known = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in known]:
             fix = "give a config.json beside the checkpoint, or --config FILE"
-            raise MisfitError(source.path, f"nothing tells {', '.join(missing)}, which {self.table.path} asks for", fix)
+            raise MisfitError(source.path, f"{', '.join(missing)} not given, and {self.table.path} asks for it", fix)
         return {key: known[key] for key in self.table.config}
 
     def hint(self, config: CustomConfig) -> str:
-        """What may be the matter where the table does not fit, in words."""
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        """A possible reason why the table does not fit, as text."""
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.families.unlike import first_unlike
 
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
     def settings(self, arguments: Document) -> SettingsReport:
-        """What the two models were told differently; both are built with these arguments, and nothing is run."""
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        """Settings that differ between the two models; both are built with these arguments, and not run."""
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.families.unlike import settings_of
 
@@ -106,20 +106,20 @@ class CustomFamily:
         return frozenset()
 
     def variables(self, config: CustomConfig) -> dict[str, Shape]:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.keras_runtime import variables_by_path
 
         return {path: tuple(variable.shape) for path, variable in variables_by_path(self._keep(config)).items()}
 
     def outline(self, config: CustomConfig) -> dict[str, Shape]:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.keras_runtime import traced_model, variables_by_path
 
         try:
             model = traced_model(lambda: self._build(config, "float32"))
-        except MisfitError:  # it may look at its own values, or be at fault: the build in full tells
+        except MisfitError:  # it may read its own values, or fail: the full build reports that
             return self.variables(config)
         return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
 
@@ -134,14 +134,14 @@ class CustomFamily:
         return CustomConfig(self.model, tuple(inputs), dict(arguments))
 
     def build(self, config: CustomConfig, dtype: str | None = None) -> KerasModel:
-        """The user's model, the caller's own from now on: in float32 the one that was looked at before, if any."""
+        """The user's model, owned by the caller from now on: in float32 the one that was inspected before, if any."""
         if (dtype or "float32") == "float32":
             model, self._kept = self._keep(config), None
             return model
         return self._build(config, str(dtype))
 
     def _keep(self, config: CustomConfig) -> KerasModel:
-        """A float32 model to look at, to write and to read with; built at the first call."""
+        """A float32 model to inspect, save and load with; built at the first call."""
         if self._kept is None or self._kept[0] != config.arguments:
             self._kept = (dict(config.arguments), self._build(config, "float32"))
         return self._kept[1]
@@ -156,8 +156,8 @@ class CustomFamily:
         return nullcontext()
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
-        """Write the model with these values of its variables by Keras's own writer; the values by path."""
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        """Write the model with these values of its variables, by path, with Keras's own writer."""
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.files.quiet_file import quiet_hdf5
         from wdport.keras_runtime import set_variable, variables_by_path
@@ -175,11 +175,13 @@ class CustomFamily:
         return given
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
-        """Every variable by path, as Keras reads the file into a model of NaN: what it does not read is seen.
+        """Every variable by path, as Keras reads the file into a model filled with NaN, which shows what it does not
+        read.
 
-        The file is first held to be what Keras writes, for HDF5's own library follows a file wherever it leads.
+        The file is first checked to have the structure that Keras writes, since the HDF5 library follows any link in a
+        file.
         """
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
         import numpy as np
 
         from wdport.checkpoint.located import located
@@ -200,7 +202,7 @@ class CustomFamily:
         return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
 
     def signature(self, config: CustomConfig) -> Signature:
-        """The inputs as they are said; one that the Keras model takes with its channels last is told by its shape."""
+        """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
         told = self.told()
         if self._known is None:
             self._keep(config)
@@ -229,7 +231,7 @@ class CustomFamily:
             raise UsageError(self.table.path, "does not name the Keras model", fix)
 
     def told(self) -> tuple[Input, ...]:
-        """The inputs as the table or the user states them; raises :class:`MisfitError`."""
+        """The inputs stated by the table or the user; raises :class:`MisfitError`."""
         found = []
         for text in self.inputs:
             try:
@@ -240,7 +242,7 @@ class CustomFamily:
 
 
 def _as_taken(told: Input, shape: Sequence[int | None], where: str) -> Input:
-    """An input with the Keras model's order of axes, where only its shape tells."""
+    """An input with the Keras model's order of axes, if only its shape determines it."""
     if told.axes != told.keras_axes:
         return told
     sizes = [None if axis == "b" else told.sizes[axis] for axis in told.axes]
@@ -252,7 +254,7 @@ def _as_taken(told: Input, shape: Sequence[int | None], where: str) -> Input:
     raise MisfitError(where, what, "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'")
 
 
-if TYPE_CHECKING:  # what mypy holds the family to
+if TYPE_CHECKING:  # checked by mypy
 
     def _role(family: CustomFamily) -> OwnFamily:
         return family

@@ -1,6 +1,6 @@
-"""The user's own generative model: what sampling needs beyond the layers, as its table says it under ``sampling:``.
+"""The user's own generative model: what sampling needs beyond the layers, from ``sampling:`` in its table.
 
-A diffusion is said in the words of a diffusers ``scheduler_config.json``, a flow by its path and its target.
+A diffusion has the fields of a diffusers ``scheduler_config.json``, a flow its path and its target.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
+from wdport.families.sampling_form import DiffusionForm, FlowForm, SamplingForm
 from wdport.model import Array, Diffused, Document, KerasModel, Named, NotDecoded
 
 if TYPE_CHECKING:
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
     from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.roles import OwnFamily, Sampled
 
-_OWN: Final = {"process", "shape", "name", "classes", "no_class", "time", "path", "target"}
-"""Fields that are not a scheduler's."""
+_OWN: Final = {*SamplingForm.__annotations__, "process", "time"}
+"""Fields other than those of a scheduler."""
 
 _TIMES: Final = ("step", "fraction")
 _MOST: Final = 1 << 24
 """Values of one sample."""
 
 LAYERS: Final = 64
-"""Activations of about the state's size that are held at once, generously: nothing tells a model's own."""
+"""Upper estimate of the activations of about the state's size that exist at once; a model's own number is unknown."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """``shape`` is one sample's, as the Keras model takes it, and ``name`` what samples are called. ``process`` makes
-    the plans; ``clip``, ``classes`` and ``no_class`` are as in :class:`wdport.model.Diffused`."""
+    """``shape`` is the shape of one sample, as the Keras model takes it, and ``name`` the name of the samples.
+    ``process`` makes the plans; ``clip``, ``classes`` and ``no_class`` are as in :class:`wdport.model.Diffused`."""
 
     shape: tuple[int, ...]
     name: str
@@ -46,7 +47,7 @@ class Sampling:
 
 
 def read_sampling(document: Document, where: str) -> Sampling:
-    """What a table says under ``sampling:``; raises :class:`MisfitError`."""
+    """Read ``sampling:`` of a table; raises :class:`MisfitError`."""
     try:
         return _sampling(document)
     except ValueError as error:
@@ -83,7 +84,7 @@ def _class(document: Document, name: str) -> int | None:
 def _flow(document: Document) -> tuple[Process, float | None]:
     from wdport.diffusion.flow import PATHS, TARGETS, Flow
 
-    if unknown := set(document) - _OWN:
+    if unknown := set(document) - set(FlowForm.__annotations__):
         raise ValueError(f"unknown field {min(unknown)!r} of a flow")
     path, target = document.get("path", "linear"), document.get("target", "velocity")
     for name, value, known in (("path", path, tuple(PATHS)), ("target", target, TARGETS)):
@@ -91,17 +92,14 @@ def _flow(document: Document) -> tuple[Process, float | None]:
             raise ValueError(f"{name} is not one of {', '.join(known)}")
     factor = document.get("time", 1.0)
     if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0.0 < factor < _MOST:
-        raise ValueError("time is not a number, what the network is told at the end of the flow")
+        raise ValueError("time is not a number, the time passed to the network at the end of the flow")
     return Flow(str(path), str(target), lambda time: time * factor), None
 
 
 def _diffusion(document: Document) -> tuple[Process, float | None]:
-    from dataclasses import fields
-
     from wdport.diffusion.scheduler import Scheduler
 
-    known = {each.name for each in fields(Scheduler)} - {"clip"} | {"clip_sample", "clip_sample_range"}
-    if unknown := set(document) - _OWN - known | set(document) & {"path", "target"}:
+    if unknown := set(document) - set(DiffusionForm.__annotations__):
         raise ValueError(f"unknown field {min(unknown)!r} of a diffusion")
     told = document.get("time", "step")
     if told not in _TIMES:
@@ -128,13 +126,15 @@ class CustomSampled(CustomFamily):
 
     def diffused(self, config: CustomConfig) -> Diffused:
         told = self.sampling
-        reason = NotDecoded("samples are what the network makes", "samples are not decoded", "leave out known values")
+        reason = NotDecoded(
+            "samples are the output of the network", "samples are not decoded", "leave out known values", data=True
+        )
         axis = "place" if len(told.shape) > 1 else "number"
         return Diffused(told.shape, Named(told.name, axis, axis), Named("decoded", axis, axis), reason,
                         LAYERS * prod(told.shape), {}, told.clip, told.classes, told.no_class)  # fmt: skip
 
     def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.families.keras_denoiser import KerasDenoiser
 
@@ -150,7 +150,7 @@ class CustomSampled(CustomFamily):
         return iter(())
 
 
-if TYPE_CHECKING:  # what mypy holds the family to
+if TYPE_CHECKING:  # checked by mypy
 
     def _roles(family: CustomSampled) -> tuple[OwnFamily, Sampled]:
         return family, family

@@ -1,4 +1,4 @@
-"""What became of known faults: one fault's fate, and groups of them, each with the gate that is about them."""
+"""Results of known faults: of one fault, and groups of them with the gate that tests them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Bounds = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Kill:
-    """One fault's fate.
+    """Result of one fault.
 
-    ``gate`` is the first that killed it, "" if none did; ``sites`` are the places found faulty, ``site`` the one that
-    was, ``exact`` whether they agree; ``margin`` is the largest error over its bound, in decades; ``inputs`` the case
-    that showed it. ``causes`` is what the diagnosis says, where it was ``sought``, and ``facts`` are what a right one
-    says if it does not name the fault. ``equivalent`` says why the fault
-    does not change what the network computes, where that is known: it must then survive. ``ratio`` is the largest
-    isolated float32 error as a multiple of the reference's, ``single`` the gate that kills it in float32 alone ("" if
-    none does), ``rejected`` the fixed tolerances that reject its output; ``None`` where that was not measured.
+    ``gate`` is the first that killed it, "" if none did; ``sites`` are the places found faulty, ``site`` the faulty
+    one, ``exact`` whether they agree; ``margin`` is the largest error over its bound, in decades; ``inputs`` the case
+    that showed it. ``causes`` are those of the diagnosis, if it was ``sought``, and ``facts`` are words of a correct
+    diagnosis that does not name the fault. ``equivalent`` says why the fault does not change what the network computes,
+    if that is known: it must then survive. ``ratio`` is the largest isolated float32 error as a multiple of the
+    reference's, ``single`` the gate that kills it in float32 only ("" if none does), ``rejected`` the fixed tolerances
+    that reject its output; ``None`` if that was not measured.
     """
 
     example: str
@@ -41,12 +41,12 @@ class Kill:
 
     @property
     def killed(self) -> bool:
-        """Whether a gate noticed."""
+        """Whether a gate detected the fault."""
         return bool(self.gate)
 
     @property
     def right(self) -> bool:
-        """Whether the harness did what it ought to: the gate and the place, or survival of an equivalent."""
+        """Whether the result is as expected: gate and place, or survival of an equivalent."""
         if self.equivalent:
             return not self.killed
         return self.gate == self.expected and self.exact
@@ -64,8 +64,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Group:
-    """Faults of one kind: the gate that is about them ("" if there is more than one), a few words, and what becomes
-    of them."""
+    """Faults of one kind: the gate that tests them ("" for several), a short description, and their results."""
 
     gate: str
     name: str
@@ -73,7 +72,8 @@ class Group:
 
 
 def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:
-    """A fault's fate at a gate that does not tell places apart; a ``fault`` without name is none, and must live."""
+    """Result of a fault at a gate that does not distinguish places; a ``fault`` without a name is no fault, and must
+    survive."""
     reason = "" if fault else "nothing is changed"
     return Kill(example, fault or "no fault", place, gate if killed else "", gate, (place,) if killed else (),
                 killed, float(margin), equivalent=reason)  # fmt: skip

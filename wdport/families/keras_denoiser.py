@@ -1,7 +1,7 @@
 """A family's Keras model as the network for sampling: the model itself, called with weights that are arguments.
 
-Its own layers compute, so it is as fast as they are. What depends on time alone is computed once per plan where the
-model has two methods, ``embed(times, labels)`` and ``denoise(state, embedding)``, of which a call is made.
+Its own layers compute, so it is as fast as they are. Everything that depends only on time is computed once per plan if
+the model has the methods ``embed(times, labels)`` and ``denoise(state, embedding)``, whose composition is its call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wdport.errors import UsageError
 from wdport.model import KerasModel
 
 POLICIES = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-"""Keras dtype policy by the dtype that it computes in, where they differ."""
+"""Keras dtype policy by its compute dtype, where they differ."""
 
 Weights = dict[str, Any]
 
@@ -39,11 +39,11 @@ class KerasDenoiser:
         classes: bool = False,
     ) -> None:
         if pad_widths != 1:
-            raise UsageError("pad_widths", "this model's widths cannot be filled up", "leave it out")
+            raise UsageError("pad_widths", "this model's widths cannot be padded", "leave it out")
         from wdport.keras_runtime import variables_by_path
 
         self._exact = dtype == "float64"
-        # Built at once: Keras's dtype policy is the process's, and other threads may build models later.
+        # Built at once: Keras's dtype policy is global, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
             self._model = build(POLICIES.get(dtype, dtype))
         self._embeds, self._classes = hasattr(self._model, "embed") and hasattr(self._model, "denoise"), classes
@@ -59,7 +59,7 @@ class KerasDenoiser:
         return True
 
     def conditions(self, weights: Weights, times: Tensor) -> Tensor:
-        """The embedding (S, T) of the times (S,), where the model has one and no labels go into it; else the times."""
+        """The embedding (S, T) of the times (S,), if the model has one without labels; otherwise the times."""
         if not self._embeds or self._classes:
             return times
         with self._holding(weights):
@@ -79,7 +79,7 @@ class KerasDenoiser:
 
     @contextmanager
     def _holding(self, weights: Weights) -> Iterator[None]:
-        """The model has these values inside."""
+        """Context in which the model has these values."""
         import keras
 
         from wdport.keras_runtime import exact_float64
@@ -99,6 +99,6 @@ class KerasDenoiser:
             return model.stateless_call(trained, others, *model_arguments(model, inputs), training=False)[0]
 
     def _value(self, variable: Any, weights: Weights) -> Any:
-        """The seeds of random generators, which nothing reads here, are no weights."""
+        """The value of a variable; seeds of random generators, which nothing reads here, are not weights."""
         path = self._paths.get(id(variable), "")
         return weights[path] if path in weights else np.asarray(variable.value)

@@ -1,7 +1,7 @@
-"""Mutants: known bugs of ports, each put into one place of a correct model for as long as a context lasts.
+"""Mutants: known bugs of ports, each applied to one place of a correct model within a context.
 
-They measure what `verify` can find, and they diagnose: a mutant of a correct port that computes what a faulty
-layer computes is that layer's probable cause.
+They measure what `verify` can find, and serve diagnosis: if a mutant of a correct port computes what a faulty layer
+computes, it is the probable cause.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor, KerasVariable
 
 Change = Callable[[KerasLayer, KerasModel], AbstractContextManager[object]]
-"""(layer, model) to a context inside which the layer has the bug."""
+"""Maps (layer, model) to a context in which the layer has the bug."""
 
 
 @dataclass(frozen=True)
 class Mutant:
     """One known bug.
 
-    ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says
-    why it changes nothing, where it does not; ``gate`` is the one that ought to kill it: A, 0 if layers no longer
-    run, A' or B if float64 does not show it. ``shares`` allows the fault to be seen at every layer below its site.
-    ``quick`` ones go into the short self-test. ``facts`` are words of a right diagnosis that does not name the bug.
+    ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says why it
+    changes nothing, if it does not; ``gate`` is the gate expected to kill it: A, 0 if layers no longer run, A' or B if
+    float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. ``quick`` mutants
+    are part of the short self-test. ``facts`` are words of a correct diagnosis that does not name the bug.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Mutant:
 
 @contextmanager
 def attributes(target: object, **values: object) -> Iterator[None]:
-    """``target`` with other attributes, past Keras's own bookkeeping of layers and variables."""
+    """Context in which ``target`` has other attributes, set without Keras's tracking of layers and variables."""
     before = {name: target.__dict__[name] for name in values if name in target.__dict__}
     target.__dict__.update(values)
     try:
@@ -60,7 +60,7 @@ def attributes(target: object, **values: object) -> Iterator[None]:
 
 
 def setting(**values: object) -> Change:
-    """The layer with other attributes."""
+    """A fault that sets attributes of the layer."""
     return lambda layer, _: attributes(layer, **values)
 
 
@@ -70,7 +70,7 @@ def array_of(variable: KerasVariable) -> Array:
 
 
 def calling(function: Callable[..., KerasTensor]) -> Change:
-    """The layer computes ``function(layer, *inputs)`` instead."""
+    """A fault whose layer computes ``function(layer, *inputs)`` instead."""
 
     def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         return patch.object(layer, "call", lambda *inputs, **kwargs: function(layer, *inputs, **kwargs))
@@ -80,7 +80,7 @@ def calling(function: Callable[..., KerasTensor]) -> Change:
 
 @contextmanager
 def holding(*pairs: tuple[KerasVariable, Array]) -> Iterator[None]:
-    """Variables with other values: (variable, array) pairs."""
+    """Context in which variables have other values: (variable, array) pairs."""
     with ExitStack() as stack:
         for variable, value in pairs:
             before = variable.value

@@ -1,4 +1,4 @@
-"""Modules whose import makes Keras know classes of ours; a list of names, nothing is imported."""
+"""Names of the modules that register Keras classes when imported; nothing is imported here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families by name; none is imported before it is asked for."""
+"""Families by name; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -26,33 +26,34 @@ _CLASSES = {
 
 
 def find_family(name: str, where: str | Path) -> Family:
-    """The family that a table or a converted file names; raises :class:`MisfitError` if unknown."""
+    """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""
     if name not in _MODULES:
         raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(_MODULES)}")
     return cast(Family, import_module(_MODULES[name]).FAMILY)
 
 
 def known_bounds() -> dict[str, Bound]:
-    """Every bound that a policy may set: the engine's, and those of the shipped families' own gates."""
+    """Every bound that a policy may set: those of the engine and of the shipped families' own gates."""
     return {name: bound for each in (BOUNDS, *(family.bounds for family in shipped())) for name, bound in each.items()}
 
 
 def shipped() -> list[Family]:
-    """Every family that wdport comes with."""
+    """Every family that wdport ships."""
     return [find_family(name, name) for name in _MODULES]
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:
-    """The family of a model in a ``.keras`` file; raises :class:`MisfitError` if it is none of ours."""
+    """The family of a model in a ``.keras`` file; raises :class:`MisfitError` if it is not a wdport model."""
     name = _CLASSES.get(registered_name) if isinstance(registered_name, str) else None
     if name is None:
-        fix = "put its manifest beside it, or load it with keras itself"
-        raise MisfitError(where, f"holds a {registered_name!s}, no model of wdport", fix)
+        named = f" ({registered_name})" if isinstance(registered_name, str) else ""
+        fix = "give the file that wdport convert wrote; keras.saving.load_model loads this one"
+        raise MisfitError(where, f"is a Keras model{named} that wdport did not write", fix)
     return find_family(name, where)
 
 
 def family_of_model(model: object) -> Family | None:
-    """The family of a Keras model, by its class or one that this is made from; ``None`` if it is none of ours."""
+    """The family of a Keras model, by its class or a base class; ``None`` if it is not a wdport model."""
     if (keras := sys.modules.get("keras")) is None:
         return None
     for kind in type(model).__mro__:

@@ -1,6 +1,6 @@
-"""The roles of a model family: what the rest of wdport may ask of one, each role a protocol.
+"""The roles of a model family, each a protocol that the rest of wdport uses.
 
-Every family is :class:`Family`. The others are optional, and asked for by ``isinstance``: a family that has the
+Every family is a :class:`Family`. The other roles are optional and tested by ``isinstance``: a family that has the
 methods has the role.
 """
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from wdport.families.mutants import Mutant
 
 Tree = Any
-"""Arrays in any nesting: a model's weights, what it makes of the times. They are arguments of the compiled programs,
-so new values need no new program."""
+"""Arrays in any nesting: a model's weights, or its conditions for some times. They are arguments of the compiled
+programs, so new values need no new program."""
 
 
 class Convertible(Protocol):
-    """A family whose checkpoints can be planned; neither torch nor keras nor jax is needed for it."""
+    """A family whose checkpoints can be planned, without torch, keras or jax."""
 
     name: str
 
     @property
     def shown(self) -> Mapping[str, str]:
-        """The fields of the configuration that a few lines about a conversion show, and what each is called there."""
+        """The configuration fields that the summary of a conversion shows, with their labels."""
         ...
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
@@ -62,9 +62,10 @@ class Convertible(Protocol):
         ...
 
     def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
-        """The configuration; raises ``MisfitError`` where the givens contradict the file, or what it says of itself.
+        """The configuration; raises ``MisfitError`` if given values contradict the file or its metadata.
 
-        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, beside what was parsed.
+        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, and ``feature_names``, in addition to
+        parsed values.
         """
         ...
 
@@ -77,7 +78,7 @@ class Convertible(Protocol):
         ...
 
     def constants(self, config: Configuration) -> dict[str, Constant]:
-        """Every table of the model, by the name that mapping tables use under ``check:``."""
+        """Every constant table of the model, by its name under ``check:`` in mapping tables."""
         ...
 
     def load_config(self, values: Document) -> Configuration:
@@ -86,28 +87,28 @@ class Convertible(Protocol):
 
 
 class Family(Convertible, Protocol):
-    """A family whose models can be built and compared. Every family is one."""
+    """A family whose models can be built and compared; every family has this role."""
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
-        """The bounds of its own gates."""
+        """The bounds of the family's own gates."""
         ...
 
     @property
     def rests_on(self) -> Mapping[str, tuple[str, ...]]:
-        """By field of the configuration, the gates whose outcome rests on it, where the network's does not."""
+        """For each configuration field, the gates that depend on it although the network does not."""
         ...
 
     def signature(self, config: Configuration) -> Signature:
-        """What the network takes and gives."""
+        """The inputs and outputs of the network."""
         ...
 
     def build(self, config: Configuration, dtype: str | None = None) -> KerasModel:
-        """The Keras model, its weights zero, waiting to be filled."""
+        """The Keras model, with zero weights, to be filled."""
         ...
 
     def unfilled(self) -> AbstractContextManager[None]:
-        """Models that are made inside have no initial values, for they are about to be filled."""
+        """Context in which models get no initial values, since they are filled afterwards."""
         ...
 
     def build_reference(self, config: Configuration, tensors: Mapping[str, Array], dtype: str) -> Module:
@@ -115,7 +116,7 @@ class Family(Convertible, Protocol):
         ...
 
     def port_tables(self, model: KerasModel) -> dict[str, Array]:
-        """The tables that the Keras model itself uses, under the names of :meth:`constants`."""
+        """The constant tables that the Keras model uses, under the names of :meth:`constants`."""
         ...
 
     def mutants(self, config: Configuration) -> Sequence[Mutant]:
@@ -123,7 +124,7 @@ class Family(Convertible, Protocol):
         ...
 
     def gates(self, config: Configuration) -> Sequence[Gate]:
-        """Its own gates, about what it has beside the network."""
+        """The family's own gates, for its parts other than the network."""
         ...
 
 
@@ -133,6 +134,10 @@ class Referenced(Protocol):
 
     def reference_of(self, config: Configuration) -> str:
         """Whose code the reference is."""
+        ...
+
+    def library_of(self, config: Configuration) -> str:
+        """The library's class and release if that is the reference, "" for wdport's own code."""
         ...
 
 
@@ -146,11 +151,22 @@ class Documented(Protocol):
 
 
 @runtime_checkable
+class Configured(Protocol):
+    """A family with its own configuration file format."""
+
+    name: str
+
+    def settings_schema(self) -> dict[str, object]:
+        """The JSON Schema of the file that :meth:`Convertible.read_settings` reads."""
+        ...
+
+
+@runtime_checkable
 class Outlined(Protocol):
-    """A family whose variables take a built model to know, which may be too large for the machine."""
+    """A family whose variables are known only from a built model, which may be too large for the machine."""
 
     def outline(self, config: Configuration) -> dict[str, Shape]:
-        """The same as ``variables``, without memory for values."""
+        """The same as ``variables``, without allocating values."""
         ...
 
 
@@ -159,7 +175,7 @@ class KeptByKeras(Protocol):
     """A family whose files are written and read by Keras's own code."""
 
     def save(self, config: Configuration, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
-        """Write the model with these values of its variables; the values by path."""
+        """Write the model with these values of its variables, by path."""
         ...
 
     def read(self, config: Configuration, path: Path) -> dict[str, Array]:
@@ -168,22 +184,22 @@ class KeptByKeras(Protocol):
 
 
 class OwnFamily(Family, KeptByKeras, Outlined, Protocol):
-    """The user's own model, as its mapping table and the user describe it."""
+    """The user's own model, described by its mapping table and the user's options."""
 
     table: Table
     model: str
     reference: str
 
     def settings(self, arguments: Document) -> SettingsReport:
-        """What the two models were told differently; both are built with these arguments, and nothing is run."""
+        """Settings that differ between the two models; both are built with these arguments, and not run."""
         ...
 
     def told(self) -> tuple[Input, ...]:
-        """The inputs as the table or the user states them; raises ``MisfitError``."""
+        """The inputs stated by the table or the user; raises ``MisfitError``."""
         ...
 
     def arguments(self, source: Source, config: Document) -> dict[str, object]:
-        """What the functions that build the two models are called with; raises ``MisfitError``."""
+        """The arguments of the functions that build the two models; raises ``MisfitError``."""
         ...
 
 
@@ -191,23 +207,23 @@ class Denoiser(Protocol):
     """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
 
     def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Tree:
-        """The model's variables by path as the functions below want them, lying one way or the other."""
+        """Arrange the model's variables, by path, for the functions below, in either layout."""
         ...
 
     def lay_out(self, weights: Tree, by_outputs: bool) -> Tree:
-        """Arranged weights, lying so."""
+        """Arranged weights in this layout."""
         ...
 
     def by_outputs(self, batch: int | None) -> bool:
-        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        """The fastest layout for ``batch`` samples, or for any number (None)."""
         ...
 
     def conditions(self, weights: Tree, times: Tensor) -> Tree:
-        """All that depends on the times (S,) alone, arrays with S in front."""
+        """Everything that depends only on the times (S,), arrays with leading axis S."""
         ...
 
     def predict(self, weights: Tree, state: Tensor, condition: Tree, labels: Tensor | None = None) -> Tensor:
-        """The prediction for a state (B, *shape) and one step's condition; labels (B,) where there are classes."""
+        """The prediction for a state (B, *shape) and one step's condition; labels (B,) for class-conditional models."""
         ...
 
 
@@ -218,21 +234,21 @@ class Sampled(Protocol):
     name: str
 
     def unsampled(self, config: Configuration) -> str:
-        """Why a model of this configuration draws no samples, in words; "" where it does."""
+        """Why a model of this configuration cannot draw samples, as text; "" if it can."""
         ...
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """How paths of variables begin that the network for sampling does not need."""
+        """Path prefixes of variables that the network for sampling does not need."""
         ...
 
     def process(self, config: Configuration, table: Callable[[str], Array]) -> Process:
-        """What the network was trained to undo; ``table`` gives those that a checkpoint and its port hold, such as
-        "noise_schedule.beta"."""
+        """The process that the network was trained to undo; ``table`` returns the tables that a checkpoint and its port
+        hold, such as "noise_schedule.beta"."""
         ...
 
     def diffused(self, config: Configuration) -> Diffused:
-        """What sampling has to know of a configuration."""
+        """What sampling needs to know about a configuration."""
         ...
 
     def denoiser(self, config: Configuration, dtype: str, pad_widths: int = 1) -> Denoiser:
@@ -240,25 +256,25 @@ class Sampled(Protocol):
         ...
 
     def to_series(self, config: Configuration, states: Array | Tensor, /) -> Tensor | None:
-        """States, decoded and in the units of the data where these are known; ``None`` where they are not decoded."""
+        """Decoded states, in the units of the data if these are known; ``None`` if states are not decoded."""
         ...
 
     def time_tables(self, conditions: Tree) -> Iterator[tuple[str, Array]]:
-        """By Keras layer path, the tables (S, n) of the sampling network that depend on time alone; ``conditions`` are
-        what that network makes of S times."""
+        """By Keras layer path, the tables (S, n) of the sampling network that depend only on time; ``conditions`` are
+        its conditions for S times."""
         ...
 
     def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        """The same in the same order, as the layers of the Keras model make it of ``times`` (S,)."""
+        """The same in the same order, computed by the layers of the Keras model from ``times`` (S,)."""
         ...
 
 
 @runtime_checkable
 class Trained(Protocol):
-    """The role of a family that knows what its training minimises."""
+    """The role of a family with a training objective."""
 
     def objective(self, config: Configuration, model: KerasModel) -> Objective:
-        """What training minimises; ``model`` is the Keras model, for the tables that the loss needs."""
+        """The training objective; ``model`` is the Keras model, for the tables that the loss needs."""
         ...
 
 
@@ -268,15 +284,15 @@ class Faulty(Family, Protocol):
 
     @property
     def causes_known(self) -> bool:
-        """Whether its faults have the words of a right diagnosis, so that their causes can be judged."""
+        """Whether its faults have the words of a correct diagnosis, so that reported causes can be judged."""
         ...
 
     def smallest(self) -> Configuration:
-        """The configuration that runs soonest and still has the parts that quick mutants are in."""
+        """The fastest configuration that has the parts of the quick mutants."""
         ...
 
     def examples(self) -> dict[str, Configuration]:
-        """Small configurations that between them have every part of the family, by a few words each."""
+        """Small configurations that together have every part of the family, by a short description."""
         ...
 
     def random_tensors(self, config: Configuration, seed: int) -> dict[str, Array]:
@@ -286,19 +302,20 @@ class Faulty(Family, Protocol):
 
 @runtime_checkable
 class FaultyAround(Protocol):
-    """The role of a family that has known faults of what it has beside the network."""
+    """The role of a family with known faults outside the network."""
 
     def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
-        """Those faults, judged by these bounds, at the family's own gates."""
+        """The results of those faults at the family's own gates, with these bounds."""
         ...
 
 
 @runtime_checkable
 class Rewritten(Protocol):
-    """The role of a family that has other ways to compute its layers."""
+    """The role of a family with alternative ways to compute its layers."""
 
     def rewrites(self, config: Configuration) -> Sequence[Mutant]:
-        """Correct ports that compute the same by another way: mutants that must survive, everywhere at once."""
+        """Correct ports that compute the same in another way: mutants, applied everywhere at once, that must
+        survive."""
         ...
 
 
@@ -315,9 +332,9 @@ class Edited(Faulty, Protocol):
         ...
 
     def given(self, config: Configuration) -> dict[str, str]:
-        """What shapes do not tell of a configuration, as for ``--set``."""
+        """Configuration values that shapes do not determine, as for ``--set``."""
         ...
 
     def statistics(self, config: Configuration) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Mean and deviation of the data, by feature, where they are known."""
+        """Mean and standard deviation of each feature, if known."""
         ...

@@ -1,9 +1,8 @@
-"""What the user's two models were told differently, without running them: all of it, or the first layer that explains
+"""Compare the settings of the user's two models without running them: all differences, or the first layer that explains
 why a table does not fit.
 
-A pooling that leaves another size is seen by a plan only where it meets a weight, some layers later. Both models are at
-hand, so the settings of the layers that have windows are compared, as far as what each is given can be told; nothing
-is run.
+A plan notices a pooling with another output size only at the next weight, some layers later. Both models are available,
+so the settings of layers with windows are compared, as far as their input shapes are known; nothing is run.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:
-    """What sets the first such layer of ``model`` apart from its module, in words; "" where nothing does, or where the
-    PyTorch model of the function ``reference`` cannot be had."""
+    """How the first such layer of ``model`` differs from its module, as text; "" if none does, or if the PyTorch model
+    of the function ``reference`` cannot be built."""
     from wdport.compare.settings import differences, has_windows
     from wdport.compare.taps import align
     from wdport.keras_runtime import layers_by_path
@@ -40,7 +39,7 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
         module = recorder.find_function(reference)(**arguments)
         taps = align(table, recorder.module_names(module), layers, ())
         modules = dict(module.named_modules())
-    except Exception:  # the function is the user's, and this is no more than a hint
+    except Exception:  # the function is the user's, and this is only a hint
         return ""
     known = {tap.candidate: tap for tap in taps if tap.reference in modules}
     for path, layer in layers.items():
@@ -48,16 +47,17 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
             continue
         tap, given = known[path], _given(layer)
         if not given or not has_windows(tap.kind) or _may_be_padded(layer, model):
-            continue  # it sets no size, or what its own padding is worth cannot be told
+            continue  # it sets no size, or the effect of its own padding is unknown
         if told := differences(tap.kind, modules[tap.reference], layer, given):
             return f"{path}: {told[0]}"
     return ""
 
 
 def settings_of(model: KerasModel, reference: str, arguments: Document, table: Table) -> SettingsReport:
-    """What every pair of layers that the table aligns was told differently, as far as that is known before they run.
+    """The settings that differ between every pair of layers that the table aligns, as far as known without running
+    them.
 
-    Raises :class:`WdportError` where the PyTorch model cannot be built, or the table does not fit the two.
+    Raises :class:`WdportError` if the PyTorch model cannot be built, or the table does not fit the two models.
     """
     from wdport.compare.aligned import compare_settings
     from wdport.compare.calls import Call
@@ -86,8 +86,7 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
 
 
 def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
-    """Whether what a layer of a functional model is given was enlarged, by no layer that has windows of its own; true
-    where that cannot be told."""
+    """Whether the input of a layer of a functional model was enlarged by a layer without windows; true if unknown."""
     if not getattr(model, "inputs", None):
         return True  # not a functional model as a whole
     tensor = layer.input
@@ -95,7 +94,7 @@ def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
         history = tensor._keras_history
         inputs = history.operation._inbound_nodes[history.node_index].input_tensors
         if not inputs:
-            return True  # inside a model that is a layer: what is before it is not seen
+            return True  # inside a nested model: the layers before it are unknown
         if hasattr(history.operation, "kernel_size") or hasattr(history.operation, "pool_size"):
             return False
         own, sizes = _sizes(tensor.shape, layer), [_sizes(each.shape, layer) for each in inputs]
@@ -106,12 +105,12 @@ def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
 
 
 def _sizes(shape: Sequence[int], layer: KerasLayer) -> tuple[int, ...]:
-    """All axes but the batch's and the channels'."""
+    """The sizes of all axes except batch and channels."""
     return tuple(shape[2:] if getattr(layer, "data_format", "") == "channels_first" else shape[1:-1])
 
 
 def _given(layer: KerasLayer) -> tuple[int, ...]:
-    """The shape that a layer of a functional model is given; nothing if that cannot be told."""
+    """The input shape of a layer of a functional model; empty if unknown."""
     try:
         shape = layer.input.shape
     except (AttributeError, ValueError):

@@ -1,1 +1,1 @@
-"""Files that wdport writes, each whole or not at all; and the converted models that it reads again."""
+"""Write files, each completely or not at all, and read converted models."""

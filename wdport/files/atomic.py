@@ -1,6 +1,6 @@
-"""The one way in which wdport writes a file: under a temporary name beside it, synced, then renamed.
+"""Write files atomically: under a temporary name beside the target, synced, then renamed.
 
-Until the rename nothing has the file's name, so whatever happens before it, an older file stays as it was.
+An older file is unchanged until the rename, whatever happens before it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _FIXES = {
 
 @contextmanager
 def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """A temporary file for each of ``paths``, all in one folder, to write there by whatever means.
+    """Yield a temporary file for each of ``paths``, all in one folder, to be written by any means.
 
-    When the block ends well, the files are synced and take their names, in this order; a file that is replaced
-    passes on its permissions. No signal and no other process that uses this function comes between the names. Whatever
+    When the block succeeds, the files are synced and renamed to their names, in this order; a replaced file passes
+    its permissions on. No signal and no other process that uses this function interrupts the renames. If an exception
     is raised, no temporary file is left; files that a killed process left are removed by the next one that writes the
-    same path. Raises :class:`MachineError` where the machine refuses.
+    same path. Raises :class:`MachineError` if writing fails.
     """
     made: list[Temporary] = []
     try:
@@ -74,15 +74,15 @@ def _give_names(made: Sequence[Temporary]) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which replaces ``path`` when the block ends well: see :func:`replacing`."""
+    """Yield a file to write, which replaces ``path`` when the block succeeds: see :func:`replacing`."""
     with replacing(path) as (temporary,), temporary.open("wb") as file:
         yield file
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; what is a stream (:func:`is_stream`) is written into.
+    """Write a text file; a stream (:func:`is_stream`) is written to directly.
 
-    Raises :class:`MachineError` where the machine refuses.
+    Raises :class:`MachineError` if writing fails.
     """
     if not is_stream(path):
         with whole_file(path) as file:
@@ -96,6 +96,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def machine_error(path: Path, error: OSError) -> MachineError:
-    """An operating system's refusal as one line."""
+    """Convert an ``OSError`` to a one-line error."""
     fix = _FIXES.get(error.errno or 0, "check the folder and its disk")
     return MachineError(path, f"could not be written ({error.strerror or error})", fix)

@@ -1,9 +1,12 @@
-"""Some samples in, a figure of them out: series as lines, images in a grid, points in a plane."""
+"""Draw samples: series as lines, images in a grid, points in a plane; with real data for comparison, if any."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import replacing
+from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, Beside, draw_beside, draw_series
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 from wdport.model import Array
@@ -21,15 +25,15 @@ if TYPE_CHECKING:
 FORMATS: Final = (".png", ".svg", ".pdf")
 ANIMATED: Final = (".gif",)
 
-LINES: Final = 20
-"""Series drawn at most: more of them hide one another."""
-
 IMAGES: Final = 100
 POINTS: Final = 20_000
 
-PANELS: Final = 16
+MOST: Final = 1000
+MOST_VALUES: Final = 10_000_000
+"""Limits on the series whose quantiles are drawn, and on all their values."""
+
 COLOURS: Final = (1, 3, 4)
-"""Channels of an image that can be drawn: grey, red, green and blue, and those with an opacity."""
+"""Numbers of channels of an image that can be drawn: grey, RGB, and RGBA."""
 
 FRAMES_PER_SECOND: Final = 12
 
@@ -41,7 +45,7 @@ def figure_target(
     option: str = "--plot",
     formats: tuple[str, ...] = FORMATS,
 ) -> Target:
-    """Where a figure goes; raises an error where it cannot."""
+    """Return the target of a figure; raises an error if it cannot be written."""
     if path.suffix not in formats:
         raise UsageError(path, "unknown figure format", f"end the name in {', '.join(formats)}")
     if importlib.util.find_spec("matplotlib") is None:
@@ -50,37 +54,54 @@ def figure_target(
     return Target(path, path.suffix[1:])
 
 
-def drawn_at_most(shape: tuple[int, ...]) -> int:
-    """How many samples of this shape a figure shows."""
-    return POINTS if is_point(shape) else IMAGES if is_image(shape) else LINES
+def drawn_at_most(shape: tuple[int, ...], beside: bool = False) -> int:
+    """Return how many samples of this shape a figure shows, as lines or, with data ``beside``, as quantiles."""
+    if is_point(shape) or is_image(shape):
+        return POINTS if is_point(shape) else IMAGES
+    return min(MOST, max(LINES_BESIDE, MOST_VALUES // prod(shape))) if beside else LINES
 
 
 def is_point(shape: tuple[int, ...]) -> bool:
-    """Whether a sample of this shape is a point in a plane."""
+    """Return whether a sample of this shape is a point in a plane."""
     return shape == (2,)
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    """Whether a sample of this shape, (height, width, channels), is an image."""
+    """Return whether a sample of this shape, (height, width, channels), is an image."""
     return len(shape) == 3 and shape[-1] in COLOURS
 
 
-def draw_samples(target: Target, values: Array, known: Array | None = None, place: str = "time step") -> None:
+def draw_samples(
+    target: Target,
+    values: Array,
+    known: Array | None = None,
+    place: str = "time step",
+    features: Sequence[str] = (),
+    beside: Beside | None = None,
+) -> None:
     """Draw some of ``values`` (n, *shape), and ``known`` (*shape) as dots where it is finite.
 
-    A shape (2,) is a point; (height, width, channels) with as many channels as colours have is an image, its values
-    from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature.
+    A shape (2,) is a point; (height, width, channels) with a number of channels that colours have is an image, its
+    values from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature. ``features`` are
+    their names, if any. Real windows ``beside`` samples are drawn for points and series.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
-    _drawn(figure, values[: drawn_at_most(values.shape[1:])], known, place)
-    with replacing(target.path) as (temporary,):
+    shape = values.shape[1:]
+    shown = values[: drawn_at_most(shape, beside is not None)]
+    if beside is None or is_image(shape):
+        _drawn(figure, shown, known, place, features)
+    elif is_point(shape):
+        _points(figure, shown, None, beside)
+    else:
+        draw_beside(figure, shown, known, place, features, beside)
+    with replacing(target.path) as (temporary,), _any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
 
-def animate_samples(target: Target, states: Array, place: str = "time step") -> None:
-    """Draw ``states`` (frames, n, *shape) one after another, as :func:`draw_samples` does, and hold the last."""
+def animate_samples(target: Target, states: Array, place: str = "time step", features: Sequence[str] = ()) -> None:
+    """Draw ``states`` (frames, n, *shape) one after another, as :func:`draw_samples` does, and pause on the last."""
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
 
@@ -89,32 +110,50 @@ def animate_samples(target: Target, states: Array, place: str = "time step") -> 
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
-    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80):
+    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), _any_script():
         for frame in (*shown, *[shown[-1]] * FRAMES_PER_SECOND):
             figure.clear()
-            _drawn(figure, frame, None, place, (low, high))
+            _drawn(figure, frame, None, place, features, (low, high), shown[-1])
             writer.grab_frame()
 
 
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Suppress warnings about letters of a feature's name that the font lacks."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        yield
+
+
 def _drawn(
-    figure: Figure, values: Array, known: Array | None, place: str, limits: tuple[float, float] | None = None
+    figure: Figure,
+    values: Array,
+    known: Array | None,
+    place: str,
+    features: Sequence[str] = (),
+    limits: tuple[float, float] | None = None,
+    last: Array | None = None,
 ) -> None:
     if is_point(values.shape[1:]):
         _points(figure, values, limits)
     elif is_image(values.shape[1:]):
         _images(figure, values)
     else:
-        _series(figure, values, known, place, limits)
+        draw_series(figure, values, known, place, features, limits, last)
 
 
-def _points(figure: Figure, values: Array, limits: tuple[float, float] | None) -> None:
-    figure.set_size_inches(5.0, 5.0)
-    panel = figure.subplots()
-    panel.plot(values[:, 0], values[:, 1], ".", color="tab:blue", markersize=2, alpha=0.5)
-    panel.set_aspect("equal")
-    if limits is not None:
-        panel.set_xlim(*limits)
-        panel.set_ylim(*limits)
+def _points(figure: Figure, values: Array, limits: tuple[float, float] | None, beside: Beside | None = None) -> None:
+    shown = [("", values)] if beside is None else [("data", beside.windows[:POINTS]), ("samples", values)]
+    figure.set_size_inches(5.0 * len(shown), 5.0)
+    for panel, (title, points) in zip(
+        figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0], shown, strict=True
+    ):
+        panel.plot(points[:, 0], points[:, 1], ".", color=BLUE, markersize=2, alpha=0.5)
+        panel.set_aspect("equal")
+        panel.set_title(title)
+        if limits is not None:
+            panel.set_xlim(*limits)
+            panel.set_ylim(*limits)
 
 
 def _images(figure: Figure, values: Array) -> None:
@@ -127,25 +166,3 @@ def _images(figure: Figure, values: Array) -> None:
     grey: dict[str, Any] = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0} if values.shape[-1] == 1 else {}
     for panel, image in zip(panels, np.clip(np.nan_to_num(values), 0.0, 1.0), strict=False):
         panel.imshow(image[..., 0] if grey else image, interpolation="nearest", **grey)
-
-
-def _series(figure: Figure, values: Array, known: Array | None, place: str, limits: tuple[float, float] | None) -> None:
-    values = values.reshape(len(values), -1, values.shape[-1] if values.ndim > 2 else 1)
-    features = min(values.shape[2], PANELS)
-    columns = int(np.ceil(np.sqrt(features)))
-    rows = -(-features // columns)
-    figure.set_size_inches(3.2 * columns, 2.2 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    steps = np.arange(values.shape[1])
-    for feature, panel in enumerate(panels):
-        if feature >= features:
-            panel.set_axis_off()
-            continue
-        panel.plot(steps, values[:, :, feature].T, color="tab:blue", linewidth=0.8, alpha=0.5)
-        if known is not None:
-            panel.plot(steps, known.reshape(values.shape[1:])[:, feature], ".", color="black", markersize=4)
-        panel.set_title(f"feature {feature + 1}", fontsize=9)
-        panel.tick_params(labelsize=7)
-        if limits is not None:
-            panel.set_ylim(*limits)
-    figure.supxlabel(place, fontsize=9)

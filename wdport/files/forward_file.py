@@ -1,33 +1,32 @@
-"""A new file that is written from its start to its end, past the page cache where the file system allows it.
+"""A new file that is written sequentially, bypassing the page cache if the file system allows it.
 
-Pages of a cache cost a copy and, on a virtual machine that gives its memory back, up to 1.5 seconds of a processor for
-each gigabyte (measured).
+Cached pages cost a copy and, on a virtual machine that returns memory to its host, up to 1.5 s of CPU time per gigabyte
+(measured).
 """
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 from pathlib import Path
 from typing import Final
 
 from wdport.files.safetensors_file import write_at
+from wdport.platforms import CLOEXEC, DIRECT, write_through_cache
 
 STAGE: Final = 4 << 20
-"""Bytes that are written at a time: aligned to pages in memory and in the file, as ``O_DIRECT`` asks for."""
+"""Bytes per write: aligned to pages in memory and in the file, as ``O_DIRECT`` requires."""
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_DIRECT: Final = getattr(os, "O_DIRECT", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC
 
 
 class ForwardFile:
-    """The file ``path``, which may not be there yet."""
+    """The file ``path``, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
-        self._direct = bool(_DIRECT)
+        self._direct = bool(DIRECT)
         try:
-            self._file = os.open(path, _NEW | _DIRECT, 0o666)
+            self._file = os.open(path, _NEW | DIRECT, 0o666)
         except OSError:  # the file system knows no direct writes; another refusal comes again
             path.unlink(missing_ok=True)
             self._file, self._direct = os.open(path, _NEW, 0o666), False
@@ -35,7 +34,7 @@ class ForwardFile:
         self._filled, self.size = 0, 0
 
     def write(self, data: memoryview) -> None:
-        """The next bytes."""
+        """Write the next bytes."""
         while data:
             count = min(len(data), STAGE - self._filled)
             self._stage[self._filled : self._filled + count] = data[:count]
@@ -46,15 +45,15 @@ class ForwardFile:
             data = data[count:]
 
     def finish(self) -> None:
-        """Write what is left, and sync; the file is still open."""
+        """Write the remaining bytes and sync; the file stays open."""
         if self._direct:  # the end is no whole page
-            fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) & ~_DIRECT)
+            write_through_cache(self._file)
             self._direct = False
         self._flush()
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Close it, complete or not; a second call does nothing."""
+        """Close the file, complete or not; a second call does nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -66,7 +65,7 @@ class ForwardFile:
         except OSError:
             if not self._direct:
                 raise
-            fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) & ~_DIRECT)
+            write_through_cache(self._file)
             self._direct = False
             write_at(self._file, self._stage[: self._filled], start)
         self._filled = 0

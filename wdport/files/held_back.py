@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM wait while something is done that may not stop halfway."""
+"""Defer SIGINT and SIGTERM during operations that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """What arrives inside takes effect at the end.
+    """Defer signals that arrive in the block to its end.
 
-    Their handlers are replaced, not the thread's mask: the kernel would hand a masked signal to another thread, and
-    Python then runs the handler here all the same. Outside the main thread no handler runs, so nothing has to wait.
+    Their handlers are replaced, not the thread's mask: the kernel would deliver a masked signal to another thread, and
+    Python would still run the handler here. Outside the main thread no handler runs, so nothing needs to be deferred.
     """
     came: list[int] = []
 

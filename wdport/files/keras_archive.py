@@ -1,4 +1,4 @@
-"""An open ``.keras`` file goes in; its JSON members and the place of its weights come out, each checked by its CRC."""
+"""Read the JSON members of an open ``.keras`` file and locate its weights; each is checked by its CRC."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wdport.limits import MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.weights.h5"
 MANIFEST: Final = "wdport.json"
-"""The manifest, which wdport adds: Keras writes none. In a ``.weights.h5`` file it is a dataset of bytes,
-for no attribute of a layer can have this name."""
+"""The manifest that wdport adds to Keras's members. In a ``.weights.h5`` file it is a dataset of bytes; no attribute of
+a layer can have this name."""
 
 METADATA: Final = "metadata.json"
 _ASSETS: Final = "assets/"
@@ -22,7 +22,7 @@ _CAPS: Final = {CONFIG: MAX_CONFIG_BYTES, METADATA: MAX_CONFIG_BYTES, MANIFEST: 
 
 
 class KerasArchive:
-    """The members of an archive; none is read before it is asked for."""
+    """The members of an archive, read on demand."""
 
     def __init__(self, source: Source) -> None:
         self._members = read_flat_members(source)
@@ -34,7 +34,7 @@ class KerasArchive:
                 raise Fault("neither Keras nor wdport writes this member", SAVE_WITH_KERAS, name)
 
     def read(self, name: str) -> bytes | None:
-        """A JSON member as it is; None if the archive has none of this name."""
+        """Return the bytes of a JSON member; None if the archive does not have it."""
         if name not in self._members:
             return None
         span = self._members[name]
@@ -44,18 +44,18 @@ class KerasArchive:
         return span.read()
 
     def config_json(self) -> bytes:
-        """Keras's own description of the model, which may be parsed: it is no bomb."""
+        """Return Keras's description of the model, checked to be safe to parse."""
         raw = self.read(CONFIG) or b""
         require_shallow(strict_json(raw, CONFIG), CONFIG)
         return raw
 
     def weights(self) -> Span:
-        """The HDF5 file in the archive; its CRC is not checked yet, see :func:`check_crc`."""
+        """Return the HDF5 file in the archive; its CRC is not checked yet, see :func:`check_crc`."""
         return self._members[WEIGHTS]
 
 
 def check_crc(span: Span) -> None:
-    """Read a member through once and compare it with its CRC."""
+    """Read a member once and compare it with its CRC."""
     if span.crc is None or span.verified:
         return
     if span.source.crc(span.start, span.nbytes) != span.crc:

@@ -1,9 +1,9 @@
-"""``.weights.h5`` and ``.keras`` files in Keras 3's own layout, written without building the model.
+"""Write ``.weights.h5`` and ``.keras`` files in Keras 3's layout without building the model.
 
 Keras stores a layer's variables under the attribute path of the layer, numbered in the order of
 creation: ``level_0/input_proj/vars/0``. A structural variable path is an attribute path too, so the
-list of paths is all that is needed; a test compares with what `model.save` writes. Keras's own writer
-would cost its import and a second copy of the weights, and destroys an older file on a full disk.
+list of paths is all that is needed; a test compares with what `model.save` writes. Keras's writer would need its
+import and a second copy of the weights, and destroys an older file on a full disk.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from wdport.files.held_back import held_back
 from wdport.files.keras_archive import CONFIG, MANIFEST, METADATA, WEIGHTS
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 from wdport.files.weights_file import dataset_paths
+from wdport.platforms import CLOEXEC
 
-_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | CLOEXEC
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class WeightsWriter:
-    """Streams arrays into a ``.weights.h5`` file; peak memory is one array."""
+    """Streams arrays to a ``.weights.h5`` file; peak memory is one array."""
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]]) -> None:
         self._hdf5 = _Hdf5(os.open(path, _NEW, 0o666), variables)
@@ -50,7 +51,7 @@ class WeightsWriter:
 
 
 class ArchiveWriter:
-    """A ``.keras`` archive: weights streamed into a file beside it, then packed with the model's config."""
+    """Writes a ``.keras`` archive: streams weights to a file beside it, then packs them with the model's config."""
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], config_json: str) -> None:
         self._path, self._config_json = path, config_json
@@ -63,7 +64,7 @@ class ArchiveWriter:
         self._hdf5.write(name, array)
 
     def finish(self, manifest: str) -> None:
-        """Pack and close."""
+        """Pack the archive and close it."""
         self._hdf5.finish()
         with zipfile.ZipFile(self._path, "w") as archive:
             archive.writestr(_member(METADATA), json.dumps({"keras_version": version("keras")}))
@@ -83,7 +84,7 @@ class ArchiveWriter:
 
 
 class _Hdf5:
-    """Arrays at their places in an HDF5 file, which is written through a :class:`QuietFile`."""
+    """Writes arrays at their places in an HDF5 file, through a :class:`QuietFile`."""
 
     def __init__(self, descriptor: int, variables: Mapping[str, tuple[int, ...]]) -> None:
         self._places = dataset_paths(variables)
@@ -112,7 +113,7 @@ class _Hdf5:
 
 
 def add_manifest(path: Path, manifest: str) -> None:
-    """Put the manifest into a ``.keras`` or ``.weights.h5`` file that Keras wrote."""
+    """Add the manifest to a ``.keras`` or ``.weights.h5`` file that Keras wrote."""
     if path.name.endswith(".h5"):
         with quiet_hdf5(), h5py.File(path, "r+") as file:
             file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)

@@ -1,6 +1,6 @@
-"""Arrays to a converted model's file: written, re-read and compared; and what is in one that is there.
+"""Write arrays to a converted model's file, re-read and compare them; and read existing files.
 
-A file holds its manifest, and the manifest a SHA-256 of every array, so that whoever reads an array can check it.
+A file contains its manifest, and the manifest a SHA-256 of every array, so that readers can check it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from wdport.model import Array
 Shape = tuple[int, ...]
 
 Digests = Mapping[str, str]
-"""The SHA-256 of variables by path: of their values in row-major order, little-endian."""
+"""The SHA-256 of variables by path, computed from their values in row-major order, little-endian."""
 
 
 class Writer(Protocol):
-    """What every output format can do."""
+    """The interface of every output format."""
 
     def write(self, name: str, array: Array) -> None: ...
 
@@ -53,19 +53,19 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Hashes:
-    """What a manifest says of the written file: the SHA-256 of each variable, and of Keras's ``config.json``."""
+    """The hashes in a manifest: the SHA-256 of each variable, and of Keras's ``config.json``."""
 
     variables: Digests
     config_json: str | None = None
 
 
 MakeManifest = Callable[[Hashes | None], str]
-"""Makes a manifest's text; without hashes, one that is as long."""
+"""Makes a manifest's text; without hashes, a placeholder of the same length."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file: its hash and size, and the hashes of what is in it."""
+    """A finished file: its hash and size, and the hashes of its content."""
 
     sha256: str
     size: int
@@ -74,8 +74,8 @@ class Written:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a converted file holds beside its arrays: the manifest's text, None where Keras saved the file itself, and
-    Keras's own description of a ``.keras`` archive."""
+    """The content of a converted file beside its arrays: the manifest's text, None if Keras saved the file, and
+    Keras's model description of a ``.keras`` archive."""
 
     manifest: bytes | None
     config_json: bytes | None = None
@@ -91,7 +91,7 @@ def write_model(
 ) -> Written:
     """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file``, re-read them and compare.
 
-    ``target`` is what the file is to become, see :func:`wdport.files.atomic.replacing`; ``document`` is Keras's
+    ``target`` is the final file, see :func:`wdport.files.atomic.replacing`; ``document`` is Keras's
     ``config.json``, for an archive.
     """
     config_json = json.dumps(document)
@@ -106,7 +106,7 @@ def write_model(
         writer.close()
     for name, array in read_variables(file, variables):
         if digest(array) != digests[name]:
-            raise MachineError((target.path, name), "reads back differently than it was written", "check the disk")
+            raise MachineError((target.path, name), "differs when read back", "check the disk")
     return Written(file_sha256(file), file.stat().st_size, hashes)
 
 
@@ -117,8 +117,8 @@ def write_by_keras(
     read: Callable[[Path], Mapping[str, Array]],
     manifest: MakeManifest,
 ) -> Written:
-    """The same for a model that Keras itself writes: ``save`` does and gives the values that it wrote by path, which
-    have to be those that ``read`` finds."""
+    """Write a model with Keras: ``save`` writes it and returns the written values by path, which must equal those that
+    ``read`` returns."""
     from wdport.files.keras_files import add_manifest
 
     saved = {name: digest(array) for name, array in save(file).items()}
@@ -127,12 +127,12 @@ def write_by_keras(
     add_manifest(file, manifest(hashes))
     found = {name: digest(array) for name, array in read(file).items()}
     if wrong := [name for name in saved if found.get(name) != saved[name]]:
-        raise InternalError((target.path, wrong[0]), "was not written as it is", "report this")
+        raise InternalError((target.path, wrong[0]), "was written with other values", "report this")
     return Written(file_sha256(file), file.stat().st_size, hashes)
 
 
 def read_beside(path: Path) -> Beside:
-    """What is in a converted file beside its arrays; raises :class:`WdportError`."""
+    """Read the content of a converted file beside its arrays; raises :class:`WdportError`."""
     if path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             text = file.metadata.get(METADATA)
@@ -156,10 +156,10 @@ def read_variables(
     digests: Digests | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, Array]]:
-    """Every variable of a converted file as float32; one that is stored in 16 bits, by ``dtypes``, is widened.
+    """Read every variable of a converted file as float32; one stored in 16 bits, according to ``dtypes``, is widened.
 
-    Raises :class:`InputError` if one is missing, has another shape or dtype, or not the SHA-256 that ``digests`` has
-    for it; or if too many are there.
+    Raises :class:`InputError` if one is missing, has another shape or dtype, or another SHA-256 than in ``digests``; or
+    if there are too many.
     """
     wanted = [Entry(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
     for entry, array, dtype in _read(path, wanted):
@@ -167,13 +167,13 @@ def read_variables(
             what = f"is {dtype} {array.shape}, not {entry.dtype} {entry.shape}"
             raise InputError((path, entry.name), what, CONVERT_AGAIN)
         if digests is not None and digest(array) != digests[entry.name]:
-            raise InputError((path, entry.name), "is damaged: another SHA-256 than was written", CONVERT_AGAIN)
+            raise InputError((path, entry.name), "is damaged: its SHA-256 differs from the written one", CONVERT_AGAIN)
         yield entry.name, decode(array, dtype).astype(np.float32, copy=False)
 
 
 def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
-    """The SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces, or of an Orbax checkpoint;
-    raises alike."""
+    """Return the SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces, or of an Orbax
+    checkpoint; raises as :func:`read_variables` does."""
     if path.is_dir():
         return {entry.name: digest(array) for entry, array, _ in _read(path, entries)}
     found = {}
@@ -196,7 +196,7 @@ def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def sha256_at(path: Path) -> str:
-    """The SHA-256 of a converted file, or of a folder as :func:`folder_sha256` has it: of its files, the
+    """Return the SHA-256 of a converted file, or of a folder as :func:`folder_sha256` defines it: of its files, the
     index first, without the manifest."""
     if not path.is_dir():
         return file_sha256(path)
@@ -208,22 +208,22 @@ def sha256_at(path: Path) -> str:
 
 
 def size_at(path: Path) -> int:
-    """The bytes of a converted file, or of all that lies in a folder."""
+    """Return the size of a converted file, or of everything in a folder, in bytes."""
     return (
         sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) if path.is_dir() else path.stat().st_size
     )
 
 
 def digest(array: Array) -> str:
-    """The SHA-256 of an array's values, see :data:`Digests`."""
+    """Return the SHA-256 of an array's values, see :data:`Digests`."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 def _small(path: Path) -> bytes:
-    """The manifest of a folder."""
+    """Return the manifest of a folder."""
     with closing(Source(path)) as source:
         if source.size > MAX_MANIFEST_BYTES:
-            raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
+            raise Fault(f"has a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
         return source.read(0, source.size)
 
 
@@ -245,7 +245,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _read(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
-    """Every variable as it is stored, and its dtype."""
+    """Yield every stored variable and its dtype."""
     names = [entry.name for entry in wanted]
     if path.is_dir() and (path / ITEM).is_dir():
         with located(path):
@@ -273,7 +273,7 @@ def _read_hdf5(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Arr
     with located(path), open_weights(path) as weights:
         places = dataset_paths(entry.name for entry in wanted)
         if len(found := weights.arrays) != len(places):
-            raise Fault(f"has {len(found)} variables where the model has {len(places)}", CONVERT_AGAIN)
+            raise Fault(f"has {len(found)} variables, but the model has {len(places)}", CONVERT_AGAIN)
         for entry in wanted:
             if (place := places[entry.name]) not in found:
                 raise Fault("is missing", CONVERT_AGAIN, entry.name)
@@ -283,4 +283,6 @@ def _read_hdf5(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Arr
 
 def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:
     for name in sorted(wanted ^ found):
-        raise InputError((path, name), "is missing" if name in wanted else "is no variable of the model", CONVERT_AGAIN)
+        raise InputError(
+            (path, name), "is missing" if name in wanted else "is not a variable of the model", CONVERT_AGAIN
+        )

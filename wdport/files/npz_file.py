@@ -1,6 +1,6 @@
-"""A ``.npz`` file of a model's variables: written in pieces, and read again by a strict reader of what is written here.
+"""A ``.npz`` file of a model's variables: a writer in pieces, and a strict reader of the files that it writes.
 
-``numpy.load`` reads it: an array for every variable path, and the manifest's bytes under ``wdport.json``. numpy has no
+``numpy.load`` reads it: one array per variable path, and the manifest's bytes under ``wdport.json``. numpy has no
 bfloat16, so values are float32 or float16.
 """
 
@@ -31,7 +31,7 @@ _NPY: Final = ".npy"
 
 
 class NpzWriter:
-    """Streams variables, each in ascending pieces and all in the order of ``entries``, into ``path``."""
+    """Streams variables, each in ascending pieces and all in the order of ``entries``, to ``path``."""
 
     def __init__(self, path: Path, entries: Sequence[Entry]) -> None:
         self._entries = {entry.name: entry for entry in entries}
@@ -40,7 +40,7 @@ class NpzWriter:
         self._member: IO[bytes] | None = None
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
-        """The next bytes of the variable ``name``, which begin at its byte ``start``."""
+        """Write the next bytes of the variable ``name``, which begin at its byte ``start``."""
         if not start:
             self._end()
             head = _header(self._entries[name])
@@ -49,7 +49,7 @@ class NpzWriter:
             self._name, self._member = name, self._archive.open(told, "w")
             self._member.write(head)
         if self._member is None or name != self._name:
-            raise InternalError(name, "was written out of turn", "report this")
+            raise InternalError(name, "was written out of order", "report this")
         self._member.write(data)
 
     def finish(self, manifest: str) -> None:
@@ -71,28 +71,29 @@ class NpzWriter:
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[dict[str, Span]]:
-    """The members of a file, by variable path, and the manifest's; raises :class:`Fault`."""
+    """Open the members of a file, by variable path, and the manifest's; raises :class:`Fault`."""
     with closing(Source(path)) as source:
         members = read_flat_members(source)
         yield {name.removesuffix(_NPY): span for name, span in members.items()}
 
 
 def manifest_in(path: Path) -> bytes | None:
-    """The manifest's text; None if there is none. Raises :class:`Fault`."""
+    """Return the manifest's text; None if there is none. Raises :class:`Fault`."""
     with open_npz(path) as members:
         span = members.get(MANIFEST)
         if span is not None and span.nbytes > MAX_MANIFEST_BYTES:
-            raise Fault(f"holds a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
+            raise Fault(f"has a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
         return span.read() if span is not None else None
 
 
 def values_of(members: Mapping[str, Span], entry: Entry) -> Span:
-    """Where the values of a variable are; raises :class:`Fault` unless it is the array that is written of it."""
+    """Return the place of a variable's values; raises :class:`Fault` unless it is the array that the writer
+    produces."""
     head, span = _header(entry), members.get(entry.name)
     if span is None:
         raise Fault("is missing", CONVERT_AGAIN, entry.name)
     if span.nbytes != len(head) + entry.nbytes or not _begins(span, head):
-        raise Fault(f"is no {entry.dtype} array of shape {entry.shape}", CONVERT_AGAIN, entry.name)
+        raise Fault(f"is not a {entry.dtype} array of shape {entry.shape}", CONVERT_AGAIN, entry.name)
     return Span(span.source, span.start + len(head), entry.nbytes, None, entry.name)
 
 
@@ -103,7 +104,7 @@ def _begins(span: Span, head: bytes) -> bool:
 
 
 def _header(entry: Entry) -> bytes:
-    """What stands before the values in an array's member: numpy's format, version 1.0."""
+    """Return the header of an array's member: numpy's format, version 1.0."""
     held = io.BytesIO()
     described = {"descr": NUMPY[entry.dtype], "fortran_order": False, "shape": entry.shape}
     np.lib.format.write_array_header_1_0(held, described)

@@ -1,4 +1,4 @@
-"""A model's variables as an Orbax checkpoint, the format of JAX's own libraries: a nested dictionary by variable path.
+"""A model's variables as an Orbax checkpoint, the format of JAX's libraries: a nested dictionary by variable path.
 
 Orbax (``pip install wdport[orbax]``) writes and reads it. It takes all arrays at once, so the whole model is in memory.
 The checkpoint is the item ``default`` of the folder, and the manifest a file beside it.
@@ -28,7 +28,7 @@ _SIXTEEN: Final = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
 def require_orbax(path: Path) -> None:
-    """Raise :class:`MachineError` where Orbax is not installed."""
+    """Raise :class:`MachineError` if Orbax is not installed."""
     try:
         found = importlib.util.find_spec("orbax.checkpoint") is not None
     except ModuleNotFoundError:
@@ -38,23 +38,23 @@ def require_orbax(path: Path) -> None:
 
 
 class OrbaxWriter:
-    """Collects variables, in ascending pieces, and writes all of them into ``folder`` at the end."""
+    """Collects variables, in ascending pieces, and writes all of them to ``folder`` at the end."""
 
     def __init__(self, folder: Path, entries: Sequence[Entry]) -> None:
         self._folder = folder
         for entry in entries:
             if not entry.nbytes:
-                what = f"has the shape {entry.shape}, and Orbax keeps no empty arrays"
+                what = f"has the shape {entry.shape}, but Orbax does not store empty arrays"
                 raise MisfitError(entry.name, what, "write a folder of safetensors shards")
         self._arrays = {entry.name: np.empty(entry.shape, NUMPY[entry.dtype]) for entry in entries}
         self._dtypes = {entry.name: entry.dtype for entry in entries}
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
-        """Some bytes of the variable ``name``, which begin at its byte ``start``."""
+        """Store bytes of the variable ``name``, which begin at its byte ``start``."""
         self._arrays[name].reshape(-1).view(np.uint8)[start : start + len(data)] = data
 
     def finish(self, manifest: str) -> None:
-        """Write the checkpoint and the manifest; all is synced then."""
+        """Write and sync the checkpoint and the manifest."""
         import orbax.checkpoint as ocp
 
         typed = {
@@ -69,13 +69,13 @@ class OrbaxWriter:
             _sync(Path(parent))
 
     def close(self) -> None:
-        """Let go of the arrays."""
+        """Release the arrays."""
         self._arrays.clear()
 
 
 def nested(arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """A dictionary of dictionaries, one for every part of a path; raises :class:`MisfitError` where a variable's path
-    leads through another variable."""
+    """Return nested dictionaries, one level for every part of a path; raises :class:`MisfitError` if a variable's path
+    is a prefix of another one."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         *parents, last = path.split("/")
@@ -83,22 +83,22 @@ def nested(arrays: Mapping[str, Array]) -> dict[str, Any]:
         for parent in parents:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
-                raise MisfitError(path, "lies below another variable", "write a folder of safetensors shards")
+                raise MisfitError(path, "is below another variable", "write a folder of safetensors shards")
         if last in node:
-            raise MisfitError(path, "lies above another variable", "write a folder of safetensors shards")
+            raise MisfitError(path, "is above another variable", "write a folder of safetensors shards")
         node[last] = array
     return tree
 
 
 def read_orbax(folder: Path, entries: Sequence[Entry]) -> dict[str, tuple[Array, str]]:
-    """Every variable's stored bits and dtype, by path; raises :class:`Fault`."""
+    """Return every variable's stored bits and dtype, by path; raises :class:`Fault`."""
     import orbax.checkpoint as ocp
 
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             tree = checkpointer.restore(folder.resolve() / ITEM)
     except (ValueError, KeyError, OSError) as error:
-        raise Fault(f"Orbax does not read it ({type(error).__name__})", CONVERT_AGAIN) from None
+        raise Fault(f"Orbax cannot read it ({type(error).__name__})", CONVERT_AGAIN) from None
     found: dict[str, tuple[Array, str]] = {}
     for entry in entries:
         value: Any = tree
@@ -112,7 +112,7 @@ def read_orbax(folder: Path, entries: Sequence[Entry]) -> dict[str, tuple[Array,
 
 
 def is_partly_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what this writer writes, whole or not."""
+    """Return whether a folder contains only what this writer writes, complete or not."""
     return all(name == MANIFEST or name.startswith(ITEM) for name in os.listdir(folder))
 
 

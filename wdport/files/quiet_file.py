@@ -1,8 +1,8 @@
-"""A file for HDF5 to write, which never tells it that the machine refuses.
+"""A file for HDF5 that hides write errors from it and raises them later.
 
-HDF5 ends the process by a signal when it cannot write what it has to write (measured with 2.0 on a full disk: 39 of 85
-sizes of a ``.keras`` file, 77 of 102 of a ``.weights.h5``). So the first refusal is kept, what HDF5 writes from then on
-is kept in memory, where it finds it again, and the refusal is raised when HDF5 is done.
+HDF5 ends the process by a signal when a write fails (measured with 2.0 on a full disk: 39 of 85 sizes of a ``.keras``
+file, 77 of 102 of a ``.weights.h5``). So the first error is stored, later writes go to memory, from where HDF5 can read
+them again, and the error is raised when HDF5 has finished.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Final
 import h5py
 
 from wdport.files.held_back import held_back
+from wdport.platforms import CLOEXEC, read_at
 
 _WRITING: Final = {"w": os.O_CREAT | os.O_TRUNC, "r+": 0}
 
 
 class QuietFile(io.RawIOBase):
-    """An open file to write and read anywhere, which it closes; use it with signals held back.
+    """An open file for random writes and reads, which it closes; use it with signals deferred.
 
-    A handler that raises would raise in here, and HDF5 would be told.
+    A signal handler that raises would raise in this class, and HDF5 would see the error.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -33,7 +34,7 @@ class QuietFile(io.RawIOBase):
         self._kept: list[tuple[int, bytes]] = []
 
     def check(self) -> None:
-        """Raise what the machine refused, if it did."""
+        """Raise the stored error, if any."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -67,7 +68,7 @@ class QuietFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")[: max(0, self._size - self._position)]
         view[:] = bytes(len(view))  # where nothing was written
         try:
-            os.preadv(self._file, [view], self._position)
+            read_at(self._file, view, self._position)
         except OSError as error:
             self._refusal = self._refusal or error
         for start, data in self._kept:
@@ -105,9 +106,9 @@ class QuietFile(io.RawIOBase):
 
 @contextmanager
 def quiet_hdf5() -> Iterator[None]:
-    """What is written inside with ``h5py.File(path, mode)``, "w" or "r+", goes through a :class:`QuietFile`.
+    """Redirect files opened inside with ``h5py.File(path, mode)``, "w" or "r+", through a :class:`QuietFile`.
 
-    For Keras's own writers. Raises ``OSError`` at the end where the machine refused; signals wait until then.
+    For Keras's writers. Raises ``OSError`` at the end if a write failed; signals are deferred until then.
     """
     opened: list[QuietFile] = []
 
@@ -116,7 +117,7 @@ def quiet_hdf5() -> Iterator[None]:
             if mode not in _WRITING or not isinstance(name, (str, os.PathLike)):
                 super().__init__(name, mode, **options)
                 return
-            quiet = QuietFile(os.open(name, os.O_RDWR | os.O_CLOEXEC | _WRITING[mode], 0o666))
+            quiet = QuietFile(os.open(name, os.O_RDWR | CLOEXEC | _WRITING[mode], 0o666))
             files.callback(quiet.close)
             opened.append(quiet)
             super().__init__(quiet, mode, **options)

@@ -1,8 +1,8 @@
-"""A ``.safetensors`` file written tensor by tensor: shapes first, then arrays in any order, the manifest last.
+"""Write a ``.safetensors`` file tensor by tensor: shapes first, then arrays in any order, the manifest last.
 
-Written here rather than by the safetensors library because that one wants all arrays in memory at
-once and writes wrong values for arrays that are not C-contiguous. The library reads
-what is written here (`tests/files/test_formats.py`). Same input, same bytes: sorted names, no dates.
+The safetensors library is not used because it requires all arrays in memory at once and writes wrong values for arrays
+that are not C-contiguous. The library reads these files (`tests/files/test_formats.py`). The same input gives the same
+bytes: sorted names, no dates.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 
 from wdport.checkpoint.dtypes import ITEMSIZE, SAFETENSORS
 from wdport.errors import InternalError
+from wdport.platforms import CLOEXEC, allocate
 
 Shape = tuple[int, ...]
 METADATA = "wdport"
-"""The key of the manifest among the file's metadata."""
+"""The key of the manifest in the file's metadata."""
 
 TAGS: Final = {dtype: tag for tag, dtype in SAFETENSORS.items()}
-"""What the header calls a dtype."""
+"""The header's name of each dtype."""
 
 _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a file: its name, dtype (as :data:`wdport.checkpoint.dtypes.NUMPY` has it) and shape."""
+    """One tensor of a file: its name, dtype (a key of :data:`wdport.checkpoint.dtypes.NUMPY`) and shape."""
 
     name: str
     dtype: str
@@ -45,10 +46,10 @@ class Entry:
 
 
 class SafetensorsWriter:
-    """Streams arrays into ``path``; peak memory is one array, or one piece of it.
+    """Streams arrays to ``path``; peak memory is one array, or one piece of it.
 
-    They are float32 unless ``dtypes`` has another one. The manifest stands before the arrays and is known after them:
-    ``room`` is a text as long as it will be.
+    They are float32 unless ``dtypes`` has another one. The manifest precedes the arrays but is only known after them:
+    ``room`` is a placeholder of the same length.
     """
 
     def __init__(
@@ -64,22 +65,22 @@ class SafetensorsWriter:
         self._offsets = {entry.name: start for entry, start in laid_out(self._entries)}
         size = sum(entry.nbytes for entry in self._entries)
         self._start = len(header_bytes(self._entries, {METADATA: room}))
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o666)
-        os.posix_fallocate(self._file, 0, self._start + size)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOEXEC, 0o666)
+        allocate(self._file, self._start + size)
 
     def write(self, name: str, array: NDArray[Any]) -> None:
-        """Put one array in its place."""
+        """Write one array to its place."""
         self.write_at(name, 0, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
-        """Put some bytes of an array in their place."""
+        """Write bytes of an array to their place."""
         write_at(self._file, data, self._start + self._offsets[name] + start)
 
     def finish(self, manifest: str) -> None:
-        """Write the header and close the file, which is complete."""
+        """Write the header and close the complete file."""
         header = header_bytes(self._entries, {METADATA: manifest})
         if len(header) != self._start:
-            raise InternalError(self._path, "the manifest is longer than its room", "report this")
+            raise InternalError(self._path, "the manifest is longer than its placeholder", "report this")
         write_at(self._file, header, 0)
         self.close()
 
@@ -91,7 +92,7 @@ class SafetensorsWriter:
 
 
 def laid_out(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
-    """Every entry and where its bytes begin behind the header: one after another, in this order."""
+    """Yield every entry and the offset of its bytes after the header: one after another, in this order."""
     position = 0
     for entry in entries:
         yield entry, position
@@ -99,7 +100,7 @@ def laid_out(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
 
 
 def header_bytes(entries: Iterable[Entry], metadata: Mapping[str, str]) -> bytes:
-    """All that stands before the tensors' bytes."""
+    """Return everything that precedes the tensors' bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     for entry, start in laid_out(entries):
         place = [start, start + entry.nbytes]
@@ -110,7 +111,7 @@ def header_bytes(entries: Iterable[Entry], metadata: Mapping[str, str]) -> bytes
 
 
 def write_at(file: int, data: bytes | memoryview, position: int) -> None:
-    """All of ``data`` from ``position`` of an open file on."""
+    """Write all of ``data`` to an open file at ``position``."""
     view = memoryview(data)
     while view:
         written = os.pwrite(file, view, position)

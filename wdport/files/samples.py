@@ -1,17 +1,19 @@
-"""Samples block by block in, one finished file out: `.npz`, `.npy`, `.csv` or `.parquet`, named when complete.
+"""Write samples block by block to one file: `.npz`, `.npy`, `.csv` or `.parquet`, named when complete.
 
-Blocks pass one at a time, so memory does not depend on the number of samples; equal samples give equal bytes.
+Blocks are written one at a time, so memory does not depend on the number of samples; equal samples give equal bytes.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
+import unicodedata
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -22,21 +24,45 @@ from wdport.files.writable import require_writable
 from wdport.model import Array
 
 Block = Mapping[str, Array]
-"""Arrays by name: states (b, C, F) and, where they are decoded, what they are decoded to (b, N, F)."""
+"""Arrays by name: states (b, C, F) and, if they are decoded, decoded samples (b, N, F)."""
 
 Blocks = Callable[[], Iterable[Block]]
-"""All blocks from the first, every time that it is called."""
+"""Returns an iterator over all blocks from the first, at every call."""
 
 Write = Callable[[IO[bytes], int, Blocks], None]
 
+
+class Names(NamedTuple):
+    """The name of a step of each array in a table, and the features' names; see :func:`write_samples`."""
+
+    steps: Mapping[str, str]
+    features: tuple[str, ...]
+
+    def columns(self, array: str, features: int) -> list[str]:
+        """Return the names of a table's columns, all different: sample, step within it, and each feature.
+
+        A feature with the name of an earlier column gets the prefix ``feature_``.
+        """
+        first = ["sample", self.steps.get(array, "step")]
+        if len(self.features) != features:
+            return [*first, *(f"feature_{number}" for number in range(1, features + 1))]
+        names = dict.fromkeys(first)
+        for feature in self.features:
+            name = feature
+            while name in names:
+                name = f"feature_{name}"
+            names[name] = None
+        return list(names)
+
+
 ROWS = 1 << 16
-"""About as many rows of a table are written at a time."""
+"""Approximate number of rows of a table that are written at a time."""
 
 FORMATS = (".npz", ".npy", ".csv", ".parquet")
 
 
 def samples_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
-    """Where samples go that are drawn from ``inputs``; raises an error where they cannot."""
+    """Return the target of samples drawn from ``inputs``; raises an error if it cannot be written."""
     if path.suffix not in FORMATS:
         raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
@@ -45,16 +71,22 @@ def samples_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Targe
     return Target(path, path.suffix[1:])
 
 
-def write_samples(target: Target, count: int, blocks: Blocks, steps: Mapping[str, str] | None = None) -> int:
-    """Write ``count`` samples; the size of the file in bytes.
+def write_samples(
+    target: Target,
+    count: int,
+    blocks: Blocks,
+    steps: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
+) -> int:
+    """Write ``count`` samples and return the size of the file in bytes.
 
-    ``.npz`` holds every array by its name. The others hold the last one, which is decoded where there is such a thing:
-    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` a row per sample and step with a column per feature,
-    which is the last axis; other axes are steps, one after another. ``steps`` is what
-    a step of each array is called in a table, where it is not "step". Raises :class:`MachineError` if the machine
-    refuses; no temporary file is left then.
+    ``.npz`` contains every array by its name. The others contain the last one, the decoded one if the model decodes:
+    ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` have a row per sample and step with a column per feature,
+    which is the last axis; other axes are flattened to steps. ``steps`` maps each array to its name for a step
+    in a table, if it is not "step", and ``features`` are the names of the features, by default ``feature_1``,
+    ``feature_2``, ... Raises :class:`MachineError` if writing fails; no temporary file is left then.
     """
-    csv, parquet = (partial(table, steps=steps or {}) for table in (_csv, _parquet))
+    csv, parquet = (partial(table, names=Names(steps or {}, tuple(features))) for table in (_csv, _parquet))
     write: dict[str, Write] = {"npz": _npz, "npy": _npy, "csv": csv, "parquet": parquet}
     with whole_file(target.path) as file:
         write[target.format](file, count, blocks)
@@ -62,7 +94,7 @@ def write_samples(target: Target, count: int, blocks: Blocks, steps: Mapping[str
 
 
 def first_samples(blocks: Blocks, count: int) -> Array:
-    """The first ``count`` of the last array; all if there are fewer."""
+    """Return the first ``count`` samples of the last array; all if there are fewer."""
     found: list[Array] = []
     for array in _main(blocks):
         found.append(array)
@@ -84,7 +116,7 @@ def _npy(file: IO[bytes], count: int, blocks: Blocks) -> None:
 
 
 def _array(file: IO[bytes], count: int, arrays: Iterable[Array]) -> None:
-    """One array in numpy's own format, made of ``arrays`` along the first axis."""
+    """Write one array in numpy's format, the concatenation of ``arrays`` along the first axis."""
     written = 0
     for array in arrays:
         if not written:
@@ -97,22 +129,35 @@ def _array(file: IO[bytes], count: int, arrays: Iterable[Array]) -> None:
         raise InternalError("samples", f"{written} of {count} were written", "report this")
 
 
-def _csv(file: IO[bytes], count: int, blocks: Blocks, steps: Mapping[str, str]) -> None:
-    for i, (names, columns) in enumerate(_tables(blocks, steps)):
+def _csv(file: IO[bytes], count: int, blocks: Blocks, names: Names) -> None:
+    for i, (titles, columns) in enumerate(_tables(blocks, names)):
         if i == 0:
-            file.write((",".join(names) + "\n").encode())
+            file.write((",".join(map(csv_title, titles)) + "\n").encode())
         digits = "%.9g" if columns[-1].dtype == np.float32 else "%.17g"
         kinds = [digits if column.dtype.kind == "f" else "%d" for column in columns]
         np.savetxt(file, np.column_stack([column.astype(np.float64) for column in columns]), kinds, ",")
 
 
-def _parquet(file: IO[bytes], count: int, blocks: Blocks, steps: Mapping[str, str]) -> None:
+_PLAIN = re.compile(r"[\w .()/%°+-]+")
+
+
+def csv_title(name: str) -> str:
+    """Return a column's name for the header of a CSV file: in quotes unless it is plain.
+
+    A name that begins like a formula (``=``, ``+``, ``-``, ``@``, in any width) gets a leading apostrophe, so that a
+    spreadsheet treats it as text; quotes do not suffice.
+    """
+    title = f"'{name}" if unicodedata.normalize("NFKC", name[:1]) in tuple("=+-@") else name
+    return title if _PLAIN.fullmatch(title) else '"' + title.replace('"', '""') + '"'
+
+
+def _parquet(file: IO[bytes], count: int, blocks: Blocks, names: Names) -> None:
     import pyarrow  # type: ignore[import-not-found, unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found, unused-ignore]
 
     writer = None
-    for names, columns in _tables(blocks, steps):
-        table = pyarrow.table(dict(zip(names, columns, strict=True)))
+    for titles, columns in _tables(blocks, names):
+        table = pyarrow.table(dict(zip(titles, columns, strict=True)))
         writer = writer or pyarrow.parquet.ParquetWriter(file, table.schema)
         writer.write_table(table)
     if writer is not None:
@@ -124,20 +169,19 @@ def _main(blocks: Blocks) -> Iterator[Array]:
         yield block[list(block)[-1]]
 
 
-def _tables(blocks: Blocks, steps: Mapping[str, str]) -> Iterator[tuple[list[str], list[Array]]]:
-    """Column names and columns of every block: sample, place within it, and the features."""
-    start, place = 0, steps.get(list(next(iter(blocks())))[-1], "step")
+def _tables(blocks: Blocks, names: Names) -> Iterator[tuple[list[str], list[Array]]]:
+    """Yield column names and columns of every block: sample, step within it, and the features."""
+    start, last = 0, list(next(iter(blocks())))[-1]
     for array in _regrouped(_main(blocks)):
         count, length, features = len(array), prod(array.shape[1:-1]), array.shape[-1]
-        names = ["sample", place, *(f"feature_{i}" for i in range(1, features + 1))]
         sample = np.repeat(np.arange(start, start + count, dtype=np.int64), length)
         where = np.tile(np.arange(length, dtype=np.int32), count)
-        yield names, [sample, where, *np.ascontiguousarray(array.reshape(-1, features).T)]
+        yield names.columns(last, features), [sample, where, *np.ascontiguousarray(array.reshape(-1, features).T)]
         start += count
 
 
 def _regrouped(arrays: Iterable[Array]) -> Iterator[Array]:
-    """The same samples, always so many at a time: a file's bytes do not depend on how they were drawn."""
+    """Yield the same samples in blocks of fixed size, so that a file's bytes do not depend on how they were drawn."""
     waiting: list[Array] = []
     for array in arrays:
         waiting.append(array)

@@ -1,13 +1,12 @@
-"""A folder of safetensors shards and their index, as Hugging Face's libraries write and read it, variable by variable.
+"""Write a folder of safetensors shards and their index, as Hugging Face's libraries do, variable by variable.
 
-The shards are filled one after another, in the order of the variables, so that the SHA-256 of each is that of the bytes
-as they pass, taken by a thread of its own, and a finished shard is synced while the next one is written. The manifest
-is a file of its own: a shard's header stands in front of values whose hashes nobody knows yet.
+The shards are filled one after another, in the order of the variables, so that a separate thread hashes (SHA-256) the
+bytes as they are written, and a finished shard is synced while the next one is written. The manifest is a separate
+file: a shard's header precedes values whose hashes are not known yet.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -22,6 +21,7 @@ from wdport.errors import InternalError
 from wdport.files.forward_file import ForwardFile
 from wdport.files.keras_archive import MANIFEST
 from wdport.files.safetensors_file import Entry, header_bytes
+from wdport.platforms import require_room
 
 INDEX: Final = "model.safetensors.index.json"
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -50,7 +50,7 @@ class _Shard:
 
 
 class ShardedWriter:
-    """Streams variables, each in ascending pieces and all in the order of ``entries``, into ``folder``.
+    """Streams variables, each in ascending pieces and all in the order of ``entries``, to ``folder``.
 
     A shard holds at most ``most`` bytes of values, or a single variable that is larger. Raises ``OSError`` if the disk
     has no room for all.
@@ -63,9 +63,7 @@ class ShardedWriter:
             _Shard(f"model-{number:05}-of-{len(groups):05}.safetensors", group)
             for number, group in enumerate(groups, 1)
         ]
-        free, size = os.statvfs(folder), sum(shard.size for shard in self._shards)
-        if free.f_bavail * free.f_frsize < size:  # told now, not after minutes
-            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size / 1e9:.1f} GB are needed")
+        require_room(folder, sum(shard.size for shard in self._shards))  # told now, not after minutes
         self._expected = [(shard, entry) for shard in self._shards for entry in shard.entries]
         self._at, self._done = 0, 0
         self._pool, self._hashing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
@@ -73,31 +71,31 @@ class ShardedWriter:
 
     @property
     def index(self) -> bytes:
-        """The index, which is known before anything is written."""
+        """Return the index, which is known before anything is written."""
         places = {entry.name: shard.name for shard in self._shards for entry in shard.entries}
         total = sum(shard.size for shard in self._shards)
         document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         return (json.dumps(document, indent=2) + "\n").encode()
 
     def finished(self) -> list[Part]:
-        """The index and the shards, when all variables are written."""
+        """Return the index and the shards, after all variables are written."""
         while self._at < len(self._expected):
             self._next()
         index = Part(INDEX, hashlib.sha256(self.index).hexdigest(), len(self.index))
         return [index, *(Part(shard.name, shard.digest.hexdigest(), shard.position) for shard in self._shards)]
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
-        """The next bytes of the variable ``name``, which begin at its byte ``start``."""
+        """Write the next bytes of the variable ``name``, which begin at its byte ``start``."""
         while self._expected[self._at][1].name != name and self._at + 1 < len(self._expected):
             self._next()
         shard, entry = self._expected[self._at]
         if (entry.name, self._done) != (name, start) or start + len(data) > entry.nbytes:
-            raise InternalError(self._folder, f"{name} was written out of turn", "report this")
+            raise InternalError(self._folder, f"{name} was written out of order", "report this")
         self._put(shard, shard.file or self._open(shard), data)
         self._done += len(data)
 
     def finish(self, manifest: str) -> None:
-        """Write the index and the manifest; all is synced then."""
+        """Write the index and the manifest, and sync everything."""
         self.finished()
         for name, text in ((INDEX, self.index), (MANIFEST, manifest.encode())):
             with (self._folder / name).open("xb") as file:
@@ -120,7 +118,7 @@ class ShardedWriter:
     def _next(self) -> None:
         shard, entry = self._expected[self._at]
         if self._done != entry.nbytes:
-            raise InternalError(self._folder, f"{entry.name} was not written whole", "report this")
+            raise InternalError(self._folder, f"{entry.name} was not written completely", "report this")
         self._at, self._done = self._at + 1, 0
         if entry is shard.entries[-1]:
             self._close(shard)
@@ -152,7 +150,7 @@ def _sync(file: ForwardFile) -> None:
 
 
 def _grouped(entries: Sequence[Entry], most: int) -> list[list[Entry]]:
-    """The variables of each shard."""
+    """Return the variables of each shard."""
     groups: list[list[Entry]] = []
     size = 0
     for entry in entries:
@@ -165,5 +163,5 @@ def _grouped(entries: Sequence[Entry], most: int) -> list[list[Entry]]:
 
 
 def is_partly_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what this writer writes, whole or not."""
+    """Return whether a folder contains only what this writer writes, complete or not."""
     return all(name in (INDEX, MANIFEST) or SHARD.fullmatch(name) for name in os.listdir(folder))

@@ -1,4 +1,4 @@
-"""Where a conversion goes: a path to its format, refused early where writing would fail or destroy."""
+"""The target of a conversion: its path and format, refused early if writing would fail or destroy a file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ FOLDER: Final = "safetensors-sharded"
 ORBAX: Final = "orbax"
 _ORBAX: Final = ".orbax"
 KERAS: Final = ("keras", "weights.h5")
-"""Formats of Keras's own, in which Keras itself writes the models of users."""
+"""Keras's formats, in which Keras writes the models of users."""
 
 
 def stem_of(path: Path) -> str:
-    """The name of a converted file without its ending, one of :data:`FORMATS`."""
+    """Return the name of a converted file without its suffix, one of :data:`FORMATS`."""
     return next((path.name.removesuffix(suffix) for suffix in FORMATS if path.name.endswith(suffix)), path.name)
 
 
 def format_at(path: Path) -> str | None:
-    """The format of a converted file by its name, or of a folder by what lies in it; None if it is none."""
+    """Return the format of a converted file by its name, or of a folder by its content; None if it is not one."""
     if path.is_dir():
         if not (path / MANIFEST).is_file():
             return None
@@ -58,16 +58,15 @@ def choose_target(
     inputs: Mapping[str, Path] | None = None,
     folder: bool = False,
 ) -> Target:
-    """The target of a conversion of ``source``; raises :class:`UsageError` where it may not be written.
+    """Return the target of a conversion of ``source``; raises :class:`UsageError` if it may not be written.
 
-    ``inputs`` are the other files that are read, by what they are called; ``folder`` says that the output is one.
+    ``inputs`` are the other input files, by label; ``folder`` means that the output is a folder.
     """
     if output is not None and (folder or output.suffix == _ORBAX):
         return _choose_folder(output, {"checkpoint": source, **(inputs or {})}, force)
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
-    stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
-    path = output or source.with_name(f"{stem}.keras")
+    path = output or default_output(source)
     suffix = next((s for s in FORMATS if path.name.endswith(s) and path.name != s), None)
     if suffix is None:
         fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
@@ -79,18 +78,24 @@ def choose_target(
     return target
 
 
+def default_output(source: Path) -> Path:
+    """Return the default output of a conversion: beside the checkpoint."""
+    stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
+    return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
+
+
 def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
-    """A folder that is not there or empty, or with ``force`` one that holds nothing but an older conversion."""
+    """Return a folder that does not exist or is empty, or with ``force`` one that contains only an older conversion."""
     if any(path.name.endswith(suffix) for suffix in FORMATS):
-        raise UsageError(path, "has the ending of a file", "give a folder without one, or leave out --max-shard-size")
+        raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out --max-shard-size")
     if os.path.lexists(path) and not path.is_dir():
-        raise UsageError(path, "is no folder", "give another name with -o")
+        raise UsageError(path, "is not a folder", "give another name with -o")
     if not path.name or path.resolve() == Path.cwd():
         raise UsageError(path, "cannot be replaced", "give the name of a folder with -o")
     if path.is_dir():
         require_no_link(path, " with -o")
         if any(is_within(each, path) for each in inputs.values()):
-            raise UsageError(path, "holds an input", "give another folder with -o")
+            raise UsageError(path, "contains an input", "give another folder with -o")
         ours = format_at(path) is not None and holds_ours(path)
         if os.listdir(path) and not (force and ours):
             what = "exists already" if ours else "is a folder of other files, which is never replaced"
@@ -105,22 +110,22 @@ def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Targe
 
 
 def holds_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a conversion writes, whole or not."""
+    """Return whether a folder contains only what a conversion writes, complete or not."""
     return sharded_file.is_partly_ours(folder) or orbax_folder.is_partly_ours(folder)
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether a path leads into a folder, links followed."""
+    """Return whether a path is inside a folder, following links."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) -> None:
-    """The same for the manifest, which is written beside the file and replaces an older one."""
+    """Check that the manifest can be written beside the file, where it replaces an older one."""
     path = target.manifest
     require_apart([("-o", path)], inputs)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(path, "is no regular file, and the manifest goes there", "give another name with -o")
+        raise UsageError(path, "is not a regular file, and the manifest would go there", "give another name with -o")
     require_no_link(path, ", or another model with -o")
     if not force and not is_replaceable(path, "manifest"):
-        what = "exists already and is no manifest of wdport"
+        what = "exists already and is not a manifest of wdport"
         raise UsageError(path, what, "give another name with -o, or --force to replace it")

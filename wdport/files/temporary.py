@@ -1,14 +1,13 @@
-"""Unfinished files: their names, who holds them, and what a process that died left.
+"""Unfinished files: their names, their locks, and leftovers of processes that died.
 
-A temporary file has a random name beside the one that it is to have, and its maker holds a lock (``flock``) on it. So
-it is left over when nobody holds it, whatever the process ids: two containers have the same ones. The lock is a shared
-one, for HDF5 takes another when the file is read.
+A temporary file has a random name beside its final one, and the process that writes it holds a lock (``flock``) on it.
+So an unlocked file is a leftover; process ids are not used, since two containers may have the same ones. The lock is
+shared, because HDF5 takes another one when it reads the file.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -20,34 +19,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wdport.checkpoint.regular import require_supported
+from wdport.platforms import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, is_running, lock
+
 _MARK: Final = ".wdport-tmp"
 _UNFINISHED: Final = re.compile(r"\.(?P<finished>.+)\.(?P<token>[0-9a-f]+)\.wdport-tmp.*", re.DOTALL)
 _ENDING: Final = re.compile(r"(\.weights)?\.[A-Za-z0-9]{1,12}\Z")
-"""What other writers (Keras, matplotlib) read off a file's name."""
+"""The suffixes from which other writers (Keras, matplotlib) infer the format."""
 
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
+_LOOK: Final = os.O_RDONLY | NOFOLLOW | NONBLOCK | CLOEXEC
 
 
 @dataclass(frozen=True)
 class Temporary:
-    """An unfinished file, held until it is closed; ``finished`` is the name that it is to have."""
+    """An unfinished file, locked until it is closed; ``finished`` is its final name."""
 
     finished: Path
     path: Path
     descriptor: int
 
     def is_there(self) -> bool:
-        """Whether its name still leads to it."""
+        """Return whether its name still refers to it."""
         try:
             return os.path.samestat(os.lstat(self.path), os.fstat(self.descriptor))
         except FileNotFoundError:
             return False
 
     def settle(self) -> None:
-        """Bring what was written to the disk, with the permissions of the file that it replaces.
+        """Sync the file to disk, with the permissions of the file that it replaces.
 
-        Raises ``OSError`` where nothing was written, too.
+        Also raises ``OSError`` if nothing was written.
         """
         if not self.is_there() or not os.fstat(self.descriptor).st_size:
             raise OSError(errno.ENODATA, "nothing was written")
@@ -56,7 +58,7 @@ class Temporary:
             os.fchmod(self.descriptor, stat.S_IMODE(os.lstat(self.finished).st_mode))
 
     def discard(self) -> None:
-        """Remove it, unless it has its name, and let go of it."""
+        """Remove the file, unless it already has its final name, and release it."""
         with suppress(OSError):
             if self.is_there():
                 _remove(self.path)
@@ -64,30 +66,32 @@ class Temporary:
 
 
 def make_temporary(finished: Path) -> Temporary:
-    """A new empty file; raises ``OSError``."""
+    """Create an empty file; raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows."""
+    require_supported()
     ending = _ENDING.search(finished.name)
     while True:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
         path = finished.with_name(name)
         made = Temporary(finished, path, os.open(path, _NEW, 0o666))
-        if _lock(made.descriptor, fcntl.LOCK_SH) is not False and made.is_there():
+        if lock(made.descriptor, shared=True) is not False and made.is_there():
             return made
         os.close(made.descriptor)  # taken for left over before it was held
 
 
 def make_temporary_folder(finished: Path) -> Temporary:
-    """A new empty folder, held likewise; raises ``OSError``."""
+    """Create an empty, locked folder; raises as :func:`make_temporary` does."""
+    require_supported()
     while True:
         path = finished.with_name(f".{finished.name}.{secrets.token_hex(8)}{_MARK}")
         os.mkdir(path)
-        made = Temporary(finished, path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
-        if _lock(made.descriptor, fcntl.LOCK_SH) is not False and made.is_there():
+        made = Temporary(finished, path, os.open(path, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC))
+        if lock(made.descriptor, shared=True) is not False and made.is_there():
             return made
         os.close(made.descriptor)
 
 
 def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None) -> None:
-    """Remove what processes that died left of the file ``finished``, or of the folder, of those that are ``ours``."""
+    """Remove leftovers of dead processes for the file ``finished``, or for the folder, if they are ``ours``."""
     with suppress(PermissionError):
         for name in os.listdir(finished.parent):
             made = _UNFINISHED.fullmatch(name)
@@ -97,33 +101,32 @@ def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None)
 
 
 def is_temporary(name: str, of: re.Pattern[str]) -> bool:
-    """Whether a file of this name is an unfinished one whose finished name matches ``of``."""
+    """Return whether this is the name of an unfinished file whose final name matches ``of``."""
     made = _UNFINISHED.fullmatch(name)
     return made is not None and of.fullmatch(made["finished"]) is not None
 
 
 @contextmanager
 def held_folder(folder: Path) -> Iterator[int | None]:
-    """The folder held against other writers, and its descriptor; None where it may not be read.
+    """Lock the folder against other writers and yield its descriptor; None if it may not be read.
 
-    It holds nobody who does not ask, and leaves nothing behind.
+    The lock is advisory and leaves no file.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY | DIRECTORY | CLOEXEC)
     except PermissionError:  # it may be written to, but not listed
         yield None
         return
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, wait=True)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def _is_running(token: str) -> bool:
-    """Older names have the process id of their maker, who holds no lock."""
-    return token.isdecimal() and Path(f"/proc/{token}").exists()
+    """Return whether the process of an older temporary name, which has a process id and no lock, is running."""
+    return token.isdecimal() and is_running(int(token))
 
 
 def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
@@ -131,7 +134,7 @@ def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
     try:
         kind = os.fstat(descriptor).st_mode
         wanted = stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and ours is not None and ours(path))
-        if wanted and _lock(descriptor, fcntl.LOCK_EX):
+        if wanted and lock(descriptor):
             _remove(path)
     finally:
         os.close(descriptor)
@@ -142,14 +145,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _lock(descriptor: int, how: int) -> bool | None:
-    """Whether it is held now: not if another process holds it; None on a file system without locks."""
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True

@@ -1,7 +1,7 @@
-"""The path of a ``.keras`` or ``.weights.h5`` file goes in; its arrays come out, one at a time.
+"""Read the arrays of a ``.keras`` or ``.weights.h5`` file, one at a time.
 
-Everything is a :class:`~wdport.checkpoint.faults.Fault` that is not as Keras writes it; :func:`~wdport.checkpoint.
-located.located` adds the path.
+Anything that Keras does not write is a :class:`~wdport.checkpoint.faults.Fault`;
+:func:`~wdport.checkpoint.located.located` adds the path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wdport.model import Array
 
 
 def dataset_paths(names: Iterable[str]) -> dict[str, str]:
-    """Variable paths in creation order -> their places in a Keras weights file."""
+    """Map variable paths, in creation order, to their places in a Keras weights file."""
     seen: Counter[str] = Counter()
     places: dict[str, str] = {}
     for name in names:
@@ -32,11 +32,11 @@ def dataset_paths(names: Iterable[str]) -> dict[str, str]:
 
 
 _STATE = "optimizer/"
-"""Where Keras keeps the state of an optimizer, in the file of a model that was compiled."""
+"""Where Keras stores the state of an optimizer, in the file of a compiled model."""
 
 
 class WeightsFile:
-    """An HDF5 file, within an archive or not; ``contents`` is what it holds."""
+    """An HDF5 file, in an archive or not, and its ``contents``."""
 
     def __init__(self, span: Span) -> None:
         check_crc(span)
@@ -45,11 +45,11 @@ class WeightsFile:
 
     @property
     def arrays(self) -> set[str]:
-        """The datasets of the model itself."""
+        """Return the datasets of the model, without the optimizer's."""
         return {path for path in self.contents.datasets if path != MANIFEST and not path.startswith(_STATE)}
 
     def read(self, path: str) -> Array:
-        """The array of the dataset at ``path``, as it is stored; ``KeyError`` if there is none."""
+        """Return the stored array of the dataset at ``path``; ``KeyError`` if there is none."""
         dataset = self.contents.datasets[path]
         # Its bytes lie within the file, none twice: no array is larger than the file.
         array = np.empty(dataset.shape, dataset.dtype)
@@ -68,7 +68,7 @@ class WeightsFile:
 
 @contextmanager
 def open_weights(path: Path) -> Iterator[WeightsFile]:
-    """The HDF5 file that ``path`` is, or that it holds."""
+    """Open the HDF5 file ``path``, or the one in the archive ``path``."""
     with closing(Source(path)) as source:
         if path.name.endswith(".h5"):
             yield WeightsFile(Span(source, 0, source.size, None, path.name))

@@ -1,6 +1,6 @@
-"""The one way in which wdport writes a folder: under a temporary name beside it, synced, then renamed, as files are.
+"""Write folders atomically: under a temporary name beside the target, synced, then renamed, like files.
 
-An older folder is exchanged for the new one in a single step of the file system, and removed after that.
+An older folder is exchanged for the new one in a single file-system operation, and then removed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ _RENAME_EXCHANGE: Final = 2
 
 @contextmanager
 def whole_folder(path: Path, ours: Callable[[Path], bool]) -> Iterator[Path]:
-    """An empty folder to write into, which becomes ``path`` when the block ends well; whoever writes a file syncs it.
+    """Yield an empty folder, which becomes ``path`` when the block succeeds; the caller syncs the files in it.
 
-    An older folder of the name is replaced, so ask first whether anything is lost with it; ``ours`` says of a folder
-    that it holds nothing but what is written here. Whatever is raised, no temporary folder is left; what a killed
-    process left is removed by the next one that writes the same path. Raises :class:`MachineError` where the machine
-    refuses.
+    An older folder with this name is replaced, so check first that nothing is lost with it; ``ours`` returns whether a
+    folder contains only what is written here. If an exception is raised, no temporary folder is left; leftovers of a
+    killed process are removed by the next one that writes the same path. Raises :class:`MachineError` if writing fails.
     """
     made: Temporary | None = None
     try:
@@ -51,7 +50,7 @@ def whole_folder(path: Path, ours: Callable[[Path], bool]) -> Iterator[Path]:
 
 
 def _give_name(made: Temporary, ours: Callable[[Path], bool]) -> None:
-    """Rename it, or exchange it with the older folder, which is then held and discarded in its place."""
+    """Rename the folder, or exchange it with the older one, which is then discarded instead."""
     if not os.path.lexists(made.finished):
         os.rename(made.path, made.finished)
         WRITTEN.append(made.finished)
@@ -60,7 +59,8 @@ def _give_name(made: Temporary, ours: Callable[[Path], bool]) -> None:
     new, old = os.fsencode(made.path), os.fsencode(made.finished)
     exchange = getattr(libc, "renameat2", None)
     if exchange is None or exchange(_AT_FDCWD, new, _AT_FDCWD, old, _RENAME_EXCHANGE) != 0:
-        what = f"could not be replaced in one step ({os.strerror(ctypes.get_errno())})"
+        reason = "this system cannot exchange folders" if exchange is None else os.strerror(ctypes.get_errno())
+        what = f"could not be replaced in one step ({reason})"
         raise MachineError(made.finished, what, "remove the older folder first, or give another name with -o")
     WRITTEN.append(made.finished)
     remove_leftovers(made.finished, ours)

@@ -1,4 +1,4 @@
-"""Whether files may be written, asked before any work is done for them: none may destroy an input or another output."""
+"""Check before any work that output files can be written and do not destroy an input or another output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from wdport.errors import MachineError, UsageError
 from wdport.files.manifests import manifest_of
 
 LONGEST = 200
-"""Of the 255 bytes that file systems allow; temporary files and what lies beside an output have longer names."""
+"""Less than the 255 bytes that file systems allow, since temporary files and manifests have longer names."""
 
 HEAD: Final = 1024
-"""Bytes that tell what wrote a file."""
+"""Bytes that identify the writer of a file."""
 
 OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
-    "json": re.compile(rb'\{\s*"schema": \d+,\s*"passed": (true|false),'),
+    "json": re.compile(rb'\{\s*"schema": \d+,\s*("kind": "[a-z]+"|"passed": (true|false)),'),
     "baseline": re.compile(rb'\{\s*"schema": \d+,\s*"taps": \{'),
     "manifest": re.compile(rb'\{\s*"manifest": \d+,\s*"wdport": "'),
     "html": re.compile(rb'<!DOCTYPE html>.*<meta name="generator" content="wdport">', re.DOTALL),
@@ -28,7 +28,9 @@ OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
     "layer": re.compile(rb"PK\x03\x04.{26}facts\.npy", re.DOTALL),
     "script": re.compile(rb'""".*import wdport\.parity\.repro', re.DOTALL),
 }
-"""How a file that we wrote begins, by its kind: it may be replaced by the next one unasked."""
+"""The first bytes of a file that wdport wrote, by kind: it may be replaced without ``force``."""
+
+_ARTICLE: Final = {"html": "an"}
 
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+")
 
@@ -40,14 +42,14 @@ def require_writable(
     option: str | None = "-o",
     kind: str | None = None,
 ) -> None:
-    """Refuse a file that cannot be written, or that would destroy what it should not.
+    """Refuse a file that cannot be written, or that would destroy an input or another file.
 
     Args:
-        path: the file, which is written beside it under a longer name first.
-        inputs: the files that are read, by what they are called, none of which it may be.
+        path: the file, which is first written beside it under a longer name.
+        inputs: the input files, by label; the path may not be one of them.
         force: whether a file of this name may be replaced.
         option: the option that names it, for the message; None in Python.
-        kind: of :data:`OURS`, where an older file of that kind may be replaced without ``force``.
+        kind: a key of :data:`OURS`, if an older file of that kind may be replaced without ``force``.
 
     Raises:
         UsageError: another name is needed.
@@ -57,19 +59,19 @@ def require_writable(
     if os.path.isdir(path):
         raise UsageError(path, "is a directory", f"give a file name{by}")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(path, "is no regular file", f"give another name{by}")
+        raise UsageError(path, "is not a regular file", f"give another name{by}")
     _require_folder(path, by)
     require_apart([(option or "output", path)], inputs or {})
     require_no_link(path, by)
     if not force and not is_replaceable(path, kind):
         replace = "--force" if option else "force=True"
-        what = "exists already" + (f" and is no {kind} file of wdport" if kind else "")
+        what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     _require_name(path, by)
 
 
 def require_parent(path: Path, by: str) -> None:
-    """Refuse a name, of a file or a folder, that nothing can be written under; raises as :func:`require_writable`."""
+    """Refuse a name of a file or folder that cannot be written; raises as :func:`require_writable` does."""
     _require_folder(path, by)
     _require_name(path, by)
 
@@ -82,7 +84,7 @@ def _require_name(path: Path, by: str) -> None:
 
 
 def require_no_link(path: Path, by: str) -> None:
-    """Refuse a symbolic link, wherever it leads: writing would either replace it or what somebody else keeps there."""
+    """Refuse a symbolic link: writing would replace either the link or its target."""
     if os.path.islink(path):
         raise UsageError(path, "is a symbolic link", f"give the name of a file{by}")
 
@@ -94,15 +96,15 @@ def _require_folder(path: Path, by: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        what = f"its folder cannot be looked into ({error.strerror or error})"
+        what = f"its folder cannot be accessed ({error.strerror or error})"
         raise MachineError(path, what, f"choose another folder{by}") from None
-    raise UsageError(path, "its folder does not exist", "make the folder first")
+    raise UsageError(path, "its folder does not exist", "create the folder first")
 
 
 def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path]) -> None:
-    """Refuse outputs of which one is an input, or another output, whatever path or link leads to it.
+    """Refuse an output that is also an input or another output, by any path or link.
 
-    Outputs come with the option that names them, inputs with what they are. Raises :class:`UsageError`.
+    Outputs are given with their options, inputs with their labels. Raises :class:`UsageError`.
     """
     known = [(path, f"is an input ({name})") for name, path in inputs.items()]
     for option, path in outputs:
@@ -111,11 +113,12 @@ def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path
             if is_same_file(path, other):
                 raise UsageError(path, what, f"give another name{by}")
         if not is_stream(path):
-            known.append((path, f"is written already ({option})"))
+            known.append((path, f"is also an output ({option})"))
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether both are one regular file, or will be when it is there; symbolic and hard links are followed."""
+    """Return whether both are the same regular file, or will be once it exists; symbolic and hard links are
+    followed."""
     try:
         if one.exists() and other.exists():
             return one.is_file() and os.path.samefile(one, other)
@@ -125,7 +128,7 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 
 def is_replaceable(path: Path, kind: str | None) -> bool:
-    """Whether nothing is lost with what is there: no file, or an empty one or one of ours of this ``kind``."""
+    """Return whether replacing the path loses nothing: no file, an empty one, or one of wdport's of this ``kind``."""
     if not os.path.exists(path):
         return True
     if kind is None:
@@ -139,18 +142,18 @@ def is_replaceable(path: Path, kind: str | None) -> bool:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is written into, not replaced: ``/dev/stdout`` wherever that leads, a pipe, a device."""
+    """Return whether the path is written to, not replaced: ``/dev/stdout`` in any case, a pipe, a device."""
     if _STREAM.fullmatch(os.path.abspath(path)):
         return os.path.exists(path)
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def by_name(**files: str | os.PathLike[str] | None) -> dict[str, Path]:
-    """The files that are given, by the names of the arguments in Python."""
+    """Return the given files, by argument name."""
     return {name: Path(file) for name, file in files.items() if file}
 
 
 def with_manifests(inputs: Mapping[str, Path], names: Iterable[str]) -> dict[str, Path]:
-    """Inputs, and the manifests beside those of them that are converted models."""
+    """Return inputs, with the manifests beside those named, which are converted models."""
     manifests = {f"{name}'s manifest": manifest_of(inputs[name]) for name in names if name in inputs}
     return {**inputs, **manifests}

@@ -1,4 +1,4 @@
-"""What has got its name in this process, for the line that an interruption ends with."""
+"""Track which files this process has finished, for the message after an interruption."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ WRITTEN: list[Path] = []
 
 
 def what_was_written() -> str:
-    """In words; "nothing was changed" where nothing was, or all of it was removed again."""
+    """Return a text such as "a.keras was written"; "nothing was changed" if there are no files or all were removed
+    again."""
     names = [name for name in dict.fromkeys(map(str, WRITTEN)) if os.path.exists(name)]
     if not names:
         return "nothing was changed"
@@ -20,7 +21,7 @@ def what_was_written() -> str:
 
 @contextmanager
 def noticing(path: Path) -> Iterator[None]:
-    """The same for what another writer names, such as :mod:`wdport.recorder`."""
+    """Track a file that another writer renames, such as :mod:`wdport.recorder`."""
     before = _identity(path)
     try:
         yield

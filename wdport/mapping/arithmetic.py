@@ -1,10 +1,10 @@
 """Arithmetic on weights: several source tensors that become one by a sum or by weight normalisation.
 
-A class apart from rules, which only move values. The result is computed in float64 from the stored values and rounded
-once, when it is written; an inverse is a choice, stated here, and does not give the stored bits back:
+It is separate from rules, which only move values. The result is computed in float64 from the stored values and rounded
+once, when it is written; the inverse is a choice, stated here, and does not restore the stored bits:
 
-* ``sum`` (two biases of a PyTorch LSTM): back to the whole value and zeros;
-* ``weight_norm`` (``torch.nn.utils.weight_norm``: a magnitude g and a direction v, w = g * v / ||v||): back to
+* ``sum`` (two biases of a PyTorch LSTM): the inverse is the whole value and zeros;
+* ``weight_norm`` (``torch.nn.utils.weight_norm``: a magnitude g and a direction v, w = g * v / ||v||): the inverse is
   the norm of w as magnitude, and w as direction.
 """
 
@@ -19,7 +19,7 @@ from wdport.mapping.axes import AxisError, Combine, Shape
 
 
 def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
-    """The shape of the one tensor that the sources become; raises :class:`AxisError` where they do not fit."""
+    """Return the shape of the combined tensor; raises :class:`AxisError` if the sources do not fit."""
     if combine == "weight_norm":
         magnitude, direction = shapes
         own = [size for size in magnitude if size != 1]
@@ -33,7 +33,7 @@ def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
 
 
 def combined(combine: Combine, sources: Sequence[Array]) -> Array:
-    """The one tensor that the sources become, in float64."""
+    """Return the combined tensor in float64."""
     exact = [source.astype(np.float64) for source in sources]
     if combine == "weight_norm":
         magnitude, direction = exact
@@ -42,7 +42,7 @@ def combined(combine: Combine, sources: Sequence[Array]) -> Array:
 
 
 def separated(combine: Combine, whole: Array, shapes: Sequence[Shape]) -> list[Array]:
-    """Sources of these shapes that become ``whole`` again up to rounding, in its own dtype."""
+    """Return sources of these shapes that combine to ``whole`` up to rounding, in its dtype."""
     if combine == "weight_norm":
         magnitude = _norm(whole.astype(np.float64), shapes[0]).reshape(shapes[0])
         return [magnitude.astype(whole.dtype), whole]
@@ -50,7 +50,7 @@ def separated(combine: Combine, whole: Array, shapes: Sequence[Shape]) -> list[A
 
 
 def _norm(direction: Array, magnitude: Shape) -> Array:
-    """The norm over all axes but the one where the magnitude's shape is not 1."""
+    """Return the norm over all axes except the one where the magnitude's shape is not 1."""
     axes = tuple(range(direction.ndim))
     kept = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
     over = tuple(axis for axis in axes if axis not in kept)

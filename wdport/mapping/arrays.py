@@ -1,4 +1,4 @@
-"""Rules applied to arrays: source arrays in, target arrays out, bit for bit and back.
+"""Apply rules to arrays: rearrange source arrays into target arrays, bit for bit, in either direction.
 
 The same function serves both directions, because the inverse of a rule is a rule. Arithmetic, which is
 not exact, is in :mod:`wdport.mapping.arithmetic`.
@@ -22,8 +22,8 @@ Array = NDArray[Any]
 def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
     """Rearrange ``sources`` (one array, or one per index of the stacked axis) into target arrays.
 
-    ``sizes`` are the axis sizes from :meth:`wdport.mapping.axes.Rule.sizes`. The results are
-    C-contiguous; they share memory with the sources where nothing had to move.
+    ``sizes`` are the axis sizes from :meth:`wdport.mapping.axes.Rule.sizes`. The results are C-contiguous; they share
+    memory with the sources if no values have to move.
     """
     if rule.source.any_axes:
         return [np.require(sources[0], requirements="C")]
@@ -43,9 +43,9 @@ def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -
 def rearrangement(
     rule: Rule, sizes: Mapping[str, int], sources: Sequence[Array], targets: Sequence[Array]
 ) -> Iterator[tuple[Array, Array]]:
-    """What :func:`apply_rule` does, as copies that need no memory: (view of a target, view of a source) of one shape.
+    """Yield :func:`apply_rule` as copies without extra memory: (view of a target, view of a source) of the same shape.
 
-    Sources may have any strides; targets are C-contiguous and filled once, between all pairs.
+    Sources may have any strides; targets are C-contiguous, and all pairs together fill them exactly once.
     """
     if rule.source.any_axes:
         yield targets[0], sources[0]
@@ -61,14 +61,13 @@ def rearrangement(
 
 
 def named_axes(array: Array, side: Side, sizes: Mapping[str, int]) -> Array:
-    """A view of one of a side's tensors with an axis for every name; raises ``ValueError`` where it is none."""
-    view = array.view()
-    view.shape = tuple(sizes[name] for group in side.groups for name in group)
-    return view
+    """Return a view of one of a side's tensors with one axis per name; raises ``ValueError`` if a view is
+    impossible."""
+    return array.reshape(tuple(sizes[name] for group in side.groups for name in group), copy=False)
 
 
 def _picked(side: Side, arrays: Sequence[Array], at: Mapping[str, int], free: Sequence[str]) -> Array:
-    """The array of the stacked index, at these indices of other axes, with its ``free`` axes in this order."""
+    """Return the stacked index's array at these indices of other axes, with its ``free`` axes in this order."""
     array = arrays[at[side.stacked]] if side.stacked else arrays[0]
     names = [name for group in side.groups for name in group]
     picked = array[tuple(at[name] if name in at else slice(None) for name in names)]
@@ -77,10 +76,11 @@ def _picked(side: Side, arrays: Sequence[Array], at: Mapping[str, int], free: Se
 
 
 def copy_blocks(target: Array, source: Array, change: Callable[[Array], Array] | None = None) -> None:
-    """Copy ``source`` into ``target``, of one shape, by blocks that stay in a processor's cache, each by ``change``.
+    """Copy ``source`` to ``target``, of the same shape, in cache-sized blocks, each transformed by ``change``.
 
-    A transposition is bound by cache lines: 16 values of the target's last axis at a time make it eight times as fast
-    as all of it at once (0.3 to 2.5 GB/s, 4096 x 14336 of two bytes, into memory that was written before).
+    Cache lines limit the speed of a transposition: copying 16 values of the target's last axis at a time is eight
+    times as fast as copying all of it at once (0.3 to 2.5 GB/s, 4096 x 14336 of two bytes, into memory that was
+    written before).
     """
     for block in _blocks(target, source):
         target[block] = source[block] if change is None else change(source[block])
@@ -102,7 +102,7 @@ def _blocks(target: Array, source: Array) -> Iterator[tuple[slice, ...]]:
 
 
 _LINE = 16
-"""Values of the target's last axis that are written at a time where the source lies across."""
+"""Values of the target's last axis that are written at a time if the source is strided along it."""
 
 _BLOCK = 1 << 16
-"""Values in a block, so that what ``change`` makes of them stays in a cache of 1 MiB."""
+"""Values in a block, so that the result of ``change`` stays in a cache of 1 MiB."""

@@ -1,18 +1,18 @@
-"""Axis expressions: text such as ``(part heads head) in -> [part] in heads head`` to a :class:`Rule`.
+"""Axis expressions: parse text such as ``(part heads head) in -> [part] in heads head`` to a :class:`Rule`.
 
 A rule says how one source tensor becomes target tensors, by naming every axis once on each side:
 
 * ``out in -> in out`` transposes;
-* ``(heads head) in`` is one axis that is really two, the first varying slowest;
+* ``(heads head) in`` splits one axis into two, the first varying slowest;
 * ``[part]`` in front is not an axis but a set of tensors, one per index of ``part``;
 * ``1`` is an axis of size one, without a name: ``c -> 1 1 c``;
 * ``gate=r,z,n`` labels the indices of an axis, and the other side may list the labels in another
   order: ``(gate=r,z,n h) in -> in (gate=z,r,n h)`` permutes the three blocks;
-* ``...`` alone stands for any axes, unchanged.
+* ``...`` on both sides stands for any axes, unchanged.
 
-Nothing here touches an array: a rule is checked against shapes, and the sizes that it needs (say
-the number of heads) are read off the two shapes, or given where no shape tells them. The inverse is
-the same text with the sides exchanged, so no rule is ever written twice.
+This module does not touch arrays: a rule is checked against shapes, and the sizes that it needs (such as the number
+of heads) are inferred from the two shapes, or given if no shape determines them. The inverse is the same text with the
+sides exchanged, so no rule is written twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Literal
 Shape = tuple[int, ...]
 
 Combine = Literal["", "sum", "weight_norm"]
-"""How several source tensors become one before a rule moves it: not at all, or by :mod:`wdport.mapping.arithmetic`."""
+"""How several source tensors are combined before a rule is applied: not at all, or by
+:mod:`wdport.mapping.arithmetic`."""
 
 _NAME = r"[a-z_]+"
 _TOKEN = re.compile(rf"\s*(\.\.\.|{_NAME}(?:={_NAME}(?:,{_NAME})*)?|(?<![a-z_0-9])1(?![a-z_0-9])|[()\[\]])")
@@ -84,7 +85,7 @@ class Rule:
 
     @cached_property
     def orders(self) -> dict[str, tuple[int, ...]]:
-        """By axis whose labels change their order: the source's index at every index of the target."""
+        """For every axis whose labels change their order: the source's index at every index of the target."""
         theirs = dict(self.source.labels)
         found = {name: tuple(theirs[name].index(each) for each in ours) for name, ours in self.target.labels}
         return {name: order for name, order in found.items() if order != tuple(range(len(order)))}
@@ -92,10 +93,9 @@ class Rule:
     def sizes(
         self, sources: Sequence[Shape], targets: Sequence[Shape], given: Mapping[str, int] | None = None
     ) -> dict[str, int]:
-        """The size of every named axis, from the shapes of both sides and from those ``given``.
+        """Return the size of every named axis, from the shapes of both sides and the ``given`` sizes.
 
-        Raises :class:`AxisError` if a shape has the wrong rank, the two sides disagree, or a size
-        cannot be told.
+        Raises :class:`AxisError` if a shape has the wrong rank, the two sides disagree, or a size is undetermined.
         """
         if self.source.any_axes:
             if len(sources) != 1 or len(targets) != 1 or sources[0] != targets[0]:
@@ -111,14 +111,14 @@ class Rule:
                 for group, size in zip(side.groups, shapes[0], strict=True):
                     _bind_group(group, size, known)
         if unknown := [name for name in self.source.names if name not in known]:
-            raise AxisError(f"the size of {', '.join(unknown)} cannot be told from the shapes")
+            raise AxisError(f"the shapes do not determine the size of {', '.join(unknown)}")
         for side, shapes in ((self.source, sources), (self.target, targets)):
             if side.shape(known) != tuple(shapes[0]):
                 raise AxisError(f"{_text(sources)} does not become {_text(targets)}")
         return known
 
     def source_shape(self, targets: Sequence[Shape], given: Mapping[str, int] | None = None) -> Shape | None:
-        """The shape of one source that these targets want; ``None`` where it cannot be told."""
+        """Return the shape of one source that these targets require; ``None`` if it is undetermined."""
         if self.source.any_axes:
             return targets[0]
         try:
@@ -133,7 +133,7 @@ class Rule:
             return None
 
     def _known(self, given: Mapping[str, int] | None) -> dict[str, int]:
-        """The sizes that are known without a shape: those given and those of labelled axes."""
+        """Return the sizes that are known without a shape: the given ones and those of labelled axes."""
         known = {name: size for name, size in (given or {}).items() if name in self.source.names}
         for name, labels in self.source.labels:
             if known.setdefault(name, len(labels)) != len(labels):
@@ -145,13 +145,13 @@ class Rule:
 
 
 def parse_rule(name: str, text: str) -> Rule:
-    """Read ``SIDE -> SIDE``; raises :class:`AxisError` with the reason."""
+    """Parse ``SIDE -> SIDE``; raises :class:`AxisError` with the reason."""
     sides = text.split("->")
     if len(sides) != 2:
         raise AxisError(f"{text!r} is not SIDE -> SIDE")
     source, target = (_parse_side(side) for side in sides)
     if source.any_axes != target.any_axes:
-        raise AxisError("... must stand on both sides or on none")
+        raise AxisError("... must be on both sides or on neither")
     if sorted(source.names) != sorted(target.names) or len(set(source.names)) != len(source.names):
         raise AxisError(f"{text!r} must name every axis once on each side")
     ours, theirs = dict(source.labels), dict(target.labels)
@@ -174,7 +174,7 @@ def _parse_side(text: str) -> Side:
         if labelled:
             labels[name] = tuple(listed.split(","))
             if len(set(labels[name])) != len(labels[name]):
-                raise AxisError(f"{match[1]} has a label twice")
+                raise AxisError(f"{match[1]} has a duplicate label")
         tokens.append(name)
         position = match.end()
     if tokens == ["..."]:
@@ -204,7 +204,7 @@ def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
             else:
                 inside.append(token)
         else:
-            raise AxisError(f"{token!r} is out of place")
+            raise AxisError(f"unexpected {token!r}")
     if inside is not None:
         raise AxisError("a ( is not closed")
     return tuple(groups)
@@ -213,14 +213,14 @@ def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
 def _bind_counts(side: Side, shapes: Sequence[Shape], known: dict[str, int]) -> None:
     """Check how many tensors there are and that they are alike; bind the stacked axis."""
     if len(set(shapes)) != 1:
-        raise AxisError(f"{_text(shapes)}: shapes that ought to be equal differ")
+        raise AxisError(f"{_text(shapes)}: expected equal shapes")
     if side.stacked:
         if known.setdefault(side.stacked, len(shapes)) != len(shapes):
             raise AxisError(f"{side} is {known[side.stacked]} tensors, not {len(shapes)}")
     elif len(shapes) != 1:
         raise AxisError(f"{side} is one tensor, not {len(shapes)}")
     if len(shapes[0]) != len(side.groups):
-        raise AxisError(f"{_text(shapes)} has {len(shapes[0])} axes where {side} has {len(side.groups)}")
+        raise AxisError(f"{_text(shapes)} has {len(shapes[0])} axes, but {side} has {len(side.groups)}")
 
 
 def _bind_group(group: tuple[str, ...], size: int, known: dict[str, int]) -> None:
@@ -229,7 +229,7 @@ def _bind_group(group: tuple[str, ...], size: int, known: dict[str, int]) -> Non
     if len(unknown) == 1:
         others = prod(known[name] for name in group if name in known)
         if others == 0 or size % others:
-            raise AxisError(f"{size} is no multiple of {others} in ({' '.join(group)})")
+            raise AxisError(f"{size} is not a multiple of {others} in ({' '.join(group)})")
         known[unknown[0]] = size // others
 
 

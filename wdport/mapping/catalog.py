@@ -41,15 +41,15 @@ RULES = MappingProxyType(
 
 
 def find_rule(text: str) -> Rule | None:
-    """The rule with this name, or the one that this text writes out; raises :class:`AxisError` for a bad text."""
+    """Return the rule with this name, or parse the text as a rule; raises :class:`AxisError` for invalid text."""
     return parse_rule(text.strip(), text) if "->" in text else RULES.get(text)
 
 
 def rules(*texts: str) -> tuple[Rule, ...]:
-    """Rules by name or text."""
+    """Return rules by name or text."""
     return tuple(rule for text in texts if (rule := find_rule(text)) is not None)
 
 
 def layouts(*texts: str) -> tuple[Rule, ...]:
-    """Layouts by text; one without an arrow is the same on both sides."""
+    """Parse layouts; a text without an arrow is the same on both sides."""
     return tuple(parse_rule(t, t) for t in (text if "->" in text else f"{text} -> {text}" for text in texts))

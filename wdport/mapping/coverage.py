@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint each row of a table claims, by names alone, and which are left over."""
+"""Which tensors of a checkpoint each row of a table claims, by name only, and which are unclaimed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Claim:
 
     Attributes:
         line: the row's line.
-        file: the included table that it stands in; empty for the table itself.
-        torch: the names that it looks for, as patterns.
-        becomes: what it makes of them, in a few words.
-        tensors: the names that it found.
-        needed: whether it, or another row of its layer, has to find one.
-        when: the feature that it needs.
+        file: the included table that contains the row; empty for the table itself.
+        torch: name patterns of the row.
+        becomes: what the row does with them, as a short text.
+        tensors: the names that match.
+        needed: whether the row, or another row of its layer, must match a tensor.
+        when: the feature that the row requires.
     """
 
     line: int
@@ -36,13 +36,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What becomes of the tensors of one checkpoint.
+    """How a table's rows cover the tensors of one checkpoint.
 
     Attributes:
-        claims: every row that applies, whether it finds anything or not.
+        claims: every row that applies, whether it matches anything or not.
         unclaimed: tensors that no row claims.
-        doubled: tensors that several rows claim, and where those stand.
-        idle: rows that had to find something and did not, a sentence each; a layer once.
+        doubled: tensors that several rows claim, and the places of these rows.
+        idle: rows that must match something and do not, a sentence each; a layer once.
         incomplete: lists of tensors of which some are absent, a sentence each.
     """
 
@@ -54,7 +54,7 @@ class Coverage:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that speaks against a conversion, one sentence each."""
+        """Everything that prevents a conversion, one sentence each."""
         return (
             *(f"{name} is claimed by {' and by '.join(places)}" for name, places in self.doubled.items()),
             *(f"no row claims {name}" for name in self.unclaimed),
@@ -66,8 +66,8 @@ class Coverage:
 def cover(table: Table, names: Iterable[str], features: Collection[str] | None = None) -> Coverage:
     """Match every name against the rows that apply.
 
-    ``features`` are the model's; where they are not known, rows that need one claim what they find and may find
-    nothing, and a tensor that they claim besides is not doubled.
+    ``features`` are the model's. If they are unknown, rows that require a feature claim what they match and may match
+    nothing, and a tensor that such a row and another one claim does not count as doubled.
     """
     names = dict.fromkeys(names)
     rows = [row for row in table.rows if features is None or row.when is None or row.when in features]
@@ -91,7 +91,7 @@ def cover(table: Table, names: Iterable[str], features: Collection[str] | None =
 
 
 def becomes(row: Row) -> str:
-    """What a row makes of its tensors, in a few words."""
+    """Return a short text on what a row does with its tensors."""
     parts = []
     if row.keras:
         parts.append(", ".join(pattern.text for pattern in row.keras))
@@ -105,14 +105,14 @@ def becomes(row: Row) -> str:
 
 
 def _absent(row: Row, indices: dict[str, int], names: Collection[str]) -> list[str]:
-    """A sentence for every tensor of the row's list that is not there, where another one is."""
+    """Return a sentence for every absent tensor of the row's list, if another one of the list is present."""
     try:
         wanted = written((*row.torch, *((row.same_as,) if row.same_as else ())), indices)
     except PatternError as error:
         return [f"{row.place}: {error}"]
     if len(wanted) == 1:
         return []
-    return [f"{row.place} wants {name}, which the checkpoint does not have" for name in wanted if name not in names]
+    return [f"{row.place} needs {name}, which the checkpoint does not have" for name in wanted if name not in names]
 
 
 def _needed(row: Row) -> bool:

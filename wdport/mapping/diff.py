@@ -1,6 +1,6 @@
-"""Two lists of names with their properties side by side: what is only in one, what changed, what was probably renamed.
+"""Compare two lists of names and properties: what is only in one, what changed, what was probably renamed.
 
-The same for tensors (shape and dtype) and for the rows of a table (what each row makes of its tensor).
+It is used for tensors (shape and dtype) and for the rows of a table (what each row does with its tensor).
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 Properties = Mapping[str, str]
-"""What is said of one name, such as its shape, as text."""
+"""Properties of one name, such as its shape, as text."""
 
 Listing = Mapping[str, Properties]
 
 LEAST = 0.6
-"""Similarity, of 0 to 1, from which two names of several with the same properties are taken for one renamed."""
+"""Least similarity, from 0 to 1, at which two of several names with the same properties count as a renaming."""
 
 BEGINS = 0.8
-"""Similarity of two names of which one begins with the other."""
+"""Similarity of two names if one is a prefix of the other."""
 
 MOST = 80
-"""Names with the same properties and numbers that are compared each with each; of more only unique ones are told."""
+"""Limit on names with the same properties and numbers that are compared pairwise; beyond it only unique ones are
+matched."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """A name of A that is probably called otherwise in B: ``of`` are the names with these properties that are only in A
-    and only in B."""
+    """A name of A that probably has another name in B: ``of`` are the numbers of names with these properties that are
+    only in A and only in B."""
 
     old: str
     new: str
@@ -44,13 +45,13 @@ class Difference:
     """How B differs from A.
 
     Attributes:
-        facts: properties of the whole, each as it is in A and in B.
-        prefix: what stands before every name of A and what stands in its place in B; ``None`` where nothing changed.
+        facts: properties of the whole, each with its value in A and in B.
+        prefix: the prefix of every name of A and its replacement in B; ``None`` if unchanged.
         only_a: names that B lacks, with their properties.
         only_b: names that A lacks.
-        changed: by name as it is in B, the properties that differ, as they are in A and in B.
+        changed: by name in B, the properties that differ, with their values in A and in B.
         renamed: probable renamings.
-        same: how many names have the same properties in both.
+        same: number of names with the same properties in both.
     """
 
     facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Difference:
 
     @property
     def none(self) -> bool:
-        """Whether the two are alike."""
+        """Whether A and B have no differences."""
         return not (self.facts or self.prefix or self.only_a or self.only_b or self.changed or self.renamed)
 
 
@@ -88,7 +89,7 @@ def _differing(a: Properties, b: Properties) -> dict[str, tuple[str, str]]:
 
 
 def prefix_change(a: Sequence[str], b: Sequence[str], joint: str = ".") -> tuple[str, str] | None:
-    """The prefix of all names of A and the one of all names of B that has its place, if that makes more names agree."""
+    """Return the common prefix of A's names and its replacement in B, if the replacement makes more names agree."""
     theirs = set(b)
     best, most = None, len(theirs.intersection(a))
     for old in _prefixes(a, joint):
@@ -101,7 +102,7 @@ def prefix_change(a: Sequence[str], b: Sequence[str], joint: str = ".") -> tuple
 
 
 def _prefixes(names: Sequence[str], joint: str) -> list[str]:
-    """What all names begin with, in whole components, from nothing on."""
+    """Return the common prefixes of all names in whole components, the empty one first."""
     if not names:
         return [""]
     first, last = min(names).split(joint)[:-1], max(names).split(joint)[:-1]
@@ -112,7 +113,8 @@ def _prefixes(names: Sequence[str], joint: str) -> list[str]:
 
 
 def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
-    """Names with the same properties that are only in A and only in B: the only ones, or else the most similar."""
+    """Yield pairs of names with the same properties, one only in A and one only in B: unique ones, or the most
+    similar."""
     groups: dict[tuple[tuple[str, str], ...], tuple[list[str], list[str]]] = {}
     for side, listing in enumerate((a, b)):
         for name, each in listing.items():
@@ -127,7 +129,7 @@ def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
 
 
 def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Names with the same numbers in them: a renamed layer keeps its own."""
+    """Yield names that contain the same numbers: a renamed layer keeps its number."""
     found: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
     for side, names in enumerate((a, b)):
         for name in names:
@@ -136,7 +138,7 @@ def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str],
 
 
 def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of names, most similar first, each name once; where two are equally near there is none."""
+    """Return pairs of names, most similar first, each name once; equally similar candidates are not paired."""
     if len(a) > MOST or len(b) > MOST:
         return []
     ours, theirs = _own_parts(a), _own_parts(b)
@@ -157,14 +159,14 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _similar(a: str, b: str) -> float:
-    """How similar two names are, of 0 to 1; one that begins as the other reads is near, as q_proj is to q."""
+    """Return the similarity of two names, from 0 to 1; a name and its prefix are similar, such as q_proj and q."""
     if a and b and a != b and (a.startswith(b) or b.startswith(a)):
         return BEGINS
     return SequenceMatcher(None, a, b, False).ratio()
 
 
 def _own_parts(names: Sequence[str]) -> dict[str, str]:
-    """Each name without the components that all of them begin or end with; a single name whole."""
+    """Map each name to it without the components that all names begin or end with; a single name is unchanged."""
     split = [re.split(r"([./])", name) for name in names]
     if len(names) > 1:
         while all(split) and len({each[0] for each in split}) == 1:

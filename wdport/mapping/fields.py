@@ -1,13 +1,12 @@
-"""The fields of a YAML mapping, taken one by one, each checked and refused with its line."""
+"""Read the fields of a YAML mapping one by one; errors name the line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, did_you_mean
 from wdport.mapping.axes import AxisError, Rule, parse_rule
 from wdport.mapping.names import NamePattern, PatternError, parse_pattern
 from wdport.mapping.strict_yaml import Node
@@ -17,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Section:
-    """What stands before every name of a section, and the feature that it needs; empty for the table itself."""
+    """The prefixes of a section's names, and the feature that it requires; empty for the table itself."""
 
     torch: str | None = None
     keras: str | None = None
@@ -25,7 +24,7 @@ class Section:
 
 
 class Fields:
-    """A mapping's fields, taken one by one, so that what is left over is unknown."""
+    """A mapping's fields, read one by one; fields that remain are unknown."""
 
     def __init__(self, node: Node, where: str) -> None:
         self.line, self.where = node.line, where
@@ -71,14 +70,14 @@ class Fields:
         return value
 
     def plain(self, field: str) -> dict[str, object]:
-        """Fields of any form, without their lines; empty where the field is absent."""
+        """Return a field's mapping of any form, without line numbers; empty if the field is absent."""
         line, node = self.line_of(field), self.rest.pop(field, None)
         if node is not None and not isinstance(node.value, dict):
             raise self.fault(f"{field} is not a list of `field: value` pairs", "write it as one", line)
         return {} if node is None else node.plain()
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """A list of texts; empty where the field is absent."""
+        """Return a list of texts; empty if the field is absent."""
         if field not in self.rest:
             return ()
         line, value = self.line_of(field), self.take(field)
@@ -87,13 +86,13 @@ class Fields:
         return tuple(item.value for item in value)
 
     def pairs(self, field: str, kind: type[T], good: Callable[[T], bool], example: str) -> dict[str, T]:
-        """A mapping of names to values of one kind; empty where the field is absent."""
+        """Return a mapping of names to values of one kind; empty if the field is absent."""
         if field not in self.rest:
             return {}
         line, value = self.line_of(field), self.take(field)
         sound = isinstance(value, dict) and all(type(n.value) is kind and good(n.value) for n in value.values())
         if not sound or not value:
-            raise self.fault(f"{field} does not hold what it should", f"write `{field}: {example}`", line)
+            raise self.fault(f"{field} has an invalid value", f"write `{field}: {example}`", line)
         return {name: node.value for name, node in value.items()}
 
     def names(self) -> dict[str, str]:
@@ -106,7 +105,7 @@ class Fields:
         return self.pairs("sizes", int, lambda size: size > 0, "{h: 3, w: 3}")
 
     def rule(self, text: str) -> Rule:
-        """A rule that is written out."""
+        """Parse a rule's text."""
         try:
             return parse_rule(text.strip(), text)
         except AxisError as error:
@@ -125,7 +124,7 @@ class Fields:
         return tuple(self.join(item.value, prefix, joint) for item in node.value)
 
     def join(self, text: str, prefix: str | None, joint: str) -> NamePattern:
-        """The pattern behind its section's prefix; ``.`` is the prefix itself."""
+        """Return the pattern with its section's prefix; ``.`` is the prefix itself."""
         try:
             parse_pattern(text)
             if prefix is None:
@@ -135,7 +134,7 @@ class Fields:
             raise self.fault(str(error), "use plain names with <index> for numbers") from None
 
     def when(self, section: Section) -> str | None:
-        """The feature that a row needs: its own, or its section's."""
+        """Return the feature that a row requires: its own, or its section's."""
         own = self.optional_text("when")
         if own and section.when:
             raise self.fault("when is given for the row and for its section", "keep one of the two")
@@ -148,12 +147,6 @@ class Fields:
                 raise self.fault(f"{other.text} and {first.text} have different indices", "use the same on both")
 
     def finish(self, known: Iterable[str] = ()) -> None:
-        """Refuse what is left over."""
+        """Refuse fields that were not read."""
         for field, node in self.rest.items():
-            raise self.fault(f"unknown field {field!r}", f"remove it{meant(field, known, ', or write ')}", node.line)
-
-
-def meant(text: str, known: Iterable[str], before: str = "did you mean ") -> str:
-    """The known word nearest to ``text``, after ``before``; nothing if none is near."""
-    near = get_close_matches(text, list(known), 1)
-    return f"{before}{near[0]}" if near else ""
+            raise self.fault(f"unknown field {field!r}", did_you_mean(field, known, "remove it"), node.line)

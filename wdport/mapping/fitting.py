@@ -1,4 +1,4 @@
-"""Whether a row fits the shapes on both sides: the first of its rules that does, or what it wants instead."""
+"""Whether a row fits the shapes on both sides: the first of its rules that fits, or the shapes that it requires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Misfit:
-    """No rule fits: the nearest one, and the shapes that it wants, source by source, where they can be told."""
+    """No rule fits: the closest one, and the shapes that it requires, source by source, if they are determined."""
 
     rule: Rule
     wanted: tuple[Shape | None, ...]
@@ -31,7 +31,7 @@ class Misfit:
     reason: str = ""
 
     def sentence(self, row: Row, names: Sequence[str]) -> str:
-        """What does not fit, about the first source whose shape is wrong."""
+        """Return a sentence on the first source whose shape is wrong."""
         pairs = zip(names, self.sources, self.wanted, strict=True)
         told = [(name, shape, wanted) for name, shape, wanted in pairs if wanted != shape]
         name, shape, wanted = told[0] if told else (names[0], self.sources[0], None)
@@ -39,13 +39,12 @@ class Misfit:
         if self.reason and wanted is None:
             return f"{name} does not fit {line}: {self.reason}"
         turned = wanted is not None and len(shape) > 1 and wanted == shape[::-1]
-        return (
-            f"{name} has shape {shape}, {line} wants {wanted or list(self.targets)}{' (transposed?)' if turned else ''}"
-        )
+        expected = f"{line} expects {wanted or list(self.targets)}"
+        return f"{name} has shape {shape}, {expected}{' (transposed?)' if turned else ''}"
 
 
 def written(patterns: Sequence[NamePattern], indices: Mapping[str, int]) -> tuple[str, ...]:
-    """The names that these patterns write; raises :class:`PatternError` where an index would be below 0."""
+    """Return the names that these patterns format to; raises :class:`PatternError` if an index would be below 0."""
     return tuple(pattern.format(indices) for pattern in patterns)
 
 
@@ -54,7 +53,8 @@ def fit(row: Row, sources: Sequence[Shape], targets: Sequence[Shape]) -> Fit | M
 @overload
 def fit(row: Row, sources: None, targets: Sequence[Shape]) -> Misfit: ...
 def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> Fit | Misfit:
-    """The first rule of ``row`` that takes ``sources`` to ``targets``; without sources, what it wants of them."""
+    """Return the first rule of ``row`` that maps ``sources`` to ``targets``; without sources, the shapes it
+    requires."""
     reason = ""
     if sources is not None:
         try:

@@ -1,4 +1,4 @@
-"""Where tables are: the folder of the shipped ones, and the files that a table includes."""
+"""Find tables: the folder of the shipped ones, and the files that a table includes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wdport.mapping.fields import Fields
 
 
 def mappings_folder() -> Path:
-    """``mappings/`` inside the installed package, or beside it in a source checkout."""
+    """Return ``mappings/`` inside the installed package, or beside it in a source checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "_mappings", package.parent / "mappings"):
         if any(folder.glob("*.yaml")):
@@ -18,9 +18,9 @@ def mappings_folder() -> Path:
 
 
 def included_file(entry: str, folder: Path | None, fields: Fields, line: int) -> Path:
-    """The file of one entry of `include`: a name from ``mappings/``, or a path beside the table's own file.
+    """Return the file of one entry of `include`: a name from ``mappings/``, or a path relative to the table's file.
 
-    Raises :class:`MisfitError` where there is none.
+    Raises :class:`MisfitError` if it does not exist.
     """
     path = PurePosixPath(entry)
     if path.suffix not in (".yaml", ".yml") and len(path.parts) == 1:
@@ -34,8 +34,8 @@ def included_file(entry: str, folder: Path | None, fields: Fields, line: int) ->
         raise fields.fault(f"include: {entry!r} is not beside the table", "use a path below the table's folder", line)
     if folder is None:
         raise fields.fault(
-            f"include: {entry!r} is looked for beside a file", "include by name, or save the table", line
+            f"include: {entry!r} is relative to the table's file", "include by name, or save the table", line
         )
     if not (folder / path).is_file():
-        raise fields.fault(f"include: there is no file {entry!r} beside the table", "correct the path", line)
+        raise fields.fault(f"include: no file {entry!r} beside the table", "correct the path", line)
     return folder / path

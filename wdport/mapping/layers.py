@@ -1,12 +1,14 @@
-"""Rows for layers: one YAML mapping to a tap and, by its kind, to the rows of its tensors."""
+"""Rows for layers: convert one YAML mapping to a tap and, by its kind, to the rows of its tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from wdport.errors import did_you_mean
 from wdport.mapping.axes import Rule
-from wdport.mapping.fields import Fields, Section, meant
+from wdport.mapping.fields import Fields, Section
+from wdport.mapping.form import LayerRow
 from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
@@ -16,28 +18,13 @@ AFTER = (
     "relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6", "gelu_tanh",
     "hard_sigmoid", "hard_silu", "hard_tanh", "selu", "mish", "log_softmax",
 )  # fmt: skip
-"""What may follow a PyTorch module within one Keras layer."""
-
-_FIELDS = (
-    "torch",
-    "keras",
-    "kind",
-    "names",
-    "formerly",
-    "flatten",
-    "sizes",
-    "axes",
-    "then",
-    "up_to",
-    "optional",
-    "when",
-)
+"""Activations that a Keras layer may include after the PyTorch module."""
 
 
 def parse_layer(
     node: Node, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
 ) -> tuple[list[Row], list[TapRow]]:
-    """The rows of a layer's tensors and its taps; ``number`` is the layer's own, ``kinds`` are the ones it may name."""
+    """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name."""
     fields = Fields(node, where)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
     kind = _kind(fields, kinds)
@@ -45,7 +32,7 @@ def parse_layer(
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
     tap = replace(tap, formerly=_formerly(fields, torch, names))
-    fields.finish(_FIELDS)
+    fields.finish(LayerRow.__annotations__)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
     layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)
@@ -61,18 +48,18 @@ def _kind(fields: Fields, kinds: Mapping[str, Kind]) -> Kind | None:
     if (name := fields.optional_text("kind")) is None:
         return None
     if name not in kinds:
-        raise fields.fault(f"unknown kind {name!r}", meant(name, kinds) or "use one of docs/mapping.md")
+        raise fields.fault(f"unknown kind {name!r}", did_you_mean(name, kinds, "use one of docs/mapping.md"))
     return kinds[name]
 
 
 def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
-    """The kind's suffixes within the PyTorch module, with those that the row changes."""
+    """Return the kind's suffixes within the PyTorch module, with the row's changes."""
     known = dict(kind.names) if kind else {}
     given = fields.names()
     for name in given:
         if name not in known:
             what = f"{kind.name} has no name {name!r}" if kind else "names without a kind"
-            fix = (meant(name, known) or f"use {', '.join(known)}") if known else "remove it"
+            fix = did_you_mean(name, known, f"use {', '.join(known)}") if known else "remove it"
             raise fields.fault(what, fix)
     return known | given
 
@@ -80,11 +67,13 @@ def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
 def _formerly(
     fields: Fields, torch: NamePattern, names: Mapping[str, str]
 ) -> tuple[tuple[NamePattern, NamePattern], ...]:
-    """Old names of modules within the module, each with the one that it has now."""
+    """Return old names of submodules, each with its current name."""
     found = []
     for name, was in fields.formerly().items():
         if name not in names:
-            raise fields.fault(f"formerly has {name!r}", meant(name, names) or f"use {', '.join(names) or 'a kind'}")
+            raise fields.fault(
+                f"formerly has {name!r}", did_you_mean(name, names, f"use {', '.join(names) or 'a kind'}")
+            )
         old, new = fields.join(was, torch.text, "."), fields.join(names[name], torch.text, ".")
         fields.same_indices(old, [new])
         found.append((old, new))
@@ -92,13 +81,15 @@ def _formerly(
 
 
 def _order(fields: Fields, kind: Kind | None, kinds: Mapping[str, Kind]) -> Rule | None:
-    """The order of flattened features, as a rule on both flattened axes."""
+    """Return the order of flattened features, as a rule on both flattened axes."""
     text = fields.optional_text("flatten")
     if text is None:
         return None
     if kind is None or not kind.flattens:
         can = ", ".join(name for name, each in kinds.items() if each.flattens)
-        raise fields.fault(f"flatten on {kind.name if kind else 'a row without a kind'}", f"it goes with: {can}")
+        raise fields.fault(
+            f"{kind.name if kind else 'a row without a kind'} does not take flatten", f"use it with: {can}"
+        )
     rule = fields.rule(text)
     if rule.source.stacked or rule.target.stacked or rule.source.any_axes or not rule.source.names:
         raise fields.fault(f"flatten is {text!r}", "write the axes of both sides, as in `c h w -> h w c`")
@@ -139,7 +130,7 @@ def _then(fields: Fields) -> str:
 
 
 def _flattened(template: str, order: Rule) -> str:
-    """A rule's text with the two orders in place of ``{torch}`` and ``{keras}``."""
+    """Return a rule's text with the two orders in place of ``{torch}`` and ``{keras}``."""
     return template.format(torch=order.source, keras=order.target)
 
 
@@ -148,12 +139,14 @@ def _known_sizes(fields: Fields, tap: TapRow, rows: list[Row]) -> None:
     known = {name for rule in rules for name in rule.source.names}
     for name in tap.sizes:
         if name not in known:
-            raise fields.fault(f"sizes names {name}, which is no axis of the layer", "use the names of flatten or axes")
+            raise fields.fault(
+                f"sizes names {name}, which is not an axis of the layer", "use the names of flatten or axes"
+            )
 
 
 @dataclass(frozen=True)
 class _Expansion:
-    """One layer row, and what its kind's texts are filled with."""
+    """One layer row, and the values for the placeholders of its kind."""
 
     fields: Fields
     layer: Layer
@@ -162,7 +155,7 @@ class _Expansion:
     order: Rule | None
 
     def rows(self, part: Part) -> list[Row]:
-        """The rows of one part; more than one where PyTorch has several ways to store it."""
+        """Return the rows of one part; more than one if PyTorch stores it in several formats."""
         filled = replace(
             part,
             torch=tuple(name.format_map(self.names) for name in part.torch),
@@ -196,7 +189,7 @@ class _Expansion:
         )
 
     def inner(self, inner: Inner) -> TapRow:
-        """The tap of a layer within the layer."""
+        """Return the tap of a sublayer."""
         first, *others = dict.fromkeys(self._paths(inner.keras))
         return TapRow(
             line=self.layer.line,

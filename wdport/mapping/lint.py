@@ -1,7 +1,7 @@
-"""What is wrong with a mapping table by itself, beyond what :mod:`wdport.mapping.table` refuses to read.
+"""Check a mapping table without a checkpoint, beyond what :mod:`wdport.mapping.table` refuses to read.
 
-An error means that no checkpoint fits the table, so that every conversion by it is refused; a warning, that a row
-cannot do what it says or that two rows will meet in some checkpoint; a note is worth knowing.
+An error means that no checkpoint fits the table, so every conversion with it is refused; a warning means that a row
+cannot do what it says or that two rows claim one tensor of some checkpoint; a note is only informative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Remark:
-    """One thing about a table: the line, the included file that it is in (empty for the table itself), and what."""
+    """One remark on a table: the line, the included file that contains it (empty for the table itself), and the
+    text."""
 
     level: Level
     line: int
@@ -32,12 +33,12 @@ class Remark:
 
     @property
     def place(self) -> str:
-        """Where it stands, for a sentence; empty for the table as a whole."""
+        """The place as text; empty for the table as a whole."""
         return ", ".join(part for part in (self.file, f"line {self.line}" if self.line else "") if part)
 
     @property
     def sentence(self) -> str:
-        """What is remarked, after where it stands."""
+        """The remark, after its place."""
         return f"{self.place}: {self.what}" if self.place else self.what
 
 
@@ -46,7 +47,7 @@ _Claim = tuple[Row, NamePattern]
 
 @dataclass(frozen=True)
 class _Fault:
-    """What makes a row unusable, or only lets two rows meet (``dead`` is false); ``repeated`` if it is told already."""
+    """What makes a row unusable, or, if ``dead`` is false, an overlap of two rows; ``repeated`` if already reported."""
 
     row: Row
     what: str
@@ -55,7 +56,7 @@ class _Fault:
 
 
 def lint(table: Table) -> tuple[Remark, ...]:
-    """Everything that the table alone tells, by line."""
+    """Return all remarks that need only the table, by line."""
     faults = [*_meetings(table.rows), *_unsolved(table.rows), *_strange_to_own(table)]
     dead = {id(fault.row) for fault in faults if fault.dead}
     useless = [rows for rows in groups(table.rows) if _required(rows) and all(id(row) in dead for row in rows)]
@@ -67,7 +68,7 @@ def lint(table: Table) -> tuple[Remark, ...]:
     ]
     found += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
     found += [
-        _remark("note", row, f"{row.combine} is arithmetic: its inverse does not give the stored bits back")
+        _remark("note", row, f"{row.combine} is arithmetic: its inverse does not restore the stored bits")
         for row in table.rows
         if row.combine and (row.layer is None or row.combine == "sum")
     ]
@@ -79,7 +80,7 @@ def _remark(level: Level, row: Row, what: str) -> Remark:
 
 
 def groups(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of each layer together, and every other row alone: one of a group has to match."""
+    """Group the rows of each layer, and every other row alone: one row of a group must match."""
     found: dict[int, list[Row]] = {}
     for row in rows:
         found.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
@@ -87,19 +88,19 @@ def groups(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def _required(rows: list[Row]) -> bool:
-    """Whether every model needs one of these rows."""
+    """Return whether every model needs one of these rows."""
     layer = rows[0].layer
     optional = (layer.optional or layer.bare) if layer else rows[0].optional
     return not optional and rows[0].when is None
 
 
 def _together(a: Row, b: Row) -> bool:
-    """Whether both rows apply to some model, as far as the table tells: other features may exclude each other."""
+    """Return whether both rows may apply to one model; different features count as exclusive."""
     return a.when is None or b.when is None or a.when == b.when
 
 
 def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, NamePattern]]:
-    """Claims that may meet: alike but for numbers, and of rows that apply together."""
+    """Yield claims that may overlap: equal except for numbers, and of rows that apply together."""
     names: dict[str, list[_Claim]] = {}
     wild: dict[str, list[_Claim]] = {}
     for claim in claims:
@@ -118,7 +119,7 @@ def _place(row: Row) -> tuple[str, int]:
 
 
 def _meetings(rows: Iterable[Row]) -> Iterator[_Fault]:
-    """Tensors that two rows claim, or one row twice, which every plan refuses."""
+    """Yield tensors that two rows claim, or one row claims twice, which every plan refuses."""
     for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.torch):
         common = overlap(p, q)
         if common.both is None:
@@ -139,12 +140,12 @@ def _meetings(rows: Iterable[Row]) -> Iterator[_Fault]:
 
 
 def _stored_apart(row: Row) -> bool:
-    """Whether this is the other way in which PyTorch stores a layer's weight, which has a row of its own."""
+    """Return whether this row is for PyTorch's alternative format of a layer's weight."""
     return row.layer is not None and row.combine == "weight_norm"
 
 
 def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
-    """Rows none of whose rules can ever be applied."""
+    """Yield rows none of whose rules can ever apply."""
     for row in rows:
         reasons = [_unsolvable(rule, row) for rule in row.rules]
         if reasons and all(reasons):
@@ -152,7 +153,7 @@ def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
 
 
 def _unsolvable(rule: Rule, row: Row) -> str:
-    """Why no shapes settle the sizes of this rule's axes; "" where some do."""
+    """Return why no shapes determine the sizes of this rule's axes; "" if some do."""
     sizes = {name: size for name, size in row.sizes.items() if name in rule.source.names}
     counts = [(name, len(each), "labels") for name, each in rule.source.labels]
     sources = 1 if row.combine else len(row.torch)
@@ -169,13 +170,13 @@ def _unsolvable(rule: Rule, row: Row) -> str:
             if len(unknown := set(group) - known) == 1:
                 known |= unknown
     open_ = [name for name in rule.source.names if name not in known]
-    return f"no shape tells the size of {', '.join(open_)}; give it under sizes" if open_ else ""
+    return f"no shape determines the size of {', '.join(open_)}; give it under sizes" if open_ else ""
 
 
 def _strange_to_own(table: Table) -> Iterator[_Fault]:
-    """What only a family that comes with wdport can have: features, and constants to check with.
+    """Yield rows that only a family that comes with wdport can use: features, and constants to check.
 
-    A table that names no model is taken for one that others include.
+    A table that names no model is assumed to be included by others.
     """
     for row in table.rows if table.family == CUSTOM and (table.keras or table.torch) else ():
         if row.when is not None:
@@ -186,7 +187,7 @@ def _strange_to_own(table: Table) -> Iterator[_Fault]:
 
 
 def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
-    """Variables that two rows fill. Rows of one layer are alternatives, and so is an optional row."""
+    """Yield variables that two rows fill. Rows of one layer are alternatives, and so is an optional row."""
     for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.keras):
         if a is not b and ((a.layer is not None and a.layer == b.layer) or not _required([a]) or not _required([b])):
             continue
@@ -200,7 +201,7 @@ def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
 
 
 def _bad_ties(table: Table) -> Iterator[Remark]:
-    """Ties to tensors that no row puts anywhere."""
+    """Yield ties to tensors that no row claims."""
     kept = [pattern for row in table.rows if row.same_as is None for pattern in row.torch]
     for row in table.rows:
         if row.same_as is not None and not _meets(row.same_as, kept):
@@ -213,18 +214,18 @@ def _meets(pattern: NamePattern, others: Iterable[NamePattern]) -> bool:
 
 
 def _repeated_taps(table: Table) -> Iterator[Remark]:
-    """Layers that are compared twice, word for word."""
+    """Yield duplicate comparisons of layers."""
     seen: dict[tuple[str, str, str | None], int] = {}
     for tap in table.taps:
         key = tap.torch.text, tap.keras.text, tap.when
         if key in seen and not tap.implied:
-            what = f"{tap.torch.text} is compared with {tap.keras.text} in line {seen[key]} already"
+            what = f"{tap.torch.text} is already compared with {tap.keras.text} in line {seen[key]}"
             yield Remark("warning", tap.line, what, tap.file)
         seen.setdefault(key, tap.line)
 
 
 def _heading(table: Table) -> Iterator[Remark]:
-    """The fields that stand for the whole table."""
+    """Yield remarks on the fields of the whole table."""
     claimed = [pattern for row in table.rows for pattern in row.torch]
     if table.signature is not None and not _meets(table.signature, claimed):
         yield Remark("warning", 0, f"signature: no row claims {table.signature.text}")

@@ -1,4 +1,4 @@
-"""A table as names with properties, to be compared with another one: every row by its PyTorch name."""
+"""List a table's rows by PyTorch name with properties, for comparison with another table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _INDEX = re.compile(r"<([a-z_]+)([+-][0-9]+)?>")
 
 
 def table_listing(table: Table) -> dict[str, dict[str, str]]:
-    """Every row of a table by its PyTorch name, with what it says; indices are called by their order.
+    """Return every row of a table by its PyTorch name, with its properties; indices are numbered in order.
 
-    A layer is one entry, and so is each tensor of a row that is no layer.
+    A layer is one entry, and so is each tensor of a row that is not a layer.
     """
     found: dict[str, dict[str, str]] = {}
     tensors: dict[tuple[str, int, str], list[str]] = {}
@@ -34,7 +34,7 @@ def table_listing(table: Table) -> dict[str, dict[str, str]]:
 
 
 def table_facts(table: Table) -> dict[str, str]:
-    """What a table says of the whole."""
+    """Return the properties of the whole table."""
     return {
         "family": table.family,
         "variant": table.variant,
@@ -57,7 +57,7 @@ def _add(found: dict[str, dict[str, str]], pattern: NamePattern, said: dict[str,
 
 
 def _numbered(text: str, order: dict[str, str]) -> str:
-    """The text with its indices called by their order of appearance, so that their names do not matter."""
+    """Number a text's indices in order of appearance, so that their names do not matter."""
 
     def named(piece: re.Match[str]) -> str:
         return f"<{order.setdefault(piece[1], str(len(order) + 1))}{piece[2] or ''}>"

@@ -1,4 +1,4 @@
-"""Everything that speaks against a plan, as sentences, worst first."""
+"""The faults that prevent a plan, as sentences, worst first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wdport.mapping.axes import Shape
 
 @dataclass(frozen=True)
 class Misfits:
-    """Everything that does not fit, one sentence each, worst first; ``sized`` if a weight has another number of inputs,
-    as a layer before it that leaves another size would cause."""
+    """Everything that does not fit, one sentence each, worst first; ``sized`` if a weight has another number of
+    inputs, as a preceding layer with another output size would cause."""
 
     faults: tuple[str, ...] = ()
     sized: bool = field(default=False, compare=False)
@@ -25,7 +25,7 @@ def sentences(
     idle: Sequence[str],
     sources: Mapping[str, Shape],
 ) -> tuple[str, ...]:
-    """All faults; a missing and an unexpected tensor of one shape are read as a renaming."""
+    """Return all faults; a missing and an unexpected tensor of the same shape are reported as a renaming."""
     faults = [*doubled]
     left = list(unexpected)
     absent = dict(missing)

@@ -1,7 +1,7 @@
-"""Moves and plans: what becomes of every tensor, and how it is carried out in either direction.
+"""Moves and plans: what is done with every tensor, in either direction.
 
-A plan works on anything with the parameters' shapes: weights, gradients, moments of an optimiser. Arrays pass one
-move at a time, so peak memory is that of one move.
+A plan applies to anything with the parameters' shapes: weights, gradients, moments of an optimiser. Moves are applied
+one at a time, so peak memory is that of one move.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Move:
     """Source tensors and the target variables that they fill, through ``rule`` with ``sizes``.
 
     Attributes:
-        sources: names in the checkpoint; several are stacked by the rule, or made one by ``combine``.
+        sources: names in the checkpoint; several are stacked by the rule or combined by ``combine``.
         targets: paths of the variables.
         rule: the rule that fits the shapes.
         sizes: the size of every axis of the rule.
-        combine: the arithmetic before the rule; empty for a move of values.
+        combine: the arithmetic before the rule; empty if values are only moved.
         line: the line of the table.
         shapes: the sources' shapes.
-        file: the included table that the line is in; empty for the table itself.
+        file: the included table that contains the line; empty for the table itself.
     """
 
     sources: tuple[str, ...]
@@ -47,21 +47,21 @@ class Move:
 
     @property
     def exact(self) -> bool:
-        """Whether values are only moved, so that the inverse gives every bit back."""
+        """Whether values are only moved, so that the inverse restores every bit."""
         return not self.combine
 
     @property
     def source(self) -> str:
-        """The one source; for code that knows of no others."""
+        """The only source, for code that supports a single one."""
         if len(self.sources) != 1:
             raise InternalError(self.sources[0], f"{len(self.sources)} tensors where one is expected", "report this")
         return self.sources[0]
 
     def apply(self, sources: Sequence[Array], rounded: bool = True) -> list[Array]:
-        """Source arrays to target arrays.
+        """Convert source arrays to target arrays.
 
-        A move of values keeps dtype and bits. Arithmetic is computed in float64 and rounded once to float32, or
-        with ``rounded=False`` not at all; it is defined for weights alone, not for gradients or moments.
+        A move without arithmetic keeps dtype and bits. Arithmetic is computed in float64 and rounded once to float32,
+        or not at all with ``rounded=False``; it is defined only for weights, not for gradients or moments.
         """
         if self.exact:
             return apply_rule(self.rule, sources, self.sizes)
@@ -69,14 +69,15 @@ class Move:
         return apply_rule(self.rule, [whole.astype(np.float32) if rounded else whole], self.sizes)
 
     def invert(self, targets: Sequence[Array]) -> list[Array]:
-        """Target arrays to source arrays: bit for bit where the move is ``exact``, else by the stated choice."""
+        """Convert target arrays to source arrays: bit for bit if the move is ``exact``, otherwise by the documented
+        choice."""
         back = apply_rule(self.rule.inverse(), targets, self.sizes)
         return back if self.exact else separated(self.combine, back[0], self.shapes)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of every tensor.
+    """What is done with every tensor.
 
     Attributes:
         table: the table that it follows.
@@ -94,18 +95,18 @@ class Plan:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Every variable that is filled, in the order of the moves."""
+        """All filled variables, in the order of the moves."""
         return tuple(target for move in self.moves for target in move.targets)
 
     def apply(self, read: Read, rounded: bool = True) -> Iterator[tuple[str, Array]]:
-        """(target path, array) of every move; see :meth:`Move.apply`."""
+        """Yield (target path, array) of every move; see :meth:`Move.apply`."""
         for move in self.moves:
             yield from zip(move.targets, move.apply([read(name) for name in move.sources], rounded), strict=True)
 
     def invert(self, read: Read) -> Iterator[tuple[str, Array]]:
-        """(source name, array) of every move and every tied tensor; see :meth:`Move.invert`.
+        """Yield (source name, array) of every move and every tied tensor; see :meth:`Move.invert`.
 
-        Checked and dropped tensors do not come back: they are not in the model.
+        Checked and dropped tensors are not restored: they are not in the model.
         """
         tied: dict[str, list[str]] = {}
         for name, same in self.ties.items():
@@ -117,6 +118,6 @@ class Plan:
                 yield from ((other, array) for other in tied.get(name, ()))
 
     def unequal_ties(self, same: Callable[[str, str], bool]) -> list[str]:
-        """A sentence for every tied tensor that is not, bit for bit, what it is tied to, as ``same`` finds it."""
+        """Return a sentence for every tied tensor that ``same`` finds to differ from what it is tied to."""
         pairs = [pair for pair in self.ties.items() if not same(*pair)]
         return [f"{name} differs from {other}, which the table ties it to" for name, other in pairs]

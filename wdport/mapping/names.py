@@ -1,8 +1,7 @@
 """Name patterns: text such as ``blocks.<block>.mlp.0.weight``, matched whole against tensor names.
 
-``<index>`` stands for one whole number in plain decimal, ``<index+1>`` for that number plus one;
-everything else stands for itself. A pattern reads names (:meth:`NamePattern.match`) and writes them
-(:meth:`NamePattern.format`).
+``<index>`` matches one decimal integer, ``<index+1>`` that integer plus one; everything else is literal. A pattern
+matches names (:meth:`NamePattern.match`) and formats them (:meth:`NamePattern.format`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _PIECE = re.compile(r"<([a-z_]+)([+-][0-9]{1,9})?>")
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read, or a name that it cannot write."""
+    """An invalid pattern, or indices for which it has no name."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class NamePattern:
 
     @cached_property
     def pieces(self) -> tuple[str | int, ...]:
-        """Texts, and for every index the least number that may stand there, in the order of the name."""
+        """Literal texts, and for every index its least allowed number, in the order of the name."""
         parts = _PIECE.split(self.text)  # text, index, offset, text, ...
         return tuple(max(0, int(p or 0)) if i % 3 == 2 else p for i, p in enumerate(parts) if i % 3 != 1)
 
@@ -49,7 +48,7 @@ class NamePattern:
         return re.compile("".join(parts), re.ASCII)
 
     def match(self, name: str) -> dict[str, int] | None:
-        """The indices of ``name``, or ``None`` if the pattern is not exactly this name."""
+        """Return the indices of ``name``, or ``None`` if the pattern does not match the whole name."""
         found = self._matcher.fullmatch(name)
         if found is None:
             return None
@@ -57,7 +56,7 @@ class NamePattern:
         return None if any(number < 0 for number in indices.values()) else indices
 
     def format(self, indices: Mapping[str, int]) -> str:
-        """The name with these indices; raises :class:`PatternError` where an offset takes one below 0."""
+        """Return the name with these indices; raises :class:`PatternError` if an offset makes one negative."""
         for index, offset in self._offsets.items():
             if indices[index] + offset < 0:
                 raise PatternError(
@@ -70,12 +69,13 @@ _NUMBERS = re.compile(r"(?:<[a-z_]+(?:[+-][0-9]{1,9})?>|[0-9])+")
 
 
 def alike(text: str) -> str:
-    """What a pattern has in common with every name that it fits: the text with all numbers and indices made one."""
+    """Return a key that a pattern shares with every name that it matches: numbers and indices are replaced by one
+    symbol."""
     return _NUMBERS.sub("#", text)
 
 
 class PatternIndex:
-    """Many patterns, asked at once which of them a name fits; only those alike but for numbers are tried."""
+    """An index of many patterns, to find those that match a name; only patterns equal except for numbers are tried."""
 
     def __init__(self, patterns: Iterable[NamePattern]) -> None:
         self._alike: dict[str, list[tuple[int, NamePattern]]] = {}
@@ -83,23 +83,23 @@ class PatternIndex:
             self._alike.setdefault(alike(pattern.text), []).append((position, pattern))
 
     def find(self, name: str) -> list[tuple[int, dict[str, int]]]:
-        """Position and indices of every pattern that fits ``name``."""
+        """Return position and indices of every pattern that matches ``name``."""
         near = self._alike.get(alike(name), ())
         return [(at, found) for at, pattern in near if (found := pattern.match(name)) is not None]
 
 
 def parse_pattern(text: str) -> NamePattern:
-    """Check the text of a pattern; raises :class:`PatternError` with the reason."""
+    """Parse a pattern; raises :class:`PatternError` with the reason."""
     rest = _PIECE.sub("", text)
     if not text or text != text.strip():
-        raise PatternError("a name is empty or has blanks around it")
+        raise PatternError("a name is empty or has leading or trailing blanks")
     if "<" in rest or ">" in rest:
-        raise PatternError(f"{text!r} has a bracket that is no <index>")
+        raise PatternError(f"{text!r} has a bracket that is not an <index>")
     if "*" in rest or "?" in rest:
         raise PatternError(f"{text!r} has a wildcard; only <index> is allowed")
     pattern = NamePattern(text)
     if len(set(pattern.indices)) != len(pattern.indices):
-        raise PatternError(f"{text!r} names an index twice")
+        raise PatternError(f"{text!r} has a duplicate index")
     if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[3:-3:3]):
-        raise PatternError(f"{text!r} has two indices with nothing but digits between them")
+        raise PatternError(f"{text!r} has two indices with only digits between them")
     return pattern

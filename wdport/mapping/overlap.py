@@ -1,7 +1,7 @@
-"""Whether two name patterns can fit the same name, decided on the patterns alone, with a name as the proof.
+"""Decide from two name patterns whether they can match the same name, with such a name as proof.
 
-Both patterns are read as finite automata over characters and walked side by side, so that ``conv1<n>`` and ``conv<n>``
-are seen to meet in ``conv10``. Numbers may have any length here; patterns read nine digits.
+Both patterns are treated as finite automata over characters and traversed in parallel, which finds that ``conv1<n>``
+and ``conv<n>`` both match ``conv10``. Numbers may have any length here; patterns match at most nine digits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ States = frozenset[int]
 
 @dataclass(frozen=True)
 class Overlap:
-    """What two patterns have in common: a name of both, of the first alone and of the second alone, the shortest ones;
-    ``None`` where there is no such name."""
+    """The shortest names that match both patterns, only the first and only the second; ``None`` if there is none."""
 
     both: str | None
     first: str | None
@@ -50,7 +49,7 @@ def overlap(first: NamePattern, second: NamePattern) -> Overlap:
 
 @dataclass(frozen=True)
 class _Automaton:
-    """By state, the letters that lead on and where to; the last state is that of a whole name."""
+    """Transitions by state: letters and the next state; the last state accepts a whole name."""
 
     arrows: dict[int, list[tuple[str, int]]]
     end: int
@@ -89,7 +88,8 @@ def _automaton(pattern: NamePattern) -> _Automaton:
 
 
 def _numbers(least: int) -> Iterator[Sequence[str]]:
-    """Every whole number from ``least`` on that has as many digits: ways to write it, the letters at every place."""
+    """Yield the integers from ``least`` with the same number of digits: alternatives, as the letters at every
+    position."""
     digits = str(least)
     yield digits
     for place, digit in enumerate(digits):

@@ -1,7 +1,7 @@
-"""The plan: a table and two lists of names and shapes to a proof that nothing is left over.
+"""Make a plan from a table and two lists of names and shapes, and prove that nothing is left over.
 
 Every source tensor is used, checked, tied or dropped exactly once, every target variable is filled exactly
-once, and every constant is compared, all settled on names and shapes before an array is read.
+once, and every constant is compared. All of this is checked on names and shapes before any array is read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_plan(
         table: the mapping table.
         sources: name and shape of every tensor of the checkpoint.
         targets: path and shape of every variable of the Keras model.
-        constants: name and shape of what the model family can recompute.
+        constants: name and shape of the tables that the model family can recompute.
         features: names under ``when:`` that apply.
 
     Returns:
@@ -50,7 +50,7 @@ def make_plan(
 
 @dataclass
 class _Draft:
-    """A plan in the making, and everything that speaks against it."""
+    """A plan under construction, and the faults found so far."""
 
     rows: list[Row]
     sources: Shapes
@@ -70,7 +70,7 @@ class _Draft:
     sized: bool = False
 
     def place_all(self) -> None:
-        """Put every source where its row says, or among the faults."""
+        """Assign every source according to its row, or record a fault."""
         claims = [(row, pattern) for row in self.rows for pattern in row.torch]
         index = PatternIndex(pattern for _, pattern in claims)
         placed: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
@@ -110,7 +110,7 @@ class _Draft:
             self.ties[source] = same
 
     def _check(self, row: Row, source: str, constant: str) -> bool:
-        """Compare the source with its constant; false where that speaks against the plan."""
+        """Plan the comparison of the source with its constant; return false if that is a fault."""
         if constant not in self.constants:
             if row.keras:
                 self.idle.append(f"{row.short} compares {source} with {constant}, which the model does not have")
@@ -119,13 +119,13 @@ class _Draft:
             return False
         if self.constants[constant] != self.sources[source]:
             wanted = self.constants[constant]
-            self.misshapen.append(f"{source} has shape {self.sources[source]}, the model wants {wanted}")
+            self.misshapen.append(f"{source} has shape {self.sources[source]}, the model expects {wanted}")
             return False
         self.checks[source] = constant
         return True
 
     def _paths(self, row: Row, indices: Mapping[str, int]) -> tuple[str, ...]:
-        """The variables of a row: the first of its alternatives that the model has, or else the first."""
+        """Return the variables of a row: the first of its alternatives that the model has, or the first one."""
         first = written(row.keras, indices)
         found = (first, *(written(other, indices) for other in row.others))
         return next((names for names in found if all(name in self.targets for name in names)), first)
@@ -159,7 +159,7 @@ class _Draft:
         self.moves.append(Move(names, paths, found.rule, found.sizes, row.combine, row.line, shapes, row.file))
 
     def find_missing(self) -> None:
-        """Sources that unfilled targets and uncompared constants want, with the shape they ought to have."""
+        """Find the sources that unfilled targets and uncompared constants need, with their expected shapes."""
         self._missing_for_targets()
         compared = set(self.checks.values())
         for row in self.rows:
@@ -186,7 +186,7 @@ class _Draft:
                 self.missing |= wanted
 
     def _wanted(self, hit: tuple[Row, tuple[NamePattern, ...], dict[str, int]]) -> dict[str, Shape | None] | None:
-        """The sources that a row wants for a target, with their shapes; nothing where it has no names for them."""
+        """Return the sources that a row needs for a target, with their shapes; None if it has no names for them."""
         row, patterns, indices = hit
         try:
             names, paths = written(row.torch, indices), written(patterns, indices)
@@ -196,9 +196,9 @@ class _Draft:
         return dict(zip(names, fit(row, None, shapes).wanted, strict=True))
 
     def find_idle(self) -> None:
-        """Rows that match nothing, and layers none of whose rows match anything.
+        """Find rows that match nothing, and layers none of whose rows match anything.
 
-        A layer that may have no tensors is let pass where nothing else is the matter: it is compared, not converted.
+        A layer that may have no tensors is accepted if there is no other fault: it is compared, not converted.
         """
         sound = not (self.missing or self.unexpected or self.misshapen or self.doubled or self.idle)
         groups: dict[int, list[Row]] = {}
@@ -217,14 +217,14 @@ class _Draft:
 
 
 def _is_sized(row: Row, found: Misfit) -> bool:
-    """Whether a matrix, not a window or a vector, has another number of values."""
+    """Return whether a matrix, not a window or a vector, has another number of values."""
     counts = [sum(map(prod, shapes)) for shapes in (found.sources, found.targets)]
     windowed = any("conv" in rule.name for rule in row.rules)
     return counts[0] != counts[1] and not windowed and any(len(shape) > 1 for shape in found.sources)
 
 
 def _places(rows: list[Row]) -> str:
-    """Where these rows stand, for a sentence."""
+    """Return the places of these rows, for a sentence."""
     if any(row.file for row in rows):
         return " and ".join(row.place for row in rows)
     return f"the table's lines {' and '.join(str(row.line) for row in rows)}"

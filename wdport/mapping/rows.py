@@ -1,7 +1,7 @@
-"""What a mapping table holds: rows for tensors, rows for taps, and the table itself.
+"""The content of a mapping table: rows for tensors, rows for taps, and the table itself.
 
-These are the types that both formats are read into. They hold data only: patterns with named indices,
-rules, names of constants, reasons, and text that others parse.
+Both table formats are parsed into these types. They hold only data: patterns with named indices, rules, names of
+constants, reasons, and text that other modules parse.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from wdport.mapping.names import NamePattern
 
 @dataclass(frozen=True)
 class Layer:
-    """The row under ``layers:`` that rows for tensors come from; ``number`` tells two on one line apart, and a ``bare``
-    one may have no tensors."""
+    """The row under ``layers:`` from which rows for tensors are derived; ``number`` distinguishes two on one line, and
+    a ``bare`` layer may have no tensors."""
 
     number: int
     line: int
@@ -28,24 +28,24 @@ class Layer:
 
 @dataclass(frozen=True)
 class Row:
-    """What becomes of one family of source tensors.
+    """What is done with one group of source tensors.
 
-    Exactly one of these holds: ``keras`` and ``rules`` are given (the tensors are used), ``check`` alone (compared
+    Exactly one of these holds: ``keras`` and ``rules`` are given (the tensors are used), only ``check`` (compared
     with a constant of the model family and then left out), ``drop`` (left out for that reason) or ``same_as``
-    (bit for bit another source tensor, and then left out). ``check`` beside ``keras`` means used *and* compared.
+    (bit for bit another source tensor, and then left out). ``check`` with ``keras`` means used *and* compared.
 
     Attributes:
         line: the row's line in its file.
         torch: the source tensors, in the order of the stacked axis or of ``combine``.
         keras: the variables that they fill.
         rules: alternatives; the first that fits the shapes is used.
-        combine: the arithmetic that makes one tensor of several before the rule.
-        sizes: sizes of axes that no shape tells.
+        combine: the arithmetic that combines several tensors before the rule.
+        sizes: sizes of axes that no shape determines.
         when: a feature without which the row does not apply.
         optional: whether it may match nothing.
-        layer: the layer row that it comes from; of its rows one must match, whichever, unless ``optional``.
-        others: further paths that the variables may have, tried in turn where ``keras`` is not all in the model.
-        file: the included table that the row stands in; empty for the table itself.
+        layer: the layer row that it is derived from; at least one of the layer's rows must match, unless ``optional``.
+        others: alternative paths of the variables, tried in turn if the model lacks any of ``keras``.
+        file: the included table that contains the row; empty for the table itself.
     """
 
     line: int
@@ -65,39 +65,40 @@ class Row:
 
     @property
     def place(self) -> str:
-        """Where the row stands, for a sentence."""
+        """The place of the row, for a sentence."""
         return f"line {self.line} of {self.file or 'the table'}"
 
     @property
     def short(self) -> str:
-        """The same, without naming the table itself."""
+        """The place without naming the table itself."""
         return self.place if self.file else f"line {self.line}"
 
 
 @dataclass(frozen=True)
 class TapRow:
-    """Two layers, by path, whose outputs must agree; ``shift``: up to what is the same at every token.
+    """Two layers, by path, whose outputs must agree; with ``shift``, up to a shift that is the same at every token.
 
-    An ``optional`` tap is left out, and reported, where the reference has no such module, does not call it, or calls
-    other layers inside it; the layers inside it are compared instead.
+    An ``optional`` tap is skipped, and reported, if the reference has no such module, does not call it, or calls other
+    layers inside it; the layers inside it are compared instead.
 
     Attributes:
         line: the row's line in its file.
         torch: path of the PyTorch module.
         keras: path of the Keras layer.
-        kind: name of the layer kind, whose hyper-parameters are compared; empty where none is stated.
-        axes: layouts of the activations, PyTorch's to Keras's, the likeliest first; empty where nothing is said.
+        kind: name of the layer kind, whose hyper-parameters are compared; empty if none is stated.
+        axes: layouts of the activations, PyTorch's to Keras's, the most likely first; empty if none is stated.
         then: what follows the PyTorch module before the Keras layer's output, such as ``relu``.
-        shift: whether the outputs need agree only up to what is the same at every token.
+        shift: whether the outputs may differ by a shift that is the same at every token.
         optional: see above.
-        implied: a part of another row's layer; left out where the reference has no such module.
-        others: further paths that the Keras layer may have.
+        implied: a part of another row's layer; skipped if the reference has no such module.
+        others: alternative paths of the Keras layer.
         when: a feature without which the row does not apply.
-        sizes: sizes of axes that no shape tells.
+        sizes: sizes of axes that no shape determines.
         flatten: the order of the features that were flattened before the layer, PyTorch's to Keras's.
-        formerly: modules within this one by the names that old files have for them, and by their own.
-        stack: the paths of the Keras layers that one PyTorch module of several layers is; the last of them is compared.
-        file: the included table that the row stands in; empty for the table itself.
+        formerly: submodules by their names in old files, and by their current names.
+        stack: the paths of the Keras layers that correspond to one PyTorch module of several layers; the last is
+            compared.
+        file: the included table that contains the row; empty for the table itself.
     """
 
     line: int
@@ -123,19 +124,19 @@ class Table:
     """One mapping table.
 
     Attributes:
-        path: the file, as errors name it.
+        path: the file's name in errors.
         sha256: of the file's bytes; with includes, of the hashes of all files.
         family: the model family that it is for.
         variant: the key layout within the family.
-        signature: a tensor that only this layout has; without one the table is used only where it is named.
-        rows: what becomes of every tensor.
-        taps: which layers compute the same thing.
+        signature: a tensor that only this layout has; without one the table is used only if it is named.
+        rows: what is done with every tensor.
+        taps: which layers compute the same.
         torch: the factory of the reference, ``module:name``, as text.
         keras: the factory of the port, as text.
-        inputs: what the models take, as text.
+        inputs: the inputs of the models, as text.
         config: keys of a ``config.json`` that the factories take.
         includes: the files whose rows are included.
-        sampling: what a generative model's samplers need, as plain values.
+        sampling: the settings of a generative model's samplers, as plain values.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Where the shipped tables are, and which of them fits a list of tensor names."""
+"""Find the shipped tables, and the one that fits a list of tensor names."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from wdport.mapping.include import mappings_folder
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.table import Table, parse_table
 
+OWN_MODEL = "make one for your own model with wdport map suggest (docs/own-model.md), and give it with --mapping FILE"
+
 
 @cache
 def shipped_tables() -> tuple[Table, ...]:
-    """All tables that come with wdport and can be chosen by a signature, by file name."""
+    """Return all tables that come with wdport and have a signature, by file name."""
     files = sorted(mappings_folder().glob("*.yaml"))
     tables = (parse_table(file.read_bytes(), f"mappings/{file.name}", file.parent) for file in files)
     return tuple(table for table in tables if table.signature is not None)
 
 
 def choose_table(names: Iterable[str], where: str | Path) -> Table:
-    """The one shipped table whose signature occurs among ``names``.
+    """Return the shipped table whose signature occurs among ``names``.
 
-    Raises :class:`MisfitError` if none or more than one does.
+    Raises :class:`MisfitError` if there is none or more than one.
     """
     names = list(names)
     fitting = [table for table in shipped_tables() if _signed(table, names)]
@@ -39,7 +41,8 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
         if count > hits:
             best, hits = table.path, count
     nearest = f"; nearest is {best} with {hits} of {len(names)} names" if best else ""
-    raise MisfitError(where, f"no mapping table fits its {len(names)} tensors{nearest}", "give one with --mapping FILE")
+    tensors = f"{len(names)} tensor{'' if len(names) == 1 else 's'}"
+    raise MisfitError(where, f"no mapping table fits its {tensors}{nearest}", OWN_MODEL)
 
 
 def _signed(table: Table, names: Iterable[str]) -> bool:

@@ -1,7 +1,7 @@
-"""YAML text from strangers to plain Python values, with the line of everything, and no surprises.
+"""Parse untrusted YAML text to plain Python values with line numbers.
 
-What YAML allows and a reviewer would miss is refused with its line: duplicate keys, anchors,
-aliases, merge keys, tags, several documents, deep nesting.
+Valid YAML that a reviewer could overlook is refused with its line: duplicate keys, anchors, aliases, merge keys, tags,
+several documents, deep nesting.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Node:
-    """A YAML value: ``str``, ``int``, ``float``, ``bool``, ``None``, list or dict of nodes; its line."""
+    """A YAML value (``str``, ``int``, ``float``, ``bool``, ``None``, list or dict of nodes) and its line."""
 
     value: Any
     line: int
 
     def plain(self) -> Any:
-        """The value without line numbers."""
+        """Return the value without line numbers."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -37,7 +37,7 @@ class Node:
 
 
 def read_yaml(path: Path, fix: str) -> Node:
-    """Read a file of one YAML document; raises :class:`MisfitError`, with ``fix`` where it cannot be read at all."""
+    """Read a file of one YAML document; raises :class:`MisfitError`, with ``fix`` if the file cannot be read."""
     return load_yaml(read_option(path, MAX_TABLE_BYTES, MisfitError, fix), path)
 
 
@@ -48,9 +48,10 @@ def load_yaml(data: bytes, where: str | Path) -> Node:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MisfitError(
-            (where, f"line {data[: error.start].count(10) + 1}"), "not UTF-8", "save the file as UTF-8"
-        ) from None
+        if b"\0" in data[:1024]:
+            raise MisfitError(where, "is a binary file, not YAML", "give a text file") from None
+        line = f"line {data[: error.start].count(10) + 1}"
+        raise MisfitError((where, line), "is not UTF-8", "save the file as UTF-8") from None
     try:
         _refuse_surprises(text, where)
         root = yaml.compose(text, Loader=_LOADER)
@@ -70,12 +71,12 @@ def _syntax(error: yaml.YAMLError, text: str, where: str | Path) -> MisfitError:
 
 
 def _refuse_surprises(text: str, where: str | Path) -> None:
-    """One pass over the events, before anything is built."""
+    """Check the events in one pass, before anything is constructed."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         line = f"line {_line(event)}"
         if number > MAX_TABLE_NODES:
-            raise MisfitError((where, line), f"more than {MAX_TABLE_NODES} values", "keep what is needed")
+            raise MisfitError((where, line), f"more than {MAX_TABLE_NODES} values", "remove values that are not needed")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_TABLE_DEPTH:
@@ -89,7 +90,7 @@ def _refuse_surprises(text: str, where: str | Path) -> None:
 
 
 def _line(item: yaml.Node | yaml.Event) -> int:
-    """1-based line where a node or event starts; 0 for one that was not read from text."""
+    """Return the 1-based line where a node or event starts; 0 for one that was not parsed from text."""
     return 0 if item.start_mark is None else int(item.start_mark.line) + 1
 
 
@@ -110,7 +111,7 @@ def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]
             shown = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
             raise MisfitError((where, line), f"{shown} is not text", "put it in quotes")
         if key_node.value in pairs:
-            raise MisfitError((where, line), f"the key {key_node.value!r} stands twice", "remove one")
+            raise MisfitError((where, line), f"duplicate key {key_node.value!r}", "remove one")
         pairs[key_node.value] = _convert(value_node, where)
     return pairs
 

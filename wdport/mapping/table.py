@@ -1,8 +1,8 @@
-"""A mapping table: YAML bytes to typed rows, every row checked, with the line where it stands.
+"""Parse a mapping table: YAML bytes to typed rows, every row checked, with its line.
 
-A table says what becomes of every tensor of one key layout, and which layers of the two models compute the
-same thing. In format 2 a row is a layer: its kind expands to both. In format 1 they are listed apart (`tensors`,
-`taps`). Sections share what stands before every name in them, and a feature.
+A table states what is done with every tensor of one key layout, and which layers of the two models compute the same.
+In format 2 a row is a layer, and its kind determines both. In format 1 they are listed separately (`tensors`, `taps`).
+The rows of a section share a name prefix and a feature.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from wdport.checkpoint.regular import read_option
 from wdport.errors import MisfitError
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.fields import Fields, Section
+from wdport.mapping.form import Rows, SectionForm, TableForm
 from wdport.mapping.include import included_file
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.layers import parse_layer
@@ -28,8 +29,7 @@ __all__ = ["Row", "Table", "TapRow", "load_table", "parse_table"]
 CUSTOM = "custom"
 """The family of a table that does not name one: the user's own model."""
 
-_ROOT = ("format", "family", "variant", "signature", "include", "torch", "keras", "inputs", "config", "sampling")
-_ROWS = ("layers", "tensors", "tied")
+_ROWS = tuple(Rows.__annotations__)
 
 
 def load_table(path: Path) -> Table:
@@ -42,7 +42,7 @@ def _read(path: Path) -> bytes:
 
 
 def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
-    """Read the bytes of a table; ``where`` names it in errors, ``folder`` is where it includes files from."""
+    """Parse the bytes of a table; ``where`` names it in errors, ``folder`` is the folder of included files."""
     reader = _Reader()
     table = reader.read(data, where, folder)
     if not table.rows and not table.taps:
@@ -56,7 +56,7 @@ def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
 
 @dataclass
 class _Reader:
-    """Reads a table and what it includes; every file once."""
+    """Reads a table and the files that it includes, each once."""
 
     files: dict[Path, bytes] = field(default_factory=dict)
     layers: int = 0
@@ -66,6 +66,8 @@ class _Reader:
         root = Fields(load_yaml(data, where), where)
         line = root.line_of("format")
         stated = root.take("format")
+        if stated is None:
+            raise root.fault("has no `format`: not a mapping table", "give a mapping table, see docs/mapping.md", line)
         if type(stated) is not int or stated not in (1, 2):
             raise root.fault("format is not 1 or 2", "write `format: 2`", line)
         digest = hashlib.sha256(data).hexdigest()
@@ -84,8 +86,8 @@ class _Reader:
             if not any(fields.has(name) for name in _ROWS):
                 raise fields.fault("a section without rows", f"give it {' or '.join(_ROWS)}, or remove it")
             self._rows(fields, where, section, rows, taps)
-            fields.finish(("torch", "keras", "when", *_ROWS))
-        root.finish((*_ROOT, *_ROWS, "sections"))
+            fields.finish(SectionForm.__annotations__)
+        root.finish(TableForm.__annotations__)
         tapped = tuple(_stacked(taps))
         return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config,
                      sampling=sampling)  # fmt: skip
@@ -102,7 +104,7 @@ class _Reader:
             rows += [parse_tie(node, where, section) for node in fields.list("tied")]
 
     def _include(self, root: Fields, folder: Path | None) -> tuple[list[Row], list[TapRow]]:
-        """The rows of every file that is included, marked with its name."""
+        """Return the rows of all included files, marked with the file's name."""
         line = root.line_of("include")
         rows: list[Row] = []
         taps: list[TapRow] = []
@@ -113,7 +115,7 @@ class _Reader:
             if file in self.files:
                 continue
             if len(self.files) == MAX_INCLUDES:
-                raise root.fault(f"include: more than {MAX_INCLUDES} files", "put the rows into fewer", line)
+                raise root.fault(f"include: more than {MAX_INCLUDES} files", "use fewer files", line)
             self.files[file] = _read(file)
             self.open.append(file)
             table = self.read(self.files[file], str(file), file.parent)
@@ -124,7 +126,7 @@ class _Reader:
 
 
 def _stacked(taps: Sequence[TapRow]) -> Iterator[TapRow]:
-    """A row that names the last layer of a stack itself takes the place of the stack's own."""
+    """Yield taps; a row that names the last layer of a stack replaces the stack's own tap."""
     stacks = {tap.torch.text: tap.stack for tap in taps if tap.keras is tap.stack}
     stated = {tap.torch.text for tap in taps if tap.keras is not tap.stack}
     for tap in taps:

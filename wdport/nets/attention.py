@@ -1,4 +1,4 @@
-"""Attention among the pixels of an image."""
+"""Self-attention over the pixels of an image."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wdport.nets.precision import wide
 
 
 class ImageAttention(layers.Layer):
-    """(B, H, W, C) plus what every pixel reads from all others, divided by ``factor``; ``norm`` comes first where there
-    are ``groups``.
+    """Images (B, H, W, C) plus self-attention over their pixels, divided by ``factor``; ``norm`` comes first if
+    ``groups`` is given.
 
-    There are ``num_heads`` heads of ``head_width``, which need not make C together. The scale is the query's: applied
-    to the logits, XLA would contract it with the subtraction of the softmax's largest logit. What is read is divided by
-    the softmax's sums, not the weights: that is H * W / K times fewer numbers.
+    There are ``num_heads`` heads of ``head_width``, whose product may differ from C. The scale is applied to the query:
+    applied to the logits, XLA would contract it with the subtraction of the softmax's largest logit. The weighted sums
+    of values are divided by the softmax's sums, not the weights: these are H * W / K times fewer numbers.
     """
 
     def __init__(self, channels: int, head_width: int, groups: int | None, epsilon: float, factor: float = 1.0,
@@ -54,6 +54,6 @@ class ImageAttention(layers.Layer):
         return (jnp.reshape(made, hidden_states.shape) + hidden_states) / self.factor
 
     def _heads(self, x: Tensor) -> Tensor:
-        """(B, L, heads * K) -> (B, heads, L, K), the axes of the products in front: where XLA's CPU code has to find
-        them in the middle, a layer of 16 images of 16 x 16 pixels took six times as long."""
+        """(B, L, heads * K) -> (B, heads, L, K), with the batch axes of the products in front: with these in the
+        middle, XLA's CPU code took six times as long for a layer of 16 images of 16 x 16 pixels."""
         return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], self.num_heads, self.head_width)), 1, 2)

@@ -1,4 +1,4 @@
-"""Convolutions as PyTorch pads them, and changes of an image's size; images are (B, H, W, C)."""
+"""Convolutions with PyTorch's padding, and layers that halve or double images; images are (B, H, W, C)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from wdport.model import KerasTensor as Tensor
 
 
 def conv(channels: int, window: int = 3, *, name: str) -> layers.Conv2D:
-    """A convolution with a stride of one that keeps the image's size."""
+    """A convolution with a stride of one that keeps the size of the image."""
     return layers.Conv2D(channels, window, padding="same", name=name)
 
 
 class Halve(layers.Layer):
-    """(B, H, W, C) -> half the height and width, by a 3 x 3 convolution ``conv`` with a stride of two; by the mean of
-    2 x 2 pixels where there are no ``channels``.
+    """Halve height and width of images (B, H, W, C), by a 3 x 3 convolution ``conv`` with a stride of two, or without
+    ``channels`` by the mean of 2 x 2 pixels.
 
-    ``padding`` 1 pads zeros on all sides, 0 below and on the right alone. Keras's "same" is the first for odd sizes and
+    ``padding`` 1 pads zeros on all sides, 0 only below and on the right. Keras's "same" is the first for odd sizes and
     the second for even ones.
     """
 
@@ -39,7 +39,8 @@ class Halve(layers.Layer):
 
 
 class Double(layers.Layer):
-    """(B, H, W, C) -> (B, 2H, 2W, C): every pixel four times, then a 3 x 3 convolution ``conv`` if ``channels``."""
+    """Double height and width: (B, H, W, C) -> (B, 2H, 2W, C) by nearest neighbour, then a 3 x 3 convolution ``conv``
+    if ``channels``."""
 
     def __init__(self, channels: int | None = None, **kwargs: object) -> None:
         super().__init__(**kwargs)

@@ -22,7 +22,7 @@ def frequencies(half: int, shift: float) -> Array:
 
 
 class Sinusoid(layers.Layer):
-    """Times (B,) -> (B, D): sines, then cosines of them times fixed frequencies; the other way round with ``flip``.
+    """Times (B,) -> (B, D): sines, then cosines of times multiplied by fixed frequencies; cosines first with ``flip``.
     A zero is appended where D is odd.
 
     The angles are computed in at least float32 under any policy: bfloat16 cannot tell neighbouring steps apart.

@@ -13,13 +13,13 @@ from wdport.nets.precision import wide
 
 
 class GroupNorm(layers.Layer):
-    """(B, ..., C) to zero mean and unit biased variance in each of ``groups`` groups of channels, times ``gamma`` (C,)
-    plus ``beta`` (C,).
+    """Normalise (B, ..., C) to zero mean and unit biased variance in each of ``groups`` groups of channels, times
+    ``gamma`` (C,) plus ``beta`` (C,).
 
-    The mean is taken away before squares are summed, so that large means cost no digits. Sums are taken axis by axis:
-    of 64 x 64 pixels and 8 channels at once, XLA's sum on a CPU is 12 times as far off as PyTorch's in float32, and so
-    it is 1.3 times. The channels come last: with them first, a CPU took 2.5 times as long for 16
-    images of 32 x 32 pixels.
+    The mean is subtracted before squares are summed, so that large means cost no digits. Sums are computed axis by
+    axis: over 64 x 64 pixels and 8 channels at once, the error of XLA's float32 sum on a CPU is 12 times that of
+    PyTorch's; axis by axis it is 1.3 times. The channels come last: with channels first, a CPU took 2.5 times as long
+    for 16 images of 32 x 32 pixels.
     """
 
     def __init__(self, groups: int, epsilon: float = 1e-5, **kwargs: object) -> None:
@@ -39,7 +39,7 @@ class GroupNorm(layers.Layer):
         return ops.cast(normal, x.dtype) * self.gamma + self.beta
 
     def _mean(self, x: Tensor) -> Tensor:
-        """(B, ..., C) to (B, 1, ..., C): over all places and the channels of each group."""
+        """Mean (B, ..., C) -> (B, 1, ..., C) over all positions and the channels of each group."""
         batch, *places, channels = x.shape
         width = channels // self.groups
         for axis in range(len(places), 0, -1):

@@ -1,4 +1,4 @@
-"""Parity: a checkpoint and its port, both running, to a verdict on whether they compute the same.
+"""Parity: run a checkpoint and its port and decide whether they compute the same.
 
-:mod:`wdport.parity.verify` is the way in.
+The entry point is :mod:`wdport.parity.verify`.
 """

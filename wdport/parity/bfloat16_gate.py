@@ -1,7 +1,7 @@
-"""Gate B': the port under Keras's mixed bfloat16 policy beside PyTorch under autocast; a ratio by tap and a gate out.
+"""Gate bfloat16 (B'): compare the port under Keras's mixed bfloat16 policy with PyTorch under autocast.
 
-As in gate B every layer is answered for, and both sides' errors are against float64: the port's may be so many
-times the reference's, which counts as no less than what rounding to bfloat16 alone does.
+As in float32 (B), every layer is fed the reference's inputs and both sides' errors are relative to float64. The port's
+error may be a fixed multiple of the reference's, which counts as at least the rounding error of bfloat16.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.calls import Calls, Case, Outputs, cast, layer_of
 from wdport.compare.errors import InPort
 from wdport.compare.findings import Gate, Measure
+from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.model import Array, KerasModel
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     import torch
 
 Ran = tuple[Outputs, Calls]
-"""What a run of the reference gave, and every call within it."""
+"""The outputs of a run of the reference, and every call in it."""
 
 POLICY = "mixed_bfloat16"
 
 
 def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
-    """Run one case, with the weights that the sides hold; the ratios are by the reference's names."""
+    """Run one case with the current weights; return the gate and the ratios by the reference's names."""
     taps = runner.aligned
     inputs = runner.signature.make(case.seed, case.batch, case.scale)
     single, (reference, truth), names = _reference_calls(runner, inputs)
@@ -55,8 +56,8 @@ def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
 
 
 def _reference_calls(runner: Runner, inputs: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Ran, Ran], list[str]]:
-    """The inputs in float32, outputs and isolated calls of the reference in bfloat16 and in float64, and what the
-    outputs are called."""
+    """The inputs in float32, the reference's outputs and isolated calls in bfloat16 and in float64, and the names of
+    the outputs."""
     import torch
 
     modules: Mapping[str, torch.nn.Module] = runner.sides.references
@@ -75,7 +76,7 @@ def _reference_calls(runner: Runner, inputs: tuple[Array, ...]) -> tuple[tuple[A
 
 
 def _model(runner: Runner) -> KerasModel:
-    """The port under the policy, with the float32 port's weights, which it keeps in float32."""
+    """The port under the policy, with the float32 port's weights, which stay in float32."""
     model = runner.family.build(runner.config, POLICY)
     for mine, theirs in zip(model.weights, runner.sides.candidates["float32"].weights, strict=True):
         mine.assign(theirs.value)
@@ -83,7 +84,7 @@ def _model(runner: Runner) -> KerasModel:
 
 
 def _pair(ours: Outputs, theirs: Outputs, exact: Outputs) -> ErrorPair:
-    """Empty, and so not compared, where count or shapes differ."""
+    """The errors of both sides; empty, and so not compared, if count or shapes differ."""
     pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
     try:
         for c, r, t in zip(ours, theirs, exact, strict=True):
@@ -96,4 +97,4 @@ def _pair(ours: Outputs, theirs: Outputs, exact: Outputs) -> ErrorPair:
 def _gate(ratios: dict[str, float], expected: int) -> Gate:
     # A bound of its own name: a policy's bound on float32 says nothing about bfloat16.
     measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
-    return Gate("B'", "numerics, bfloat16", len(ratios), expected, measures)
+    return GATES["B'"].gate(len(ratios), expected, measures)

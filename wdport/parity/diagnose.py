@@ -1,9 +1,9 @@
-"""Probable causes: what a faulty layer was fed and made, beside the reference, to what sets the two apart.
+"""Probable causes: find what explains a faulty layer from its inputs and outputs and the reference's.
 
-The port is built again with the checkpoint's weights. If it then computes something else at that place, the file's
-weights have the fault, and the known bug that makes the new port compute just what was seen is named. If it computes
-the same, its code has the fault, which no bug put into faulty code explains. Then the values are asked (see
-:mod:`wdport.compare.recognize` and :mod:`wdport.compare.relations`): what they say holds to the logic bound.
+The port is rebuilt with the checkpoint's weights. If the rebuilt port computes something else at that place, the fault
+is in the file's weights, and the known bug that reproduces the observed values is named. If it computes the same, the
+fault is in the code, and no bug injected into faulty code explains it. In that case the values are analysed (see
+:mod:`wdport.compare.recognize` and :mod:`wdport.compare.relations`): every statement holds to the logic bound.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from wdport.model import Array
 from wdport.parity.verdict import Fault
 
 MOST_PARTS = 6
-"""Layers inside a faulty one among which its queries, keys and values are looked for."""
+"""Layers inside a faulty one that are searched for its queries, keys and values."""
 
 LOGIC_GATES = ("0", "A")
-"""The gates whose faults float64 shows: only those can be what a float64 run shows."""
+"""The gates whose faults a float64 run can show."""
 
 
 def tapped(path: str, taps: Collection[str]) -> str:
@@ -44,8 +44,8 @@ def tapped(path: str, taps: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One case in float64: the network's inputs, what the faulty port's layers were fed and made, all answered
-    for (its output under ""), and the reference's calls, by the candidate's paths."""
+    """One case in float64: the network's inputs, the isolated calls of the faulty port's layers (its output under ""),
+    and the reference's calls, by the candidate's paths."""
 
     inputs: tuple[Array, ...]
     port: Calls
@@ -55,16 +55,16 @@ class Evidence:
 def causes(
     probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence, names: Mapping[str, str]
 ) -> list[str]:
-    """What explains ``fault``, if anything does.
+    """The probable causes of ``fault``; empty if none is found.
 
-    ``probe`` is an eager probe of the port built anew, float64, with the checkpoint's weights; ``mutants`` are known
+    ``probe`` is an eager probe of the rebuilt port, float64, with the checkpoint's weights; ``mutants`` are known
     bugs of its family; ``names`` are the reference's names by the candidate's paths.
     """
     return known_bugs(probe, mutants, fault, evidence) or told_by_values(fault, evidence, names)
 
 
 def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> list[str]:
-    """What the values at the faulty place say by themselves; needs no model."""
+    """Causes found from the values at the faulty place only; needs no model."""
     wrong, right, subject = _faulty_array(fault, evidence, names)
     if wrong is None or right is None:
         return []
@@ -84,7 +84,7 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
 
 
 def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> tuple[Array | None, Array | None, str]:
-    """The first array that is off, the right one, and a few words for it; nothing where shapes differ."""
+    """The first wrong array, the right one, and its description; no arrays if shapes differ."""
     path = next((path for path, name in names.items() if name == fault.feeds), "") if fault.feeds else fault.candidate
     if path not in evidence.port or path not in evidence.answers:
         return None, None, ""
@@ -101,8 +101,8 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
 
 
 def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array) -> dict[str, Array]:
-    """Everything of this size that the reference made or was fed, in its shape, by a few words for it; what is nearest
-    to the fault first."""
+    """Every input and output of the reference of this size, reshaped, by description; those nearest to the fault
+    first."""
     found: dict[str, Array] = {}
     near = {path for path, call in evidence.port.items() if call.caller == fault.candidate} | {fault.candidate}
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
@@ -116,7 +116,7 @@ def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Ar
 
 
 def known_bugs(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence) -> list[str]:
-    """Names of the mutants that explain ``fault``, if the port built anew does not have it."""
+    """Names of the mutants that explain ``fault``, if the rebuilt port does not have it."""
     port, layers = evidence.port, layers_by_path(probe.model)
     concerned = [path for path, call in port.items() if path == fault.candidate or _fed_by(path, call, fault)]
 
@@ -154,12 +154,12 @@ def _run(probe: Probe, path: str, evidence: Evidence) -> Calls | None:
 
 
 def _explains(mutant: Mutant, place: str, site: str) -> bool:
-    """Whether a mutant at ``place`` can be what is seen at ``site``."""
+    """Whether a mutant at ``place`` can explain a fault at ``site``."""
     return place == site or (mutant.shares and (not place or site.startswith(f"{place}/")))
 
 
 def _fed_by(path: str, call: Call, fault: Fault) -> bool:
-    """Whether a layer is one of those that the faulty layer feeds, so that its call shows the fault."""
+    """Whether the faulty layer feeds this layer, so that its call shows the fault."""
     return bool(path) and call.caller == fault.candidate
 
 

@@ -1,4 +1,4 @@
-"""What one rounding explains of an error: the reference's conditioning in, what an error may be for that reason out."""
+"""Compute from the reference's conditioning how large an error one rounding explains."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from wdport.recorder import Conditioning, Observation
 
 @dataclass(frozen=True)
 class Explained:
-    """Relative float64 errors of a tap that one rounding explains: of what it is fed, makes by itself, makes in the
-    running network."""
+    """Relative float64 errors of a tap that one rounding explains: of its inputs, its isolated outputs and its outputs
+    in the running network."""
 
     fed: float = 0.0
     made: float = 0.0
@@ -28,8 +28,8 @@ NOTHING = Explained()
 
 
 def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explained], Explained]:
-    """By the reference's names, and of the output: as many times what one rounding does as gate B allows, and never
-    more than a precision leak would show."""
+    """The explained errors by the reference's names, and of the output: the effect of one rounding times the ratio that
+    float32 (B) allows, but at most :data:`LEAK`."""
     found = {}
     for name, spread in told.taps.items():
         if name not in seen.calls:
@@ -43,7 +43,7 @@ def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explaine
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:
-    """The error, or nothing if it is beyond the bound and explained, which the result then tells."""
+    """The error, or 0 if it exceeds the bound and is explained; the result then records it."""
     if error <= LOGIC or not error <= allowed:
         return error
     result.conditioned = max(result.conditioned, error)
@@ -51,6 +51,6 @@ def beyond(result: TapResult, error: float, allowed: float) -> float:
 
 
 def _size(values: Sequence[object]) -> float:
-    """Sum of squares of all arrays, above zero."""
+    """Sum of squares of all arrays; always positive."""
     arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
     return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))

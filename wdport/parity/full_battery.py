@@ -24,12 +24,13 @@ from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5
 BATCH = 2
-"""Samples in a backward pass and in an optimiser step: 63 million parameters in float64 leave no room for more."""
+"""Samples in a backward pass and in an optimiser step: more do not fit with 63 million parameters in float64."""
 
 
 @dataclass(frozen=True)
 class FullBattery:
-    """Gates B', C and D, and E's part with trajectories, with what they measured besides what stands with the taps."""
+    """Gates bfloat16, gradients and optimiser, and the sampling runs of trajectories, with the measurements that are
+    not stored in the taps."""
 
     gates: tuple[Gate, ...] = ()
     path: Gate | None = None
@@ -45,7 +46,7 @@ class FullBattery:
 
 
 def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], None]) -> FullBattery:
-    """Run it with the weights that the sides hold. The float32 models are gone afterwards, the others trained."""
+    """Run it with the current weights. Afterwards the float32 models are dropped and the others are trained."""
     sides, taps, family = runner.sides, runner.aligned, prepared.family
     release_memory()
     probe = GradientProbe(sides.candidates["float64"], {layer_of(tap.candidate) for tap in taps})
@@ -53,25 +54,28 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
         signature = family.signature(prepared.config)
         compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
         say("bfloat16")
-        low, ratios = bfloat16_gate(runner, CASES[0])
+        with runner.clock.gate("B'"):
+            low, ratios = bfloat16_gate(runner, CASES[0])
         release_memory()
         path: Gate | None = None
         trajectories: tuple[Trajectory, ...] = ()
         if runner.sampling is not None:
             say("sampling trajectories")
-            with highest_precision():
+            with highest_precision(), runner.clock.gate("E"):
                 reference = _reference(runner.sampling.family, prepared, runner)
                 path, trajectories = trajectories_gate(
                     reference, sides.candidates, (runner.sampling.family, prepared.config)
                 )
             release_memory()
         say("running the port eagerly")
-        runner.compare_eagerly(CASES[-1])
-        compiling.result()
+        with runner.clock.gate("A"):
+            runner.compare_eagerly(CASES[-1])
+        with runner.clock.gate("C"):
+            compiling.result()
     runner.drop_single_precision()
     release_memory()
     say("gradients")
-    with lifted():
+    with lifted(), runner.clock.gate("C"):
         plain = [tap for tap in taps if tap.reference not in runner.arranged]
         slopes = gradient_gate(prepared, sides.references["float64"], probe, plain, SEED, BATCH)
     release_memory()
@@ -86,16 +90,16 @@ def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], No
 def _optimiser_steps(
     family: Trained, prepared: Prepared, runner: Runner, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimiserErrors:
-    """Gate D, of a family that says what training minimises."""
+    """Gate optimiser (D), for a family that defines its training loss."""
     say("optimiser steps")
     objective = family.objective(prepared.config, probe.model)
-    with lifted():
+    with lifted(), runner.clock.gate("D"):
         return optimiser_gate(prepared.plan.moves, runner.sides.references["float64"], probe, objective,
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
 def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference:
-    """The reference's side of gate E."""
+    """The reference's side of trajectories (E)."""
 
     about, modules = family.diffused(prepared.config), runner.sides.references
 

@@ -1,4 +1,4 @@
-"""A verdict that a CI gates on: the policy and the baseline are read first, known faults are tried, both then judge."""
+"""A verdict for CI: read the policy and the baseline, try known faults, then judge by both."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from wdport.parity.verdict import Verdict
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run is judged by beside the bounds in the code; both are optional."""
+    """The policy and the baseline that a run is judged by besides the default bounds; both are optional."""
 
     policy: Policy | None = None
     baseline: Mapping[str, Any] | None = None
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to judge by."""
+        """Whether there is a policy or a baseline."""
         return self.policy is not None or self.baseline is not None
 
 
 def read_terms(policy: PathText | None, baseline: PathText | None, today: date) -> Terms:
-    """Both files; raises ``UsageError`` or ``InputError`` where one of them is wrong."""
+    """Read both files; raises ``UsageError`` or ``InputError`` if one of them is wrong."""
     return Terms(read_policy(policy, today) if policy else None, read_baseline(baseline) if baseline else None)
 
 
@@ -51,5 +51,5 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
 
 
 def update_baseline(path: PathText, verdict: Verdict) -> None:
-    """Write the verdict's errors as the baseline; raises where it is no verdict to make one of."""
+    """Write the verdict's errors as the baseline; raises if the verdict does not qualify."""
     write_baseline(path, make_baseline(verdict))

@@ -1,4 +1,4 @@
-"""The gates: gathered results in, a gate with everything that it measured and found out."""
+"""Build the gates from the results of a run: every measurement and finding."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from wdport.compare.findings import ALONE, FED, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
+from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair, ulps
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
@@ -19,9 +20,9 @@ from wdport.parity.verdict import TapResult
 
 
 def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding]) -> Gate:
-    """Gate 0: everything accounted for, both sides sound, nothing left uncompared.
+    """Gate preflight (0): everything accounted for, both sides sound, nothing left uncompared.
 
-    ``unequal`` are the variables that the converted file does not hold as it ought to.
+    ``unequal`` are findings on variables of the converted file that have wrong values.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
     settled = {name for move in plan.moves for name in move.sources} | {*plan.checks, *plan.drops, *plan.ties}
@@ -36,11 +37,11 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding
              runner.sides.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
-    return Gate("0", "preflight", compared, expected, facts=facts)
+    return GATES["0"].gate(compared, expected, facts=facts)
 
 
 def _unfit(runner: Runner) -> list[Finding]:
-    """What makes the two sides unfit to be compared."""
+    """Reasons why the two sides cannot be compared."""
     found, reference = [], runner.sides.reference
     if not reference.evaluating:
         found.append("the reference is not in evaluation mode")
@@ -53,20 +54,20 @@ def _unfit(runner: Runner) -> list[Finding]:
 
 
 def _told(prepared: Prepared, runner: Runner) -> list[str]:
-    """What is compared, at which sizes, and which gates there are none of."""
+    """Notes on what is compared, at which sizes, and which gates are absent."""
     family, found = prepared.family, list(runner.signature.notes)
     if isinstance(family, Referenced) and not runner.sides.reference.told and runner.sides.references:
         found.append(f"the reference is {family.reference_of(prepared.config)}")
     if not isinstance(family, KeptByKeras):
-        absent = {"A' (no constants)": prepared.constants, "E, E' (no sampler)": isinstance(family, Sampled),
-                  "D (no training)": isinstance(family, Trained)}  # fmt: skip
-        if lacking := [gate for gate, there in absent.items() if not there]:
+        there = {"A'": bool(prepared.constants), "E": isinstance(family, Sampled), "E'": isinstance(family, Sampled),
+                 "D": isinstance(family, Trained)}  # fmt: skip
+        if lacking := [str(GATES[letter]) for letter, has in there.items() if not has]:
             found.append(f"gates that {family.name} does not have: {', '.join(lacking)}")
     return found
 
 
 def _conditioned(runner: Runner) -> list[str]:
-    """The layers whose errors in float64 are no larger than what one rounding does to them."""
+    """The layers whose float64 errors one rounding explains."""
     found = {tap.reference: tap.conditioned for tap in runner.taps.values() if tap.conditioned}
     if not found:
         return []
@@ -76,7 +77,8 @@ def _conditioned(runner: Runner) -> list[str]:
 
 
 def _left_out(runner: Runner) -> list[str]:
-    """The layers that are compared by their parts alone, a sentence for each reason, and those that the port lacks."""
+    """Notes on the layers that are compared only by their parts, one for each reason, and on those that the port
+    lacks."""
     found = {tap.reference: why for tap, why in runner.left_out.items()}
     parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
     absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
@@ -86,13 +88,13 @@ def _left_out(runner: Runner) -> list[str]:
 
 
 def _arranged(runner: Runner) -> list[str]:
-    """The layers whose values are arranged otherwise while everything behind them agrees."""
+    """Notes on layers whose values are in another order while everything after them agrees."""
     told = _by_reason(runner.arranged)
     return [f"inner order differs, outputs equal: {names} ({how})" for how, names in told.items()]
 
 
 def _by_reason(found: Mapping[str, str]) -> dict[str, str]:
-    """The names in few words, by what is said of them."""
+    """The names, abbreviated, by reason."""
     return {why: _several([name for name in found if found[name] == why]) for why in dict.fromkeys(found.values())}
 
 
@@ -101,12 +103,13 @@ def _several(names: Sequence[str]) -> str:
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
-    """Gate A': every constant of the family is a table of the port, held against its float64 formula, or one
-    of the file's that was carried unchanged."""
+    """Gate constants (A'): every constant of the family is a table of the port, compared with its float64 formula, or
+    an unchanged tensor of the file."""
     constants = prepared.constants
     tables = prepared.family.port_tables(candidate)
     distances = {name: ulps(np.asarray(tables[name]), constants[name].values) for name in tables if name in constants}
-    facts = [fact(f"{name} of the port is no constant of its family", name) for name in tables if name not in constants]
+    extra = [name for name in tables if name not in constants]
+    facts = [fact(f"{name} of the port is not a constant of its family", name) for name in extra]
     carried = {}
     for move in prepared.plan.moves:
         if move.source in prepared.plan.checks:
@@ -118,20 +121,20 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
     missing = [name for name in constants if name not in distances and name not in carried]
     facts += [fact(f"{name} is in no table of the port", name, "missing") for name in missing]
     measures = tuple(measure(name, "ulp", distance, "table_ulp") for name, distance in distances.items())
-    return Gate("A'", "constants", len(constants) - len(missing), len(constants), measures, tuple(facts))
+    return GATES["A'"].gate(len(constants) - len(missing), len(constants), measures, tuple(facts))
 
 
 def logic_gate(runner: Runner) -> Gate:
-    """Gate A: float64, every layer fed the reference's own input, and the whole network."""
+    """Gate float64 (A): every layer, fed the reference's input, and the whole network."""
     measures = tuple(each for tap in runner.taps.values() for each in logic_measures(tap))
     silent = [name for name in runner.taps if name != EAGER and runner.runs[name] < runner.cases]
     facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
     expected = len(runner.aligned) + len(runner.outputs) + (EAGER in runner.taps)
-    return Gate("A", "logic, float64", len(runner.taps) - len(silent), expected, measures, facts)
+    return GATES["A"].gate(len(runner.taps) - len(silent), expected, measures, facts)
 
 
 def logic_measures(tap: TapResult) -> list[Measure]:
-    """What gate A measures at one tap."""
+    """The measurements of float64 (A) at one tap."""
     errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
     shares = zip(("the reference", "the port"), tap.share32, strict=True)
     found = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
@@ -139,7 +142,7 @@ def logic_measures(tap: TapResult) -> list[Measure]:
 
 
 def numerics_gate(runner: Runner) -> Gate:
-    """Gate B: float32 errors as multiples of the reference's own, per tap, and per part and channel of the output."""
+    """Gate float32 (B): errors as multiples of the reference's own, per tap, and per part and channel of the output."""
     for name, pair in runner.single.alone.items():
         tap = runner.taps[name]
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
@@ -155,11 +158,11 @@ def numerics_gate(runner: Runner) -> Gate:
         measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
                      for (part, channel), pair in runner.parts.errors.items()]  # fmt: skip
     expected = len(runner.aligned) + len(runner.outputs)
-    return Gate("B", "numerics, float32", len(runner.single.alone), expected, tuple(measures))
+    return GATES["B"].gate(len(runner.single.alone), expected, tuple(measures))
 
 
 def numerics_measures(tap: TapResult) -> list[Measure]:
-    """What gate B measures at one tap, of its outputs and of what it is fed."""
+    """The measurements of float32 (B) at one tap: of its outputs and of its inputs."""
     return [
         measure(tap.reference, "float32", max(tap.rms_ratio, tap.max_ratio), "numerics"),
         measure(tap.reference, "float32", tap.inputs_ratio, "numerics", " inputs"),

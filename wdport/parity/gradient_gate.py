@@ -1,4 +1,5 @@
-"""Gate C: one float64 backward pass of both sides from one random cotangent; errors by tap, part and variable out."""
+"""Gate gradients (C): compare one float64 backward pass of both sides from one random cotangent, by tap, part and
+variable."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import numpy as np
 from wdport.compare.calls import Call, Expected, layer_of
 from wdport.compare.errors import InPort
 from wdport.compare.findings import Gate, fact, measure, notice
+from wdport.compare.glossary import GATES
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap
@@ -42,7 +44,7 @@ class GradientErrors:
 def gradient_gate(
     prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, taps: Sequence[Tap], seed: int, batch: int
 ) -> GradientErrors:
-    """Compare the gradients of ``module`` (PyTorch, float64) and of the probed model, weights as they are."""
+    """Compare the gradients of ``module`` (PyTorch, float64) and of the probed model, with their current weights."""
     from wdport.parity.torch_gradients import torch_gradients  # torch may be absent where a recording is replayed
 
     family, config = prepared.family, prepared.config
@@ -71,14 +73,14 @@ def gradient_gate(
         _by_part(signature.divided, by_input[0], theirs.inputs[0]),
         [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
         variable_errors(prepared, ours, theirs.parameters),
-        Gate("C", "gradients, float64", 0, 0),
+        GATES["C"].gate(0, 0),
     )
     made = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
     return _judged(found, [name for name in ours if name not in made], sorted(made), signature.divided)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: Mapping[str, Array]) -> dict[str, float]:
-    """Errors by variable of gradients that the reference has by parameter."""
+    """Gradient errors by variable; the reference's gradients are by parameter."""
     errors = ScaledErrors()
     for move in prepared.plan.moves:
         if all(name in theirs for name in move.sources):
@@ -90,29 +92,30 @@ def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: M
 
 
 def _moved(move: Move, slopes: Sequence[Array]) -> list[Array]:
-    """Gradients by a move's tensors as those by its variables: of a sum, either's; of a product there is none."""
+    """Convert gradients by a move's tensors to gradients by its variables: for a sum, that of either term; a product
+    has none."""
     if move.combine == "sum":
         return apply_rule(move.rule, slopes[:1], dict(move.sizes))
     return move.apply(slopes) if move.exact else []
 
 
 def _tap(ours: Sequence[Array], theirs: Expected | None) -> float:
-    """The largest error over a tap's outputs; infinite where count or shapes differ."""
+    """The largest error over a tap's outputs; infinite if count or shapes differ."""
     if theirs is None or len(ours) != len(theirs.outputs):
         return inf
     return max((relative_l2(a, b) for a, b in zip(ours, theirs.outputs, strict=True)), default=0.0)
 
 
 def _by_part(port: Port | None, ours: Array | None, theirs: Array | None) -> list[float]:
-    """By part of the first input, where that is divided as the output is."""
+    """Errors by part of the first input, if it is divided as the output is."""
     if port is None or ours is None or theirs is None:
         return []
     return [relative_l2(ours[:, part], theirs[:, part]) for part in port.parts.values()]
 
 
 def _judged(found: GradientErrors, variables: Sequence[str], made: Sequence[str], port: Port | None) -> GradientErrors:
-    """The gate: every tap, part and trainable variable compared, each within the bound; ``made`` are those that have
-    no gradient to compare with."""
+    """The gate: every tap, part and trainable variable compared, each within the bound; ``made`` are the variables
+    without a gradient to compare with."""
     errors = dict(found.taps)
     errors |= {f"input {at}": error for at, error in enumerate(found.inputs)}
     names = list(port.parts) if port is not None and found.parts else []
@@ -122,5 +125,5 @@ def _judged(found: GradientErrors, variables: Sequence[str], made: Sequence[str]
     missing = [name for name in variables if name not in found.variables]
     facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
     facts += [notice(f"{name} is made by weight_norm, so its gradient has no counterpart", name) for name in made]
-    gate = Gate("C", "gradients, float64", len(errors), len(errors) + len(missing), measures, tuple(facts))
+    gate = GATES["C"].gate(len(errors), len(errors) + len(missing), measures, tuple(facts))
     return GradientErrors(found.taps, found.parts, found.inputs, found.variables, gate)

@@ -1,6 +1,6 @@
-"""Gradients of a Keras network: inputs and an output cotangent in; by input, by tap and by variable out.
+"""Gradients of a Keras network by input, by tap and by variable, for given output cotangents.
 
-A tap's gradient is that of a zero added to its outputs, so nothing of the model has to be taken apart.
+A tap's gradient is that of a zero added to its outputs, so the model need not be split.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from wdport.model import Array, KerasModel
 Shapes = tuple[tuple[int, ...], ...]
 
 Named = dict[str, Tensor]
-"""Inputs by their place."""
+"""Inputs by position."""
 
 ByTap = dict[str, list[jax.Array]]
-"""The outputs of a tap that have gradients, or as many zeros."""
+"""The differentiable outputs of a tap, or zeros in their place."""
 
 
 class GradientProbe:
-    """One Keras model's gradients, compiled once per batch shape; float64 under JAX x64.
+    """Gradients of one Keras model, compiled once per batch shape; float64 under JAX x64.
 
-    ``paths`` are the layers whose outputs' gradients are wanted besides those of inputs and variables.
+    ``paths`` are the layers whose output gradients are computed besides those of inputs and variables.
     """
 
     def __init__(self, model: KerasModel, paths: Collection[str]) -> None:
@@ -45,10 +45,10 @@ class GradientProbe:
     def __call__(
         self, inputs: tuple[Array, ...], cotangents: Sequence[Array], trainable: list[jax.Array] | None = None
     ) -> tuple[Outputs, tuple[Array | None, ...], dict[str, list[Array]], list[jax.Array]]:
-        """Outputs, and gradients by input (``None`` by whole numbers), by tap's outputs and, in their order, by
-        trainable variable, of the inner product of the outputs with ``cotangents``.
+        """Outputs, and gradients of their inner product with ``cotangents``: by input (``None`` for integers), by
+        tap's outputs and, in order, by trainable variable.
 
-        ``trainable`` are values in place of the variables' own. The last stay JAX arrays.
+        ``trainable`` are values to use in place of the variables' own. The gradients by variable stay JAX arrays.
         """
         weights = [v.value for v in self.model.trainable_variables] if trainable is None else trainable
         fixed = [v.value for v in self.model.non_trainable_variables]
@@ -60,7 +60,7 @@ class GradientProbe:
         return tuple(map(np.asarray, outputs)), slopes, taps, by_weight
 
     def compile(self, inputs: tuple[Array, ...]) -> None:
-        """Make the program for inputs like these, and run nothing."""
+        """Compile the program for inputs of these shapes without running it."""
         weights = [v.value for v in self.model.trainable_variables]
         fixed = [v.value for v in self.model.non_trainable_variables]
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
@@ -68,7 +68,7 @@ class GradientProbe:
             self._program.compiled(weights, fixed, *_parted(inputs), self.cotangents(inputs), nothing)
 
     def cotangents(self, inputs: tuple[Array, ...], seed: int = 0) -> list[Array]:
-        """Random ones, in the shapes of the outputs for inputs like these."""
+        """Random cotangents in the shapes of the outputs for inputs like these."""
         self._nothing(*_variables(self.model), inputs)
         rng = np.random.default_rng([seed, 1])
         return [rng.standard_normal(shape) for shape in self._shapes[_shapes_of(inputs)]]
@@ -129,7 +129,7 @@ class GradientProbe:
 
 
 def _parted(inputs: Sequence[Array]) -> tuple[Named, Named]:
-    """Inputs that have gradients, and others, by their place."""
+    """Differentiable inputs, and the others, by position."""
     named: Named = {str(at): array for at, array in enumerate(inputs)}
     slopes = {at: array for at, array in named.items() if _is_float(array)}
     return slopes, {at: array for at, array in named.items() if at not in slopes}

@@ -1,6 +1,6 @@
-"""A converted file read by the library of its format, Keras, safetensors or numpy, not by wdport's own reader.
+"""Read a converted file with the library of its format, Keras, safetensors or numpy, not with wdport's own reader.
 
-Writer and reader of wdport share one description of the layout, so a fault of that would pass unseen between them.
+wdport's writer and reader share one description of the layout, so neither would reveal a fault in it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wdport.model import Array, KerasVariable
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
-    """The library's name, and every variable by path as it reads the file.
+    """The library's name, and every variable by path as the library reads it.
 
-    Keras loads into a model of the family that is never run: what it assigns is kept, which compiles nothing.
+    Keras loads into a model of the family that is never run, so nothing is compiled; the assigned values are kept.
     """
     path = converted.path
     if converted.format in ("safetensors", FOLDER):
@@ -50,7 +50,7 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
 
 
 def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Finding]:
-    """Findings on the variables that the library reads otherwise than wdport's ``variables``, bit for bit."""
+    """Findings on variables whose values, as the library reads them, are not bitwise equal to ``variables``."""
     library, found = library_variables(converted)
     wrong = [name for name in variables if name not in found or not same_bits(found[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]

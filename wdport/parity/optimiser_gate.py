@@ -1,9 +1,8 @@
-"""Gate D: five optimiser steps of both sides; errors of losses, rates, gradients, moments and values out.
+"""Gate optimiser (D): compare five optimiser steps of both sides: losses, rates, gradients, moments and values.
 
-The reference is PyTorch itself: its AdamW, clipping and OneCycleLR, with a loss of its own. The
-port takes every step from the reference's state and with the reference's gradients, as every layer in gate A is
-fed the reference's inputs: a gradient that is zero by the mathematics is rounding noise, which Adam would make
-steps of.
+The reference is PyTorch: its AdamW, clipping and OneCycleLR, with a separate loss implementation. The port takes every
+step from the reference's state and with the reference's gradients, as every layer in float64 (A) is fed the
+reference's inputs: a mathematically zero gradient is rounding noise, which Adam would turn into steps.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from wdport.compare.findings import Gate, measure
+from wdport.compare.glossary import GATES
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.memory import trim_memory
 from wdport.compare.probe import Tensor
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 STEPS = 5
 CYCLE = 10
-"""Steps of the whole cycle: the learning rate rises for three of the five and falls for two."""
+"""Steps of the whole cycle: the learning rate rises for three of the five steps and falls for two."""
 
 CLIP = 0.5
-"""Largest norm of all gradients; below what a network with random biases has, so that clipping is seen."""
+"""Clipping norm of all gradients; below the norm of a network with random biases, so that clipping takes effect."""
 
 Step = tuple[jax.Array, Moments]
 """A variable's next value and its next moments."""
@@ -49,7 +49,7 @@ SIZES = ("gradient", "first moment", "second moment", "value")
 
 
 def clip_all(gradients: Sequence[Tensor]) -> list[jax.Array]:
-    """One factor for every gradient, that brings their common norm down to the largest."""
+    """The factor of every gradient: a common one that reduces their global norm to the clipping norm."""
     return [clip_factor(gradients, CLIP)] * len(gradients)
 
 
@@ -62,9 +62,9 @@ def _clipped(update: Callable[..., Step]) -> Callable[..., Step]:
 
 @dataclass(frozen=True)
 class PortTraining:
-    """The port's side of training, part by part, so that one part at a time can be wrong.
+    """The port's side of training, in parts that can be made faulty one at a time.
 
-    ``rule`` gives the optimiser of a variable's path.
+    ``rule`` returns the optimiser for a variable's path.
     """
 
     objective: Objective
@@ -74,7 +74,7 @@ class PortTraining:
 
 
 class _Programs:
-    """The port's side, compiled; programs that run a few times, so what compiles soonest is best."""
+    """The port's side, compiled for short compile time, since each program runs only a few times."""
 
     def __init__(self, port: PortTraining) -> None:
         self.port = port
@@ -83,7 +83,7 @@ class _Programs:
         self._updates: dict[AdamW, Program[*tuple[object, ...], Step]] = {}
 
     def update(self, name: str, *arguments: object) -> Step:
-        """Value, gradient, factor, moments, step, rate and beta1 in; the next value and moments out."""
+        """Compute the next value and moments from value, gradient, factor, moments, step, rate and beta1."""
         rule = self.port.rule(name)
         if rule not in self._updates:
             self._updates[rule] = Program(_clipped(rule.update), FAST_COMPILE)
@@ -92,7 +92,7 @@ class _Programs:
 
 @dataclass(frozen=True)
 class OptimiserErrors:
-    """The largest relative float64 error over the steps, by size and variable, and the gate."""
+    """The largest relative float64 error over the steps, by quantity and variable, and the gate."""
 
     variables: dict[str, dict[str, float]]
     gate: Gate
@@ -106,9 +106,9 @@ def optimiser_gate(
     port: PortTraining,
     batch: int,
 ) -> OptimiserErrors:
-    """Take the steps and compare; both sides' weights (float64, equal at first) move.
+    """Take the steps and compare; both sides' weights (float64, initially equal) change.
 
-    ``moves`` are the plan's, ``module`` is PyTorch's, ``reference`` the objective that it trains on.
+    ``moves`` are the plan's, ``module`` is PyTorch's, ``reference`` is its training objective.
     """
     from wdport.parity.torch_steps import TorchTraining  # torch may be absent where a recording is replayed
 
@@ -147,9 +147,9 @@ def _step(
     at: int,
     gradients: dict[str, jax.Array],
 ) -> dict[str, ScaledErrors]:
-    """One step, parameter by parameter, so that no state is held twice; the variables follow the reference.
+    """One step, parameter by parameter, so that no state is stored twice; the variables are set to the reference's.
 
-    ``gradients`` are the port's by variable, and empty afterwards.
+    ``gradients`` are the port's by variable; the mapping is empty afterwards.
     """
     errors = {size: ScaledErrors() for size in SIZES}
     given, port = programs.clip([training.gradient(move.source) for move in moves]), programs.port
@@ -171,7 +171,7 @@ def _step(
 
 
 def _by_variable(move: Move, array: Array) -> dict[str, Array]:
-    """What a parameter's array becomes by the table, variable by variable; arrays of their own."""
+    """Convert a parameter's array to variables by the table; the arrays are copies."""
     made = apply_rule(move.rule, [array.copy()], move.sizes)
     return dict(zip(move.targets, made, strict=True))
 
@@ -186,4 +186,4 @@ def _gate(worst: dict[str, dict[str, float]], others: dict[str, float], variable
     errors = {f"{size} of {name}": e for size, found in worst.items() for name, e in found.items()} | others
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
     expected = len(variables) * len(worst) + len(others)
-    return Gate("D", f"optimiser, {STEPS} steps", len(errors), expected, measures)
+    return GATES["D"].gate(len(errors), expected, measures)

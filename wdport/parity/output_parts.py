@@ -1,4 +1,4 @@
-"""The network's output part by part, as values and as what they decode to: pairs of outputs in, results out."""
+"""Compare the network's output part by part, as values and decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wdport.parity.verdict import Overlay, PartResult
 
 
 class OutputParts:
-    """What has been seen so far of an output that divides as ``port`` says."""
+    """Accumulated errors of an output that is divided as ``port`` specifies."""
 
     def __init__(self, port: Port) -> None:
         self.port = port
@@ -24,7 +24,7 @@ class OutputParts:
         self._energy: dict[str, float] = {}
 
     def add(self, candidate: Array, reference: Array) -> None:
-        """Take in float64 outputs of both sides, of one shape."""
+        """Add float64 outputs of both sides, of one shape."""
         for name, part in self.port.parts.items():
             self._logic.setdefault(name, []).append(relative_l2(candidate[:, part], reference[:, part]))
             decoded = [self._alone(side, part) for side in (candidate, reference)]
@@ -36,7 +36,7 @@ class OutputParts:
             self.decoded_error = max(self.decoded_error or 0.0, whole)
 
     def add_single(self, candidate: Array, reference: Array, truth: Array) -> None:
-        """Take in float32 outputs of both sides beside the truth; the first ones are kept for drawing."""
+        """Add float32 outputs of both sides and the truth; the first ones are kept for plots."""
         self.overlays = self.overlays or self._overlays(truth, candidate)
         for name, part in self.port.parts.items():
             for channel in range(truth.shape[-1]):
@@ -45,7 +45,7 @@ class OutputParts:
                 pair.add(candidate[at], reference[at], truth[at])
 
     def allow(self, spread: Array) -> None:
-        """Every value of the output may move so far by rounding."""
+        """Allow every value of the output an error of ``spread``, the effect of rounding."""
         for (name, channel), pair in self.errors.items():
             part = spread[:, self.port.parts[name], channel]
             pair.allow(float(np.sum(part**2)), float(np.max(part)))
@@ -63,7 +63,7 @@ class OutputParts:
         return tuple(found)
 
     def _alone(self, output: Array, part: slice) -> Array | None:
-        """What one part alone decodes to; ``None`` where that is not known."""
+        """The decoded output with only this part; ``None`` if unknown."""
         if self.port.decode is None:
             return None
         masked = np.zeros_like(output)

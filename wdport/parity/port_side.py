@@ -1,4 +1,4 @@
-"""The port's side of a comparison: its models by dtype, each run under the settings that its dtype needs."""
+"""The port's side of a comparison: its models by dtype, each run under the settings for its dtype."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ran = tuple[Outputs, dict[str, Call]]
 
 
 class PortSide:
-    """The models ``candidates`` by dtype, looked into at these paths.
+    """The models ``candidates`` by dtype, probed at these paths.
 
     ``precision`` is that of matrix products in the last run.
     """
@@ -33,11 +33,11 @@ class PortSide:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What the outputs are called, as far as the model says it."""
+        """The names of the outputs, if the model has them."""
         return tuple(self.probes["float64"].output_names)
 
     def run(self, dtype: str, what: str, *arguments: Any) -> Any:
-        """One of the probe's programs by its name."""
+        """Run one of the probe's programs by name."""
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             self.precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             return getattr(self.probes[dtype], what)(*arguments)
@@ -45,7 +45,7 @@ class PortSide:
     def isolate(
         self, dtype: str, inputs: tuple[Array, ...], answers: Mapping[str, Expected], doubtful: Collection[str]
     ) -> Ran:
-        """With all of ``answers``, or without those of ``doubtful`` calls where its layers do not take them."""
+        """Isolate with all ``answers``; if a layer does not accept those of ``doubtful`` calls, without them."""
         try:
             return cast_to(Ran, self.run(dtype, "isolate", inputs, answers))
         except (ValueError, TypeError):
@@ -55,7 +55,7 @@ class PortSide:
             return cast_to(Ran, self.run(dtype, "isolate", inputs, rest))
 
     def at_values(self, dtype: str, path: str, values: Array) -> Array:
-        """One layer, fed one number per sample."""
+        """The output of one layer that is fed one number per sample."""
         layer = self.probes[dtype].layers[path]
 
         def run(given: Array) -> Any:

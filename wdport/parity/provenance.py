@@ -1,4 +1,4 @@
-"""Whether what a converted file says of itself is true: its variables, its configuration, the manifest beside it."""
+"""Check what a converted file states about itself: its variables, its configuration, the manifest beside it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from wdport.files.manifests import manifest_of
 from wdport.files.model_files import digest
 from wdport.model import Array, Resolved
 
-_HOW = " (see --config, --set, --norm-stats)"
+_HOW = "; if it was said at the conversion, say it to verify too"
 GIVEN = ("config", "flag")
-"""Origins of what the user said at the conversion; everything else comes out of the checkpoint again."""
+"""Origins of values that the user gave at the conversion; all others can be derived from the checkpoint again."""
 
 
 def provenance(
     converted: Converted, variables: Mapping[str, Array], sha256: str, source_sha256: str | None
 ) -> list[Finding]:
-    """What is to be said of a converted file, whose hash is ``sha256``, and of its ``variables`` as they were read.
+    """Findings on a converted file with the hash ``sha256`` and on its ``variables`` as read.
 
-    ``source_sha256`` is the hash of the checkpoint that it is compared with, if it is there.
+    ``source_sha256`` is the hash of the checkpoint that it is compared with, if there is one.
     """
     account = converted.account
     if account is None:
@@ -48,9 +48,9 @@ def provenance(
 
 
 def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | None, told: Settings) -> list[Finding]:
-    """Values of the converted file's configuration that do not come out of the checkpoint again, with what the user
-    said at the conversion given once more, as the file has it or as it is ``told`` now. Of ``own``, a model of the
-    user's, what its functions are called with."""
+    """Findings on configuration values of the converted file that differ when derived again from the checkpoint and
+    the values that the user gave at the conversion, as recorded in the file or as ``told`` now. For ``own``, a user's
+    model, the configuration is the arguments of its functions."""
     config, flags = what_is_told(prepared.family, told)
     if own is not None:
         return _other_arguments(prepared, converted, own, config)
@@ -61,15 +61,15 @@ def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | No
         return [fact(f"its configuration does not come out again: {error.what}{_HOW}", kind="contradicted")]
     ours, theirs = converted.config.to_dict(), again.config.to_dict()
     return [
-        fact(f"{name} is {ours[name]} in the converted file, {_by(again, name)}", name, "contradicted")
-        for name in ours
-        if ours[name] != theirs[name]
+        fact(f"{name} is {ours.get(name)} in the converted file, {_by(again, name)}", name, "contradicted")
+        for name in {**ours, **theirs}
+        if ours.get(name) != theirs.get(name)
     ]
 
 
 def _by(again: Resolved, name: str) -> str:
-    """What the value was found to be now, and by what."""
-    value, origin = again.config.to_dict()[name], again.origins.get(name, "default")
+    """The value as derived now, and its origin."""
+    value, origin = again.config.to_dict().get(name), again.origins.get(name, "default")
     if origin in ("assumed", "default"):
         return f"which nothing tells: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
     return f"{value} by the {'checkpoint' if origin not in GIVEN else origin}"
@@ -93,5 +93,5 @@ def _other_arguments(
 
 
 def _from(converted: Converted, origin: str) -> dict[str, object]:
-    """The values of the configuration that came from there."""
+    """The configuration values of this origin."""
     return {name: getattr(converted.config, name) for name, where in converted.origins.items() if where == origin}

@@ -1,5 +1,5 @@
-"""A recording and a converted file, without the checkpoint: the plan between their names and shapes, and whether the
-variables are the recorded tensors, by their hashes."""
+"""Compare a converted file with a recording, without the checkpoint: plan from the recorded names and shapes, and check
+by their hashes that the variables are the recorded tensors."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from wdport.recorder import Tensors
 
 
 class Described:
-    """What is known of a checkpoint by its recording: names and shapes, but no values."""
+    """A checkpoint as described by its recording: names and shapes, but no values."""
 
     def __init__(self, recording: Recording) -> None:
         self.path = recording.path
         self.tensors: Mapping[str, Tensors] = recording.tensors
 
     def read(self, name: str) -> NoReturn:
-        """There is nothing to read."""
+        """Raise: a recording has no values to read."""
         raise InternalError((self.path, name), "a recording holds no weights", "report this")
 
 
 def recorded_plan(recording: Recording, converted: Converted, mapping: PathText | None) -> Prepared:
-    """The plan from the recording's names and shapes; raises :class:`MisfitError` where they do not fit."""
+    """The plan from the recording's names and shapes; raises :class:`MisfitError` if they do not fit."""
     names, family = recording.tensors, converted.family
     table = load_table(Path(mapping)) if mapping else choose_table(names, recording.path)
     if table.family != family.name:
@@ -52,8 +52,9 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
 
 
 def recorded_weights(prepared: Prepared, recording: Recording, converted: Converted) -> Weights:
-    """The converted file's variables, and the tensors that make one together with others: moved ones as the variables
-    give them back, those of arithmetic as they were recorded. Raises :class:`IncompleteError` if they were not."""
+    """The converted file's variables, and the tensors that are combined with others into one variable: moved tensors
+    are recovered from the variables, those of arithmetic are read from the recording. Raises :class:`IncompleteError`
+    if these were not recorded."""
     variables, tensors = file_variables(prepared, converted), dict[str, Array]()
     for move in prepared.plan.moves:
         if not move.exact:
@@ -73,10 +74,11 @@ def _value(recording: Recording, move: Move, name: str) -> Array:
 
 
 def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weights) -> list[Finding]:
-    """Findings on variables that are not, bit for bit, what was recorded; raises :class:`MisfitError` if no matrix is.
+    """Findings on variables that are not bitwise equal to the recorded tensors; raises :class:`MisfitError` if no
+    matrix is equal.
 
-    What arithmetic made is made again from the recorded values. Tables that were computed again because 16 bits had
-    ruined them have no hash and are left to gate A'.
+    Results of arithmetic are recomputed from the recorded values. Tables that were recomputed because they were stored
+    in 16 bits have no hash and are checked by constants (A').
     """
     variables = weights.variables
     tensors = recording.tensors
@@ -100,7 +102,7 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
 
 
 def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:
-    """SHA-256 of the tensors that these variables were made from, as the recorder takes it."""
+    """SHA-256 of the tensors that these variables were made from, as the recorder computes it."""
     sources = move.invert([variables[name] for name in move.targets])
     return [_digest(each) for each in sources]
 

@@ -1,7 +1,7 @@
-"""A value of a recording's index in; the same, of the type that a recorder gives it, out.
+"""Check the type of a value in a recording's index, and return it as that type.
 
-Python would take "false" for true, 0.5 for the seed 0 and true for the batch 1. Each of them raises :class:`TypeError`
-or :class:`ValueError`.
+Python's conversions would turn "false" into true, 0.5 into the seed 0 and true into the batch 1. Here, each of them
+raises :class:`TypeError` or :class:`ValueError`.
 """
 
 from __future__ import annotations
@@ -15,60 +15,60 @@ from wdport.errors import printable
 from wdport.limits import MAX_RANK
 
 LARGEST: Final = 1 << 48
-"""Far above every size, seed and number of bytes."""
+"""Greater than any size, seed or number of bytes."""
 
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
 def table(value: object) -> dict[str, object]:
-    """Values by name."""
+    """A dictionary with string keys."""
     if not isinstance(value, dict):
-        raise TypeError(f"{_shown(value)} is no table")
+        raise TypeError(f"{_shown(value)} is not an object")
     return value
 
 
 def items(value: object, length: int | None = None) -> list[object]:
-    """Several values, ``length`` if it is given."""
+    """A list, of ``length`` items if given."""
     if not isinstance(value, list) or length not in (None, len(value)):
-        raise TypeError(f"{_shown(value)} is no list" + (f" of {length}" if length else ""))
+        raise TypeError(f"{_shown(value)} is not a list" + (f" of {length}" if length else ""))
     return value
 
 
 def text(value: object) -> str:
-    """A text."""
+    """A string."""
     if not isinstance(value, str):
-        raise TypeError(f"{_shown(value)} is no text")
+        raise TypeError(f"{_shown(value)} is not a string")
     return value
 
 
 def texts(value: object) -> list[str]:
-    """Several texts."""
+    """A list of strings."""
     return [text(each) for each in items(value)]
 
 
 def boolean(value: object) -> bool:
-    """True or false."""
+    """A boolean."""
     if not isinstance(value, bool):
-        raise TypeError(f"{_shown(value)} is neither true nor false")
+        raise TypeError(f"{_shown(value)} is not true or false")
     return value
 
 
 def count(value: object) -> int:
-    """A whole number from 0."""
+    """A non-negative integer."""
     if type(value) is not int or not 0 <= value <= LARGEST:
-        raise TypeError(f"{_shown(value)} is no whole number from 0")
+        raise TypeError(f"{_shown(value)} is not a non-negative integer")
     return value
 
 
 def number(value: object) -> float:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise TypeError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is not a number")
     return float(value)
 
 
 def pair(value: object) -> tuple[float, float]:
-    """Two numbers that are not negative."""
+    """Two non-negative numbers."""
     first, second = map(number, items(value, 2))
     if first < 0 or second < 0:
         raise ValueError(f"{_shown(value)} is negative")
@@ -76,14 +76,14 @@ def pair(value: object) -> tuple[float, float]:
 
 
 def sha256(value: object) -> str | None:
-    """A hash, or nothing."""
+    """A SHA-256 hash, or ``None``."""
     if value is not None and not _SHA256.fullmatch(text(value)):
-        raise ValueError(f"{_shown(value)} is no SHA-256")
+        raise ValueError(f"{_shown(value)} is not a SHA-256")
     return value if isinstance(value, str) else None
 
 
 def shape(value: object) -> tuple[int, ...]:
-    """Sizes of axes."""
+    """An array shape."""
     sizes = tuple(map(count, items(value)))
     if len(sizes) > MAX_RANK:
         raise ValueError(f"a shape has {len(sizes)} axes")

@@ -1,6 +1,6 @@
-"""A recording's path in; the names, shapes and calls of the PyTorch model that was recorded out, without torch.
+"""Read the names, shapes and calls of a recorded PyTorch model from its recording, without torch.
 
-The file may come from anywhere: nothing in it is run, and all of it has the types that a recorder gives it.
+The file is untrusted: nothing in it is executed, and every value has its type checked.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
 
 Known = dict[str, Array]
-"""Arrays by what refers to them, so that none is read twice within a case."""
+"""Arrays by reference, so that none is read twice within a case."""
 
 
 class Recording:
-    """An open recording. ``tensors`` are those of its state_dict, ``values`` those of them that it holds."""
+    """An open recording. ``tensors`` describe its state_dict, ``values`` are those tensors whose values it holds."""
 
     def __init__(self, path: Path, file: RecordingFile) -> None:
         self.path = path
@@ -39,16 +39,16 @@ class Recording:
         for each in items(self.index["cases"]):
             told = table(each)
             if (case := _case(told)) in self.cases:
-                raise ValueError(f"{case.describe()} stands in it twice")
+                raise ValueError(f"duplicate case {case.describe()}")
             self.cases[case] = told
 
     def array(self, reference: object) -> Array:
-        """The array that the index refers to."""
+        """The array of this reference in the index."""
         with reading(self.path):
             return self._file.array(reference, {})
 
     def observation(self, case: Case) -> Observation:
-        """What was recorded in ``case``; raises :class:`IncompleteError` if nothing was."""
+        """The observation recorded for ``case``; raises :class:`IncompleteError` if there is none."""
         if case not in self.cases:
             raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
         with reading(self.path):
@@ -60,7 +60,7 @@ class Recording:
             return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        """What was recorded of it in ``case``; raises :class:`InputError` if nothing was."""
+        """The conditioning recorded for ``case``; raises :class:`InputError` if there is none."""
         with reading(self.path):
             taps, outputs = items(table(self.cases[case]["conditioning"])[dtype], 2)
             spreads = {
@@ -70,7 +70,7 @@ class Recording:
             return Conditioning(spreads, self._flat(outputs, {}))
 
     def sweeps(self) -> dict[str, Sweep]:
-        """What was recorded at every time."""
+        """The recorded sweeps over all times."""
         with reading(self.path):
             told = table(self.index["sweeps"])
             return {name: Sweep(*self._flat(items(each, 3), {})) for name, each in told.items()}
@@ -119,7 +119,7 @@ class Replay:
             self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
 
     def use(self, random_biases: bool) -> None:
-        """Nothing to do: every case was recorded with its own weights."""
+        """Do nothing: every case was recorded with its own weights."""
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         seen = self._recording.observation(case)
@@ -143,7 +143,7 @@ class Replay:
 
 @contextmanager
 def open_recording(path: Path) -> Iterator[Recording]:
-    """Open a file of `wdport record`; raises :class:`InputError` if it is none, or damaged."""
+    """Open a file written by `wdport record`; raises :class:`InputError` if it is not one, or damaged."""
     with reading(path):
         file = RecordingFile(path)
     try:
@@ -156,7 +156,7 @@ def open_recording(path: Path) -> Iterator[Recording]:
 
 def _tensors(told: Mapping[str, object]) -> Tensors:
     if set(told) != {"shape", "dtype", "sha256"}:
-        raise ValueError("a tensor has not just shape, dtype and sha256")
+        raise ValueError("a tensor has fields other than shape, dtype and sha256")
     return Tensors(shape(told["shape"]), text(told["dtype"]), sha256(told["sha256"]))
 
 

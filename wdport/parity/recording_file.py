@@ -1,7 +1,7 @@
-"""A recording's file in; its index and its arrays out, every byte of them checked, and nothing but what was written.
+"""Read the index and the arrays of a recording file, with every byte checked.
 
-The file may come from anywhere. Its members are plain and tile the file; their CRCs and sizes are compared before an
-array is made of them, so memory stays within the file's size.
+The file is untrusted. Its members are stored uncompressed and cover the file without gaps; their CRCs and sizes are
+checked before an array is created, so memory use is bounded by the file's size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEADER: Final = re.compile(
 _SIZES: Final = re.compile(r"|[0-9]{1,12},|[0-9]{1,12}(?:, [0-9]{1,12})+")
 
 _FAULTS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading an index raises that is not built as a recorder builds it."""
+"""Exceptions raised by reading a malformed index."""
 
 
 class RecordingFile:
@@ -48,7 +48,7 @@ class RecordingFile:
             self._members = read_flat_members(self._source, MAX_RECORDED)
             for name in self._members:
                 if not _MEMBER.fullmatch(name):
-                    raise Fault(f"holds {name!r}, which no recording has")
+                    raise Fault(f"holds {name!r}, which is not part of a recording")
             if INDEX not in self._members:
                 raise Fault(f"has no {INDEX}")
         except BaseException:
@@ -56,26 +56,26 @@ class RecordingFile:
             raise
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Close the file."""
         self._source.close()
 
     def index(self) -> dict[str, object]:
-        """What the file says of itself."""
+        """The index of the file."""
         span = self._members[INDEX]
         if span.nbytes > MAX_RECORDED_BYTES:
-            raise Fault("has an index longer than any recording's")
+            raise Fault("has too long an index")
         raw = _array(span).tobytes()
         if sum(map(raw.count, (b",", b"[", b"{"))) * MAX_ITEM_BYTES > self._source.size + MAX_RECORDED_BYTES:
-            raise Fault("has an index of more items than any recording's")
+            raise Fault("has too many items in its index")
         index = strict_json(raw, "index", marks=len(raw))  # its items are bounded above, by the file's own size
         require_shallow(index, "index")
         return index
 
     def array(self, reference: object, known: dict[str, Array]) -> Array:
-        """The array that the index refers to, which is put into what is ``known``."""
+        """The array of a reference in the index; it is added to ``known``."""
         found = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
         if found is None:
-            raise Fault(f"refers to an array as {reference!r}")
+            raise Fault(f"has the invalid array reference {reference!r}")
         if found[0] not in known:
             number, rounded = found[1], found[2]
             if number not in known:
@@ -89,17 +89,17 @@ class RecordingFile:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever is found wrong with a recording becomes an :class:`InputError` that names it."""
+    """Convert every error in reading a recording to an :class:`InputError` that names the file."""
     try:
         with located(path):
             yield
     except InputError as error:
         if isinstance(error.__context__, Fault):
-            raise InputError(path, f"is no sound recording ({_told(error.__context__)})", AGAIN) from None
+            raise InputError(path, f"is not a valid recording ({_told(error.__context__)})", AGAIN) from None
         raise
     except _FAULTS as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
-        raise InputError(path, f"is no sound recording ({text})", AGAIN) from None
+        raise InputError(path, f"is not a valid recording ({text})", AGAIN) from None
 
 
 def _told(fault: Fault) -> str:
@@ -107,24 +107,24 @@ def _told(fault: Fault) -> str:
 
 
 def _array(span: Span) -> Array:
-    """A member as the array that it holds; the one way in which a recorder writes it is read."""
+    """The array of a member; only the form that a recorder writes is accepted."""
     data = span.read()
     header = int.from_bytes(data[8:10], "little")
     found = _HEADER.fullmatch(data, 10, 10 + header) if data[:8] == _MAGIC and len(data) >= 10 + header else None
     sizes = _SIZES.fullmatch(found[2].decode()) if found else None
     if found is None or sizes is None:
-        raise Fault(f"{span.name} is no array of numbers as numpy writes it")
+        raise Fault(f"{span.name} is not a numeric array in NumPy's format")
     dtype = np.dtype(found[1].decode())
     shape = tuple(int(size) for size in sizes[0].split(",") if size)
     if prod(shape) * dtype.itemsize != len(data) - 10 - header:
         raise Fault(f"{span.name} does not have the size of {dtype} {shape}")
     if prod(size or 1 for size in shape) * dtype.itemsize > max(len(data), MAX_EMPTY_SHAPE):
-        raise Fault(f"{span.name} has the absurd shape {shape}")
+        raise Fault(f"{span.name} has the invalid shape {shape}")
     return np.frombuffer(data, dtype, offset=10 + header).reshape(shape)
 
 
 def _rounded(array: Array, how: str) -> Array:
-    """To float32, and for "d" back; only what was float64 is ever referred to so."""
+    """Round to float32, and for "d" convert back; valid only for float64 arrays."""
     if array.dtype != np.float64:
         raise Fault(f"rounds an array of {array.dtype}")
     with np.errstate(over="ignore"):  # the recorder did the same

@@ -1,7 +1,7 @@
-"""The reference's side of a comparison: one case of the battery in, what the PyTorch model computes in it out.
+"""The reference's side of a comparison: run the PyTorch model on one case of the battery.
 
-Two of them: a model that runs here, ours or the user's own, and one that was recorded elsewhere (see
-:mod:`wdport.parity.recording`), where no torch is needed.
+There are two implementations: a model that runs here, wdport's or the user's own, and a recording (see
+:mod:`wdport.parity.recording`), which needs no torch.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ MakeInputs = Callable[[int, int, float], Sequence[ArrayLike]]
 
 
 class Reference(Protocol):
-    """What a comparison asks of the reference."""
+    """The interface of a reference."""
 
     @property
     def framework(self) -> str:
-        """What it runs in."""
+        """The framework it runs in."""
         ...
 
     @property
     def told(self) -> str:
-        """What the user's own model is called; "" for wdport's implementation."""
+        """The name of the user's own model; "" for wdport's implementation."""
         ...
 
     @property
     def names(self) -> Sequence[str]:
-        """Its modules that a tap can name, with the insides of attention."""
+        """Its modules that a tap can name, including the parts of attention."""
         ...
 
     @property
     def shifts(self) -> Mapping[str, Array]:
-        """What random biases add to it, float32 by parameter: the port's have to move likewise."""
+        """The shifts of its random biases, float32 by parameter; the port's biases get the same."""
         ...
 
     @property
@@ -72,39 +72,40 @@ class Reference(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Versions and settings that it ran with; "torch" and "torch_matmul" among them."""
+        """Versions and settings of its run, including "torch" and "torch_matmul"."""
         ...
 
     @property
     def findings(self) -> Sequence[str]:
-        """Sentences on what makes it unfit."""
+        """Reasons why it is unfit as a reference, one sentence each."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences that a reader should know."""
+        """Notes for the reader, one sentence each."""
         ...
 
     def use(self, random_biases: bool) -> None:
-        """Hold these weights from now on."""
+        """Use the converted weights, or those with random biases, from now on."""
         ...
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
-        """What it computes in ``case``; for float32 with the modules ``taps`` answered for."""
+        """The observation of ``case``; in float32, the modules ``taps`` are isolated."""
         ...
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        """How far every tap moves in ``case`` when all that it is given moves by ``dtype``'s rounding."""
+        """How far every tap moves in ``case`` when everything that it is given is perturbed by the rounding of
+        ``dtype``."""
         ...
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
-        """What these modules, which are fed one number per sample, make of ``times`` (n,); one that was not recorded
-        is left out."""
+        """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
+        recorded are left out."""
         ...
 
 
 class Live:
-    """A PyTorch model that runs here: ``modules`` by dtype, their weights equal, in evaluation mode."""
+    """A PyTorch model that runs here: ``modules`` by dtype with equal weights, in evaluation mode."""
 
     framework = "torch"
 
@@ -175,7 +176,7 @@ class Live:
 
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
-    """Our own implementation of the checkpoint's family with these weights."""
+    """wdport's implementation of the checkpoint's family with these weights."""
     signature = prepared.family.signature(prepared.config)
     try:
         return Live({dtype: prepared.family.build_reference(prepared.config, tensors, dtype)
@@ -188,8 +189,8 @@ def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
 def user_reference(
     target: str, prepared: Prepared, key: str | None = None, rounded: Mapping[str, Array] | None = None
 ) -> Live:
-    """The model of the user's own ``module:factory`` with the weights of the checkpoint, or with those that are
-    ``rounded``; raises :class:`MisfitError` where it takes others."""
+    """The model of the user's ``module:factory`` with the weights of the checkpoint, or the ``rounded`` ones; raises
+    :class:`MisfitError` if they do not fit."""
     signature = prepared.family.signature(prepared.config)
     with translated():
         state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
@@ -197,18 +198,18 @@ def user_reference(
         subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
         if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
-            what = f"does not take {name} as it is given, and the converted file is rounded to 16 bits"
+            what = f"loads other values for {name} than those given, and the converted file is rounded to 16 bits"
             raise MisfitError(target, what, "return the module without weights, or verify a float32 conversion")
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
-        raise UsageError(target, "nothing tells what the model's inputs are", fix)
+        raise UsageError(target, "the model's inputs are not known", fix)
     drawn = () if subject.make_inputs else signature.inputs
     return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The recorder's refusals as errors of wdport."""
+    """Convert the recorder's refusals to errors of wdport."""
     try:
         yield
     except Refusal as refusal:

@@ -1,6 +1,6 @@
-"""One faulty layer on its own: written with its weights, inputs, expected and actual outputs, and a script; and read.
+"""Write and read one faulty layer: its weights, inputs, expected and actual outputs, and a script that runs it.
 
-The script needs wdport, and neither torch nor the two files that were compared.
+The script needs wdport, but neither torch nor the two compared files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from wdport.parity.repro_files import DATA, SCRIPT
 from wdport.parity.verdict import Fault
 
 Nested = Array | list["Nested"]
-"""An input of a layer: an array, or a list of such."""
+"""An input of a layer: an array, or a nested list of arrays."""
 
 Nesting = int | list["Nesting"]
-"""The same with 0 for every array."""
+"""The same nesting with 0 for every array."""
 
-_SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed what PyTorch's was fed."""
+_SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed the inputs of PyTorch's."""
 import numpy as np
 import wdport.parity.repro
 
@@ -46,7 +46,7 @@ for ours, seen, wanted in zip(made, case.actual, case.expected):
 
 @dataclass(frozen=True)
 class Case:
-    """One layer of a float64 port with its weights; what it was fed, ought to make of that, and made."""
+    """One layer of a float64 port with its weights, inputs, expected outputs and actual outputs."""
 
     layer: KerasLayer
     inputs: tuple[Nested, ...]
@@ -55,7 +55,7 @@ class Case:
     names: tuple[str, ...] = ()
 
     def run(self) -> tuple[Array, ...]:
-        """What the layer makes of the inputs now."""
+        """The layer's outputs now."""
         import jax
         import keras
 
@@ -72,9 +72,9 @@ class Case:
 def write_repro(
     folder: PathText, family: Family, config: Any, variables: Mapping[str, Array], fault: Fault, evidence: Evidence
 ) -> Path:
-    """Write the layer of ``fault`` and the script; the script's path. Raises :class:`MachineError`.
+    """Write the layer of ``fault`` and the script; returns the script's path. Raises :class:`MachineError`.
 
-    ``variables`` are the port's, ``evidence`` the run that showed the fault.
+    ``variables`` are the port's, ``evidence`` is the run that showed the fault.
     """
     path = fault.candidate
     call = evidence.answers[path]
@@ -107,15 +107,15 @@ def write_repro(
 
 
 def named_by(family: Family) -> dict[str, str]:
-    """What :func:`load` needs to know of a user's own model beside the file: the table, and the function it named."""
+    """The arguments of :func:`load` for a user's own model: the table, and the function that it named."""
     table, model = getattr(family, "table", None), getattr(family, "model", None)
     return {} if table is None else {"mapping": str(Path(table.path).resolve()), "model": str(model)}
 
 
 def load(path: PathText, mapping: PathText | None = None, model: str | None = None) -> Case:
-    """Read what :func:`write_repro` wrote; raises :class:`InputError`.
+    """Read a file written by :func:`write_repro`; raises :class:`InputError`.
 
-    ``mapping`` and ``model`` name a model of the user's own, as for :func:`wdport.verify`: a file cannot.
+    ``mapping`` and ``model`` name a user's own model, as for :func:`wdport.verify`; the file cannot.
     """
     import jax
 
@@ -126,7 +126,8 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
         family = own_model(mapping, model, None, ()) or find_family(facts["family"], str(path))
         config = family.load_config(facts["config"])
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(path, f"is no layer that wdport wrote ({error})", "write it again with --repro DIR") from None
+        what = f"is not a layer written by wdport ({error})"
+        raise InputError(path, what, "write it again with --repro DIR") from None
     with jax.enable_x64(True):
         built = family.build(config, "float64")
         for name, variable in variables_by_path(built).items():
@@ -139,7 +140,7 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
 
 
 def _right(expected: Expected, own: Call) -> tuple[Nested, ...]:
-    """What the port's layer ought to have been fed, in the nesting of what it was fed."""
+    """The inputs that the port's layer should have had, nested as its actual inputs."""
     given = leaves(list(own.inputs))
     for at, array in expected.inputs.items():
         if at < len(given):

@@ -1,4 +1,4 @@
-"""The files that `--repro` writes, by their names; apart from what writes them, which takes a second to import."""
+"""Names of the files that `--repro` writes; separate from the writer, which takes a second to import."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Final
 DATA: Final = "layer.npz"
 SCRIPT: Final = "repro.py"
 KINDS: Final = {DATA: "layer", SCRIPT: "script"}
-"""What each is among :data:`wdport.files.writable.OURS`."""
+"""The kind of each file in :data:`wdport.files.writable.OURS`."""

@@ -1,8 +1,8 @@
-"""Runs the battery: every case through both sides, every tap compared, results gathered per tap.
+"""Run the battery: run every case on both sides, compare every tap, collect results per tap.
 
-The reference runs here, one module at a time; Keras's programs are compiled and run by two threads beside it, since
-compiling is nearly all of a run, one case behind. What the reference gives is brought into the port's layout at once,
-so that everything behind compares like with like. Results are taken in case by case, so a run repeats itself.
+The reference runs in this thread, one module at a time. Two further threads compile and run Keras's programs, one case
+behind, since compiling takes most of a run. The reference's results are converted to the port's layout immediately, so
+that all later code compares arrays of one layout. Results are added case by case, so a run is deterministic.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.keras_runtime import layers_by_path
 from wdport.model import Array
+from wdport.parity.clock import Clock
 from wdport.parity.diagnose import Evidence
 from wdport.parity.explained import NOTHING, Explained, beyond, explained
 from wdport.parity.output_parts import OutputParts
@@ -55,12 +56,12 @@ from wdport.recorder import Observation, Single, scalar_fed
 EAGER = "output, eager"
 
 CASES_AT_ONCE = 1
-"""That the port computes while the reference runs the next: each holds every array of every layer, several times."""
+"""Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
 
 
 @dataclass
 class Tally:
-    """Single comparisons of one gate: those that had to be made, and those that were."""
+    """Counts of one gate's comparisons: those that had to be made, and those that were."""
 
     expected: int = 0
     compared: int = 0
@@ -68,8 +69,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class _Started:
-    """What the reference computes in one case, in the port's layout beside its own, and what the port's threads will
-    bring."""
+    """The reference's results in one case, in its own layout and in the port's, and the port's pending results."""
 
     case: Case
     seen: Observation
@@ -83,7 +83,7 @@ class _Started:
 
 
 class Runner:
-    """Compares the sides case by case; float64 logic and float32 numerics side by side."""
+    """Compares the sides case by case, in float64 and in float32."""
 
     def __init__(self, prepared: Prepared, sides: Sides, full: bool = False) -> None:
         self.sides = sides
@@ -119,41 +119,49 @@ class Runner:
         self.findings: dict[Finding, None] = {}
         self.logic, self.numerics = Tally(), Tally()
         self.cases = 0
+        self.clock = Clock()
 
     def compare(self, cases: Sequence[Case]) -> None:
-        """Run these cases, all with the weights that the sides hold now, through everything."""
+        """Run and compare these cases with the current weights."""
         with ThreadPoolExecutor(2) as pool:
             under_way: list[_Started] = []
             for case in cases:
-                seen = self._observe(case)
-                if not self.taps and case is cases[0]:
-                    self._settle(seen)
-                under_way.append(self._start(pool, case, seen))
+                with self.clock.gate("0"):
+                    seen = self._observe(case)
+                    if not self.taps and case is cases[0]:
+                        self._settle(seen)
+                    under_way.append(self._start(pool, case, seen))
                 if len(under_way) > CASES_AT_ONCE:
                     self._finish(under_way.pop(0))
             while under_way:
                 self._finish(under_way.pop(0))
-        self._condition([case for case in cases if case.numerics])
+        with self.clock.gate("B"):
+            self._condition([case for case in cases if case.numerics])
 
     def _finish(self, started: _Started) -> None:
-        """Compare one case, when the port is through with it."""
-        self._logic(started)
+        """Wait for the port's results of one case and compare them."""
+        with self.clock.gate("A"):
+            self._logic(started)
         if started.seen.single is not None:
-            self._numerics(started, started.seen.single)
-            self._sampling(started)
+            with self.clock.gate("B"):
+                self._numerics(started, started.seen.single)
+            with self.clock.gate("E'"):
+                self._sampling(started)
         self.cases += 1
         trim_memory()
 
     def compare_times(self) -> None:
-        """Gates A, B and E at every value of inputs that have one of few per sample: layers that are fed such an input
-        alone, and what the sampling network makes of it."""
+        """Gates float64, float32 and trajectories at every value of scalar inputs with few possible values: the layers
+        whose only input is such a scalar, and the sampling network's use of it."""
         for tap in [tap for tap in self.aligned if tap.reference in self.timed]:
             values = self.signature.inputs[self.timed[tap.reference]].every
             if values is not None:
-                self._sweep(tap, values)
+                with self.clock.gate("A"):
+                    self._sweep(tap, values)
         times = next((values for each in self.signature.inputs if (values := each.every) is not None), None)
         if self.sampling is not None and times is not None:
-            self.sampling.compare_times(times)
+            with self.clock.gate("E'"):
+                self.sampling.compare_times(times)
 
     def _sweep(self, tap: Tap, values: Array) -> None:
         """One layer at every value of its input."""
@@ -173,7 +181,7 @@ class Runner:
             self.single.add_time(tap.reference, port["float32"], told.single, told.truth)
 
     def compare_eagerly(self, case: Case) -> None:
-        """Gate A once more for the outputs alone, the port run step by step: compiling may change what is computed."""
+        """Gate float64 (A) again, for the outputs only, with the port run eagerly: compiling may change the results."""
         seen = self._observe(case)
         outputs = self.port.eagerly(self.signature.in_port(seen.inputs))
         right = self.outputs_in_port(seen.outputs, seen.names, outputs)
@@ -184,13 +192,13 @@ class Runner:
         self.logic.compared += 1
 
     def drop_single_precision(self) -> None:
-        """Let go of the float32 models of both sides."""
+        """Drop the float32 models of both sides."""
         for models in (self.port.probes, self.sides.candidates, self.sides.references):
             if isinstance(models, dict):
                 models.pop("float32", None)
 
     def _observe(self, case: Case) -> Observation:
-        """The reference's side of one case."""
+        """Run the reference on one case."""
         names = [tap.reference for tap in (*self.aligned, *self.left_out)]
         seen = self.sides.reference.observe(case, [*names, *self.unconverted])
         for text in self.sides.reference.findings:
@@ -199,7 +207,7 @@ class Runner:
         return seen
 
     def _settle(self, seen: Observation) -> None:
-        """Which calls are compared, their order and who makes them, from the calls that both sides make."""
+        """Determine from the calls of both sides which calls are compared, their order and their callers."""
         theirs = {name: call.caller for name, call in seen.calls.items()}
         self._compare_settings(seen, {})  # a port that cannot run on these inputs is told what it has unlike
         outputs, shapes = self.port.run("float64", "shapes", self.signature.in_port(seen.inputs))
@@ -219,13 +227,13 @@ class Runner:
                      for tap, caller in zip(self.aligned, callers, strict=True)}  # fmt: skip
 
     def _compare_settings(self, seen: Observation, shapes: Calls) -> None:
-        """What the layers of every tap were told differently, before anything is computed in the port."""
+        """Compare the settings of the layers of every tap before the port computes anything."""
         if self.modules:
             layers = layers_by_path(self.sides.candidates["float64"])
             self.settings = compare_settings(self.aligned, self.modules, layers, seen.calls, shapes)
 
     def _start(self, pool: ThreadPoolExecutor, case: Case, seen: Observation) -> _Started:
-        """Set everything of Keras's for one case on its way."""
+        """Start all of Keras's programs for one case."""
         inputs = self.signature.in_port(seen.inputs)
         wanted, shapes = self.port.run("float64", "shapes", inputs)
         into = InPort(self.aligned, shapes)
@@ -244,7 +252,7 @@ class Runner:
         return _Started(case, seen, outputs, calls, into, port, whole, isolated, sampled)
 
     def outputs_in_port(self, outputs: Outputs, names: Sequence[str], wanted: Sequence[Any]) -> Outputs:
-        """The reference's outputs as the port has them; nothing, with a finding, where they cannot be that."""
+        """The reference's outputs in the port's layout; empty, with a finding, if they do not fit."""
         try:
             rules = [axes(text) for text in self.signature.axes]
             return in_order(outputs, names, wanted, self.port.output_names, rules)
@@ -253,7 +261,7 @@ class Runner:
             return ()
 
     def _find(self, text: str, subject: str = "", kind: str = "fact") -> None:
-        """Take in what speaks against the comparison, once."""
+        """Record a finding against the comparison, once."""
         self.findings[fact(text, subject, kind)] = None
 
     def _sample(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
@@ -262,19 +270,25 @@ class Runner:
             return self.sampling.predict(dtype, inputs)
 
     @property
+    def not_compared(self) -> dict[str, str]:
+        """The layers without any measurement, each with the reason."""
+        absent = {name: f"no tensors, and no {path} in Keras" for name, path in self.unconverted.items()}
+        return {**{tap.reference: why for tap, why in self.left_out.items()}, **absent}
+
+    @property
     def torch_precision(self) -> str:
         """Precision of the reference's float32 matrix products."""
         return self.sides.reference.environment.get("torch_matmul", "")
 
     def _doubtful(self, into: InPort) -> set[str]:
-        """The port's calls that answers of other shapes would be given to."""
+        """The port's calls whose answers have other shapes."""
         return {tap.candidate for tap in self.aligned if tap.reference in into.misfits}
 
     def _logic(self, started: _Started) -> None:
-        """Gate A: float64, isolated and cumulative, at every tap, in the order of the computation.
+        """Gate float64 (A): isolated and cumulative errors at every tap, in the order of the computation.
 
-        A layer that got the reference's inputs within the running network is isolated as it is. Only where
-        some layer did not are all of them answered for, to tell where the fault is.
+        If every layer gets the reference's inputs in the running network, that run already isolates all layers.
+        Otherwise an isolated run locates the fault.
         """
         expected, (outputs, through) = started.calls, started.port.result()
         own = self._tap_errors(through, started)
@@ -312,7 +326,7 @@ class Runner:
             self.runs[tap.reference] += 1
 
     def _tap_errors(self, calls: Calls, started: _Started) -> dict[str, tuple[float, float] | None]:
-        """By the reference's name; what cannot be the same array is infinitely wrong."""
+        """Errors by the reference's name; infinite if the arrays cannot be compared."""
         found = {tap.reference: tap_errors(tap, calls, started.calls) for tap in self.aligned}
         for name in started.into.misfits:
             error = found.get(name)
@@ -322,8 +336,8 @@ class Runner:
     def _arranged(
         self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
     ) -> dict[str, tuple[float, float]]:
-        """No error for layers that hold the reference's values in another arrangement, if the output agrees and all
-        that differ are such layers: mathematics leaves the order of keys, say, open."""
+        """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
+        layers differ: the order of keys, for example, is mathematically arbitrary."""
         off = [tap for tap in self.aligned if (each := errors[tap.reference]) is not None and not max(each) <= LOGIC]
         if not off or not started.outputs or not max(_errors(outputs, started.outputs)) <= LOGIC:
             return {}
@@ -334,7 +348,7 @@ class Runner:
         return dict.fromkeys(told, (0.0, 0.0))
 
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
-        """What one rounding explains of relative errors, by tap; measured only where an error is beyond the bound."""
+        """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
         off = [error for each in errors for error in each.values() if error is not None and not max(error) <= LOGIC]
         if not off:
             return {}
@@ -342,7 +356,7 @@ class Runner:
         return {**found, OUTPUT: whole}
 
     def _condition(self, cases: Sequence[Case]) -> None:
-        """Where a float32 error is beyond the bound, let it be held against what one rounding does as well."""
+        """If a float32 error exceeds the bound, compare it with the effect of one rounding as well."""
         if not self.single.beyond(self.parts):
             return
         for case in cases:
@@ -352,7 +366,7 @@ class Runner:
                 self.parts.allow(told.outputs[0])
 
     def _output_logic(self, outputs: Outputs, alone: Outputs, reference: Outputs, spread: Explained) -> None:
-        """The network's outputs, as a whole and part by part."""
+        """Compare the network's outputs, as a whole and part by part."""
         for at, name in enumerate(self.outputs):
             result = self.taps.setdefault(name, TapResult(name, "", None))
             self.logic.expected += 1
@@ -370,7 +384,8 @@ class Runner:
             self.parts.add(outputs[0], reference[0])
 
     def _numerics(self, started: _Started, single: Single) -> None:
-        """Gate B: float32 on both sides against float64, every layer alone, and the outputs."""
+        """Gate float32 (B): float32 errors of both sides relative to float64, of every isolated layer and of the
+        outputs."""
         if started.whole is None or started.isolated is None:
             return
         outputs, (own, port) = started.whole.result(), started.isolated.result()
@@ -393,7 +408,7 @@ class Runner:
                 self.numerics.compared += compared
 
     def _sampling(self, started: _Started) -> None:
-        """Gates E and E': the network that samplers run, every sample at its own time."""
+        """Gates trajectories and sampling network: the network as samplers run it, every sample at its own time."""
         if self.sampling is None or started.seen.single is None or not started.outputs:
             return
         found = {dtype: future.result() for dtype, future in started.sampled.items()}
@@ -406,7 +421,8 @@ class Runner:
 
 
 def _narrowed(call: Call) -> float:
-    """The share of outputs that float32 can hold, where a layer's inputs are wider: an embedding's are its weights."""
+    """The share of outputs that float32 holds exactly, if the layer's inputs are wider; an embedding's are its
+    weights."""
     given = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
     if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in given):
         return 0.0
@@ -419,7 +435,7 @@ def _errors(outputs: Outputs, reference: Outputs) -> list[float]:
 
 
 def _output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
-    """What the port's outputs are called in results: the first of the ``known`` names that there are for all."""
+    """Names of the port's outputs in results: the first of the ``known`` lists that names all of them."""
     if count == 1:
         return (OUTPUT,)
     told = next((names for names in known if len(names) == count and all(names)), range(count))

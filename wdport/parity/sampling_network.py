@@ -1,8 +1,8 @@
-"""The network that samplers run, held against the reference on the battery's inputs and against the port at every time.
+"""Compare the network that samplers run with the reference on the battery's inputs and with the port at every time.
 
-A sampler gives all samples of a batch one time, the battery gives each its own. So the network is run with every
-sample's time in turn, each time on the whole batch, and of each run that sample is taken whose time it was: what
-leaks from one sample to another is then seen, and the reference need not run again.
+A sampler uses one time for all samples of a batch; in the battery each sample has its own. The network therefore runs
+on the whole batch once for every sample's time, and each run contributes the sample with that time. This detects leaks
+between samples, and the reference need not run again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.findings import Gate, joined, measure
+from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.probe import Tensor
 from wdport.compare.programs import Program
@@ -28,9 +29,9 @@ WHOLE = "sampling network"
 
 
 class SamplingNetwork:
-    """The sampling networks of a port by dtype, and the errors found so far.
+    """The sampling networks of a port by dtype, and the accumulated errors.
 
-    In float32, as people sample; in float64 as well for the full battery, since that compiles another network.
+    In float32, the dtype of sampling; for the full battery also in float64, since that compiles another network.
     """
 
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
@@ -59,19 +60,19 @@ class SamplingNetwork:
         return np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
-        """Take in a float64 prediction beside the reference's."""
+        """Add a float64 prediction and the reference's."""
         self.expected += len(truth)
         if output.shape == truth.shape:
             errors = zip(output, truth, strict=True)
             self.logic |= {f"{WHOLE}, sample {at} of {case}": relative_l2(*pair) for at, pair in enumerate(errors)}
 
     def compare_single(self, output: Array, reference: Array, truth: Array) -> None:
-        """Take in a float32 prediction beside the reference's and the truth."""
+        """Add a float32 prediction, the reference's and the truth."""
         if output.shape == truth.shape:
             self.numerics.setdefault(WHOLE, ErrorPair()).add(output, reference, truth)
 
     def compare_times(self, times: Array) -> None:
-        """Hold what depends on time alone against the port's own layers at ``times`` (S,)."""
+        """Compare what depends only on time with the port's own layers at ``times`` (S,)."""
         narrow = times.astype(np.float32)
         both = np.concatenate([times, narrow.astype(np.float64)])
         exact = {name: np.split(np.asarray(made), 2) for name, made in self._layers("float64", both)}
@@ -99,20 +100,20 @@ class SamplingNetwork:
         yield from found
 
     def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:
-        """Gate E', in float32, and for the full battery gate E, in float64, with its ``trajectories`` and their own
-        gate ``path``."""
+        """Gate sampling network (E'), in float32, and for the full battery trajectories (E), in float64, with its
+        ``trajectories`` and their gate ``path``."""
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
         ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
         measures = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
-        single = Gate("E'", "sampling, float32", len(ratios), max(len(ratios), 1), measures)
+        single = GATES["E'"].gate(len(ratios), max(len(ratios), 1), measures)
         if path is None:
             return [single]
         errors = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
-        return [joined(Gate("E", "sampling, float64", len(errors), self.expected, errors), path), single]
+        return [joined(GATES["E"].gate(len(errors), self.expected, errors), path), single]
 
 
 def _by_row(candidate: Array, reference: Array) -> Array:
-    """Relative L2 error of every row; what is not finite is infinitely wrong."""
+    """Relative L2 error of every row; infinite if values are not finite."""
     if candidate.shape != reference.shape:
         return np.full(1, inf)
     with np.errstate(invalid="ignore", divide="ignore"):

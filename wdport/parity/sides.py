@@ -1,8 +1,8 @@
 """The two sides of a comparison: a reference in PyTorch and a candidate in Keras in two dtypes.
 
-Weights come from two places on purpose: the reference's from the checkpoint, the candidate's from the
-converted file. For the second weight set every bias of both is moved by the same random amount, since
-biases of zero hide missing ones.
+The weights deliberately come from two sources: the reference's from the checkpoint, the candidate's from the
+converted file. In the second weight set, the same random shifts are added to the biases of both sides, since zero
+biases would hide missing ones.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Sides:
 
     @property
     def references(self) -> Mapping[str, torch.nn.Module]:
-        """The reference's modules by dtype; none if it is a recording."""
+        """The reference's modules by dtype; empty if it is a recording."""
         return getattr(self.reference, "modules", {})
 
 
 @dataclass(frozen=True)
 class Weights:
-    """One set of weights: the checkpoint's tensors and the port's variables, float32; ``exact`` are those that the
-    float64 port has in float64, since arithmetic made them.
+    """One set of weights: the checkpoint's tensors and the port's variables, float32; ``exact`` are the variables
+    computed by arithmetic, which the float64 port has in float64.
 
-    Of a recording there are those tensors alone that make a variable together with others.
+    From a recording, there are only those tensors that are combined with others into one variable.
     """
 
     name: str
@@ -62,21 +62,21 @@ class Weights:
     exact: Mapping[str, Array] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Let go of all arrays."""
+        """Drop all arrays."""
         self.tensors.clear()
         self.variables.clear()
 
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
-    """The checkpoint and the converted file, as they are; tensors are rounded where the file's variables are.
+    """The weights of the checkpoint and of the converted file; tensors are rounded if the file's variables are.
 
-    Raises :class:`MisfitError` where arithmetic was rounded, since no tensors make that.
+    Raises :class:`MisfitError` if a result of arithmetic was rounded, since no tensors reproduce it.
     """
     tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
     for move in prepared.plan.moves:
         dtype = converted.rounded.get(move.targets[0])
         if dtype is not None and not move.exact:
-            what = f"{move.targets[0]} is arithmetic that was rounded to {dtype}, which no reference computes"
+            what = f"{move.targets[0]} is a computed variable rounded to {dtype}, which no reference reproduces"
             raise MisfitError(converted.path, what, "verify a float32 conversion of the checkpoint")
         if dtype is not None:
             tensors |= {name: rounded_values(tensors[name], dtype) for name in move.sources}
@@ -84,14 +84,14 @@ def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
 
 
 def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
-    """Every variable of the converted file; by Keras's own reader where Keras wrote it."""
+    """Every variable of the converted file; read by Keras if Keras wrote it."""
     if isinstance(converted.family, KeptByKeras) and converted.by_keras:
         return dict(converted.family.read(converted.config, converted.path))
     return dict(read_variables(converted.path, prepared.variables, dtypes=converted.dtypes))
 
 
 def unrounded(prepared: Prepared, weights: Weights) -> Weights:
-    """With what arithmetic makes of the tensors in float64, before it is rounded."""
+    """Add the unrounded float64 results of the arithmetic on the tensors."""
     exact: dict[str, Array] = {}
     for move in prepared.plan.moves:
         if not move.exact and all(name in weights.tensors for name in move.sources):
@@ -109,7 +109,7 @@ def _tensor(prepared: Prepared, name: str) -> Array:
 def unequal_variables(
     prepared: Prepared, weights: Weights, rounded: Mapping[str, str] = MappingProxyType({})
 ) -> list[Finding]:
-    """Findings on variables of the converted file that are not, bit for bit, what their tensors become, ``rounded`` to
+    """Findings on variables of the converted file that are not bitwise equal to their converted tensors, ``rounded`` to
     these dtypes."""
     wrong = []
     for move in prepared.plan.moves:
@@ -120,12 +120,12 @@ def unequal_variables(
 
 
 def unequal(name: str) -> Finding:
-    """A variable that is not what its tensors become."""
-    return fact(f"{name} is not its tensor, bit for bit", name, "unequal")
+    """The finding that a variable is not equal to its converted tensors."""
+    return fact(f"{name} is not bitwise equal to its tensor", name, "unequal")
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
-    """Every parameter of rank 1 moved by N(0, 0.2^2): by the reference's own shifts, through the plan's rules."""
+    """Add N(0, 0.2^2) shifts to every parameter of rank 1: the reference's shifts, converted by the plan's rules."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
         if not any(name in shifts for name in move.sources):
@@ -141,9 +141,9 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
 
 
 def build_sides(prepared: Prepared, weights: Weights, reference: Reference | None = None) -> Sides:
-    """The candidates with these weights beside ``reference``, or our own, which is built in a thread of its own.
+    """The candidates with these weights, and ``reference`` or wdport's own, which is built in a separate thread.
 
-    Raises :class:`MachineError` where that needs torch and it is not installed.
+    Raises :class:`MachineError` if that needs torch and it is not installed.
     """
     candidates = {}
     with ThreadPoolExecutor(1) as pool:
@@ -157,9 +157,9 @@ def build_sides(prepared: Prepared, weights: Weights, reference: Reference | Non
 
 
 def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:
-    """The float64 port with what the checkpoint's tensors become by the table, whatever the converted file holds.
+    """The float64 port with the checkpoint's tensors converted by the table, regardless of the converted file.
 
-    Without the checkpoint it is what the file holds; its variables are held against the recording's in gate 0.
+    Without the checkpoint, it has the file's variables, which preflight (0) compares with the recording.
     """
     made = dict(weights.variables)
     for move in prepared.plan.moves:
@@ -174,19 +174,19 @@ def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:
 
 
 def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: Weights) -> None:
-    """Give all four models ``weights`` where they differ from ``before``, which they hold."""
+    """Set ``weights`` in all four models where they differ from ``before``, the current ones."""
     sides.reference.use(weights.random_biases)
     changed = {name for name in prepared.plan.targets if weights.variables[name] is not before.variables[name]}
     _assign(sides.candidates, weights, changed)
 
 
 def _assign(candidates: Mapping[str, KerasModel], weights: Weights, names: set[str]) -> None:
-    """Set these variables of both candidates; the arrays are not changed afterwards, so float32 may be shared."""
+    """Set these variables of both candidates; the arrays never change afterwards, so float32 arrays may be shared."""
     for dtype in DTYPES:
         with jax.enable_x64(dtype == "float64"):
             variables, exact = variables_by_path(candidates[dtype]), weights.exact if dtype == "float64" else {}
             for name in names:
-                if name in variables:  # what the plan fills is accounted for in gate 0
+                if name in variables:  # what the plan fills is accounted for in preflight (0)
                     set_variable(variables[name], exact.get(name, weights.variables[name]))
 
 

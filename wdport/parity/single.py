@@ -1,4 +1,4 @@
-"""Float32 errors of both sides, as pairs that gate B makes ratios of: runs in, pairs by tap and by output out."""
+"""Accumulate the float32 errors of both sides by tap and by output, as pairs for the ratios of float32 (B)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wdport.recorder import Conditioning
 
 
 class SingleErrors:
-    """By the reference's names: ``alone`` of every tap and output fed the reference's inputs, ``inputs`` of what taps
-    are fed, ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network."""
+    """Error pairs by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the taps' inputs,
+    ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network."""
 
     def __init__(self) -> None:
         self.alone: dict[str, ErrorPair] = {}
@@ -27,13 +27,13 @@ class SingleErrors:
         self.whole: dict[str, ErrorPair] = {}
 
     def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], alone: Sequence[Outputs]) -> None:
-        """Take in the network's outputs: of the port, the reference and the truth, running and answered for."""
+        """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
         for at, name in enumerate(names):
             for known, (port, reference, truth) in ((self.whole, running), (self.alone, alone)):
                 known.setdefault(name, ErrorPair()).add(port[at], reference[at], truth[at])
 
     def add_tap(self, tap: Tap, own: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
-        """Take in one tap; whether it could be compared. Inputs of one that is ``arranged`` otherwise say nothing."""
+        """Add one tap; returns whether it could be compared. Inputs of a reordered (``arranged``) tap are ignored."""
         inputs, outputs = fed(own, truth), made(tap, own, truth)
         if arranged:
             inputs = []
@@ -48,17 +48,17 @@ class SingleErrors:
         return True
 
     def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
-        """Take in a tap at every value of its input."""
+        """Add a tap at every value of its input."""
         self.times.setdefault(name, ErrorPair()).add(port, reference, truth)
 
     def beyond(self, parts: OutputParts | None) -> bool:
-        """Whether any error is beyond the bound."""
+        """Whether any error exceeds the bound."""
         more = parts.errors.values() if parts is not None else ()
         pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
         return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
 
     def allow(self, told: Conditioning, outputs: Sequence[str]) -> None:
-        """Hold them against what one rounding does as well."""
+        """Compare the errors with the effect of one rounding as well."""
         for name, spread in told.taps.items():
             for known, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
                 if name in known:

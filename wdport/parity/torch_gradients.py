@@ -1,4 +1,4 @@
-"""Gradients of a PyTorch network: inputs and an output cotangent in; by input, by tap and by parameter out."""
+"""Gradients of a PyTorch network by input, by tap and by parameter, for given output cotangents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wdport.model import Array
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of the inner product of the outputs with cotangents: by network input (``None`` by whole numbers), by every call
-    of the taps (the call, with gradients for its outputs), and by parameter. The outputs themselves come along."""
+    """The outputs, and gradients of their inner product with cotangents: by network input (``None`` for integers), by
+    call of the taps (the call, with gradients in place of its outputs), and by parameter."""
 
     outputs: Outputs
     inputs: tuple[Array | None, ...]
@@ -27,7 +27,7 @@ class Gradients:
 def torch_gradients(
     module: torch.nn.Module, inputs: Sequence[Array], cotangents: Sequence[Array], taps: Collection[str]
 ) -> Gradients:
-    """One backward pass in evaluation mode; parameters that the outputs do not depend on have gradients of zero."""
+    """Run one backward pass in evaluation mode; parameters that the outputs do not depend on have zero gradients."""
     module.zero_grad(set_to_none=True)
     given = [torch.from_numpy(np.array(value)) for value in inputs]
     for tensor in given:
@@ -71,7 +71,7 @@ def torch_gradients(
 
 
 def _apart(output: object) -> object:
-    """Several outputs as tensors of their own: one may be given twice, or be used within the module too."""
+    """Copy several outputs: one tensor may be returned twice, or also be used within the module."""
     if type(output) is tuple:
         return tuple(map(_alias, output))
     return list(map(_alias, output)) if type(output) is list else output

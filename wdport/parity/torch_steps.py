@@ -1,6 +1,6 @@
-"""PyTorch's own training steps, opened up: after the gradients, one parameter at a time takes its step.
+"""PyTorch's training steps, split up: after the gradients, one parameter at a time takes its step.
 
-AdamW treats every parameter alone, so each has an optimiser of its own here; nothing is held twice.
+AdamW updates every parameter independently, so each has a separate optimiser here; nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from wdport.model import Array, Batch, Objective
 
 
 class TorchTraining:
-    """One module in training, from moments of zero: clipping by the norm, `AdamW` and `OneCycleLR` of PyTorch."""
+    """Training of one module from zero moments: PyTorch's clipping by norm, `AdamW` and `OneCycleLR`."""
 
     def __init__(self, module: torch.nn.Module, objective: Objective, clip: float, cycle: int) -> None:
         self.module, self.objective, self.clip = module, objective, clip
@@ -24,18 +24,18 @@ class TorchTraining:
 
     @property
     def rate(self) -> float:
-        """The learning rate of the step that is being taken."""
+        """The learning rate of the current step."""
         return float(self._clock.param_groups[0]["lr"])
 
     def forward(self, batch: Batch) -> tuple[float, Array]:
-        """Loss and prediction; the gradients are not computed yet, and those before are gone."""
+        """Compute loss and prediction, and reset the gradients."""
         self.module.zero_grad(set_to_none=True)
         loss, prediction = self.objective.reference_loss(self.module, batch)
         self._loss = loss
         return loss.item(), prediction.detach().numpy()
 
     def backward(self) -> None:
-        """Compute the gradients, which stay with the parameters."""
+        """Compute the gradients, which are stored in the parameters."""
         torch.autograd.backward(self._loss)
         del self._loss  # and the graph with it
         for parameter in self.parameters.values():
@@ -43,12 +43,12 @@ class TorchTraining:
                 parameter.grad = torch.zeros_like(parameter)
 
     def gradient(self, name: str) -> Array:
-        """A parameter's gradient: its own memory, unclipped until the parameter takes its step."""
+        """A view of a parameter's gradient, unclipped until the parameter takes its step."""
         grad = self.parameters[name].grad
         return np.zeros(()) if grad is None else grad.numpy()
 
     def state(self, name: str) -> tuple[Array, Array, Array]:
-        """A parameter's value and its two moments: their own memory."""
+        """Views of a parameter's value and its two moments."""
         parameter = self.parameters[name]
         state = self._optimizers[name].state.get(parameter, {})
         moments = (state.get(key, torch.zeros_like(parameter)) for key in ("exp_avg", "exp_avg_sq"))
@@ -56,12 +56,12 @@ class TorchTraining:
         return value, first, second
 
     def measure_norm(self) -> None:
-        """Settle what all gradients are clipped by; to be called before the first parameter takes its step."""
+        """Compute the global gradient norm for clipping; call it before the first parameter takes its step."""
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         self._norm = torch.nn.utils.get_total_norm(gradients, foreach=False)
 
     def step(self, name: str) -> None:
-        """Let one parameter take its step, with its gradient clipped."""
+        """Clip one parameter's gradient and update the parameter."""
         parameter = self.parameters[name]
         torch.nn.utils.clip_grads_with_norm_([parameter], self.clip, self._norm, foreach=False)
         group, clock = self._optimizers[name].param_groups[0], self._clock.param_groups[0]
@@ -69,6 +69,6 @@ class TorchTraining:
         self._optimizers[name].step()
 
     def next_rate(self) -> None:
-        """On to the next step."""
+        """Advance the learning rate to the next step."""
         self._clock.step()
         self._schedule.step()

@@ -1,4 +1,4 @@
-"""Training faults into gate D: a small correct pair in, the fate of each known bug of training code out."""
+"""Inject training faults: test whether optimiser (D) finds each known bug of training code in a small correct pair."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def kill_training_faults(
     objective: Objective,
     bound: float = GRADIENT,
 ) -> Iterator[tuple[str, float, bool]]:
-    """Name, margin in decades over ``bound``, and whether gate D found fault; first of all "" for no fault at all.
+    """Yield name, margin in decades over ``bound``, and whether optimiser (D) failed; first "" for no fault.
 
-    ``build_module`` gives the PyTorch module, float64, with the weights that ``model`` (Keras, float64) holds.
+    ``build_module`` returns the PyTorch module, float64, with the weights of ``model`` (Keras, float64).
     """
     probe = GradientProbe(model, ())
     start = [np.asarray(variable.value) for variable in model.trainable_variables]

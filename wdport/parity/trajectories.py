@@ -1,7 +1,7 @@
-"""Gate E: both sides' trajectories on one noise tape in, a gate and the error along every run out.
+"""Gate trajectories (E): compare both sides' trajectories on one noise tape, along every run.
 
-The checkpoint's DDPM and DDIM, for the network's own prediction target and for the other one. Six steps from the
-last to the first: errors compound along a run, and a network of the released size is slow in float64.
+The runs are the checkpoint's DDPM and DDIM, with the network's prediction target and with the other one. Each takes six
+steps from the last to the first: errors compound along a run, and a network of the released size is slow in float64.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from math import inf, log10
 
 from wdport.compare.bounds import TRAJECTORY
 from wdport.compare.findings import Finding, Gate, fact, measure
+from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
@@ -28,7 +29,7 @@ from wdport.sampling.network import Known
 
 
 def file_process(family: Sampled, prepared: Prepared) -> Process:
-    """What a checkpoint was trained to undo, by its own tables, recomputed where 16 bits have ruined them."""
+    """The noise process that a checkpoint was trained to reverse, from its tables, recomputed if stored in 16 bits."""
     sources = {constant: source for source, constant in prepared.plan.checks.items()}
     return family.process(prepared.config, lambda name: source_array(prepared, sources[name], cast=True))
 
@@ -36,13 +37,13 @@ def file_process(family: Sampled, prepared: Prepared) -> Process:
 def trajectories_gate(
     reference: Reference, models: Mapping[str, KerasModel], known: Known | None = None
 ) -> tuple[Gate, tuple[Trajectory, ...]]:
-    """Gate E.
+    """Gate trajectories (E).
 
     Args:
         reference: the reference's side.
-        models: the port as Keras models by dtype; "float64" is held against the bound. "float32" may be left out;
-            its trajectories tell their error as a multiple of the reference's own.
-        known: their family and configuration, which Keras models of a user's own do not tell.
+        models: the port as Keras models by dtype; "float64" is compared with the bound. "float32" may be left out;
+            its error is reported as a multiple of the reference's own.
+        known: their family and configuration, which a user's own Keras models do not state.
     """
     inputs, ports = Inputs.of(reference), {dtype: Port(model, known) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
@@ -60,8 +61,8 @@ def kill_sampler_faults(
     faults: Sequence[SamplerFault] | None = None,
     known: Known | None = None,
 ) -> Iterator[tuple[str, float, bool]]:
-    """Every known sampler bug that such a process can have, or ``faults``, put into a correct float64 port, one at a
-    time: its name, the largest error over the bound in decades, and whether gate E fails."""
+    """Inject every known sampler bug that such a process can have, or ``faults``, into a correct float64 port, one at a
+    time; yield its name, the largest error over the bound in decades, and whether the gate fails."""
     inputs, port = Inputs.of(reference), Port(model, known)
     truth = reference_states(reference, inputs)
     for fault in faults_of(reference.process) if faults is None else faults:
@@ -73,7 +74,7 @@ def kill_sampler_faults(
 
 @dataclass(frozen=True)
 class _Result:
-    """One run's errors, and what else differs."""
+    """One run's errors and other differences."""
 
     trajectory: Trajectory
     facts: tuple[Finding, ...]
@@ -138,4 +139,4 @@ def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
     )
     others = process.counts + 1  # the step lists and the target
     compared, expected = len(errors) + others, sum(len(process.visited(run)) for run in process.runs) + others
-    return Gate("E", "trajectories, float64", compared, expected, errors, tuple(facts))
+    return GATES["E"].gate(compared, expected, errors, tuple(facts))

@@ -1,6 +1,6 @@
-"""The two sides of gate E: a reference network through plain loops, and a Keras model as it is sampled.
+"""The two sides of trajectories (E): a reference network sampled in plain loops, and a Keras model sampled by wdport.
 
-Both start from one x_T and take one noise tape; each gives its state after every step of every run.
+Both start from the same x_T with the same noise tape; each returns its state after every step of every run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from wdport.model import Array, Diffused, KerasModel, Signature
 from wdport.sampling.network import Known, fast_network
 
 BATCH = 3
-"""Samples that run together and must not see each other."""
+"""Samples in a batch, which must not affect each other."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference's side: its float64 network as a function of arrays, what the checkpoint says it was trained to
-    undo, and the shape (C, F) of one sample; the float32 network is needed where a float32 port is held against it."""
+    """The reference's side: its float64 network as a function of arrays, the noise process that the checkpoint states,
+    and the shape (C, F) of one sample; the float32 network is needed to compare a float32 port with it."""
 
     network: Network
     process: Process
@@ -41,7 +41,7 @@ class Reference:
 
 
 def reference_network(signature: Signature, labels: Array | None, run: Callable[[tuple[Array, ...]], Array]) -> Network:
-    """A reference that runs on all its inputs as a function of the port's states (B, *shape) and times (B,)."""
+    """The reference as a function of the port's states (B, *shape) and times (B,); ``run`` takes all its inputs."""
     rules = [axes(text) for text in signature.axes]
     told, time = signature.inputs[0], signature.inputs[1]
     back = [told.keras_axes.index(axis) for axis in told.axes]
@@ -56,12 +56,12 @@ def reference_network(signature: Signature, labels: Array | None, run: Callable[
 
 
 def trial_labels(about: Diffused) -> Array | None:
-    """A class for each sample of a run, of a network that knows some."""
+    """A class for each sample of a run, if the network has classes."""
     return None if about.classes is None else (np.arange(BATCH) % about.classes).astype(np.int32)
 
 
 class Inputs:
-    """x_T and the tape that both sides share; the tape has one slot more than a correct sampler takes."""
+    """x_T and the noise tape that both sides share; the tape has one slot more than a correct sampler uses."""
 
     def __init__(self, shape: tuple[int, ...], slots: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -70,13 +70,13 @@ class Inputs:
 
     @staticmethod
     def of(reference: Reference) -> Inputs:
-        """For every run of a reference."""
+        """The inputs for every run of a reference."""
         process = reference.process
         return Inputs(reference.shape, max((len(process.visited(run)) for run in process.runs), default=0))
 
 
 def reference_states(reference: Reference, inputs: Inputs, dtype: str = "float64") -> dict[Run, list[Array]]:
-    """The reference's state after every step of every run; none in float32 where it has no such network."""
+    """The reference's state after every step of every run; empty in float32 if it has no such network."""
     network = reference.network if dtype == "float64" else reference.single
     if network is None:
         return {}
@@ -85,11 +85,11 @@ def reference_states(reference: Reference, inputs: Inputs, dtype: str = "float64
 
 
 Outcome = tuple[Plan, Array] | UsageError
-"""The plan of a run and the state after every row of it, or why it could not be run."""
+"""The plan of a run and the state after every row of it, or the reason why it could not run."""
 
 
 class Port:
-    """A Keras model as it is sampled, going through the scan; one compiled program serves every run."""
+    """A Keras model sampled by the compiled scan; one program serves every run."""
 
     def __init__(self, model: KerasModel, known: Known | None = None) -> None:
         self.network = fast_network(model, known=known)
@@ -97,7 +97,7 @@ class Port:
         self._program = self._compiled()
 
     def states(self, inputs: Inputs, fault: SamplerFault | None = None) -> dict[Run, Outcome]:
-        """What becomes of every run; with ``fault`` in the samplers that can have it."""
+        """The outcome of every run, with ``fault`` injected into the samplers that can have it."""
         found: dict[Run, Outcome] = {}
         for run in self.process.runs:
             try:

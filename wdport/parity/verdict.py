@@ -1,33 +1,38 @@
-"""What a parity run found: plain objects first, text and JSON from them."""
+"""The results of a parity run: plain objects, from which text and JSON are made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
-from typing import overload
+from typing import Final, Literal, overload
 
-from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.bounds import LOGIC, NUMERICS, bounds
 from wdport.compare.findings import Gate
 from wdport.compare.setting import SettingsReport
 from wdport.model import PartWords
 
-SCHEMA = 4
+SCHEMA: Final = 4
+KIND: Final = "verdict"
 TERMS = ("P", "R", "S")
-"""Gates of a policy, a baseline and the known faults tried first: what is asked for, beyond what was compared."""
+"""Gates of a policy, a baseline and the known faults: requirements beyond the comparison."""
+
+ReferenceKind = Literal["wdport", "library", "own", "recording"]
+"""Whose code the reference is: wdport's implementation, the class of the library that the model comes from, the user's
+own, or a recording of the user's own."""
 
 
 @dataclass
 class TapResult:
-    """One tap, with every other tap answered for by the reference unless said otherwise.
+    """One tap, with every other tap's output replaced by the reference's unless stated otherwise.
 
-    Relative float64 errors: ``isolated`` of its outputs, fed the reference's inputs; ``inputs`` of what
-    the code around it would have fed it; ``cumulative`` of its outputs within the running network. Float32
+    Relative float64 errors: ``isolated`` of its outputs when fed the reference's inputs; ``inputs`` of the inputs that
+    the surrounding code would have fed it; ``cumulative`` of its outputs in the running network. Float32
     errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
-    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gate C was not run;
+    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gradients (C) was not run;
     ``bfloat16`` the error under a bfloat16 policy as a multiple of the reference's own, ``None`` likewise.
-    ``caller`` is the tap in whose code the port calls the layer, "" the network. ``conditioned`` is the largest
-    float64 error that is left out of the others, since one rounding of what the layer is given does as much.
+    ``caller`` is the tap in whose code the port calls the layer, "" for the network. ``conditioned`` is the largest
+    float64 error that is left out of the others, since one rounding of the layer's inputs explains it.
     """
 
     reference: str
@@ -47,20 +52,20 @@ class TapResult:
     conditioned: float = 0.0
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
-        """Whether the layer, fed the reference's inputs, is within the bounds of gates A and B."""
+        """Whether the layer, fed the reference's inputs, is within the bounds of float64 (A) and float32 (B)."""
         return self.isolated <= logic and max(self.rms_ratio, self.max_ratio) <= numerics
 
     def fed(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
-        """Whether the code around it feeds it what the reference is fed."""
+        """Whether the surrounding code feeds it the reference's inputs, within the same bounds."""
         return self.inputs <= logic and self.inputs_ratio <= numerics
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A place where the port departs from the reference, with everything around it answered for.
+    """A place where the port differs from the reference when everything around it is fed the reference's values.
 
-    ``reference`` and ``candidate`` name the layer whose own computation is off. ``feeds`` is the layer
-    inside it that it feeds wrongly, "" where its outputs are what is wrong. ``logic`` is the relative
+    ``reference`` and ``candidate`` name the layer whose own computation is wrong. ``feeds`` is the layer
+    inside it that it feeds wrongly, "" if its outputs are wrong. ``logic`` is the relative
     float64 error, ``ratio`` the float32 error as a multiple of the reference's own.
     """
 
@@ -73,10 +78,10 @@ class Fault:
 
 @dataclass
 class VariableResult:
-    """One variable of the port, filled from the tensor ``reference``; relative float64 errors.
+    """Relative float64 errors of one variable of the port, filled from the tensor ``reference``.
 
-    ``gradient`` with a random cotangent at the output, gate C; the largest over gate D's optimiser steps of
-    ``step_gradient``, ``first`` and ``second`` moment, and of the variable's own ``value``.
+    ``gradient`` is the error of its gradient for a random cotangent at the output, gradients (C). The others are the
+    largest errors over the steps of optimiser (D): of the gradient, the first and second moment, and the value.
     """
 
     reference: str
@@ -90,10 +95,10 @@ class VariableResult:
 
 @dataclass(frozen=True)
 class PartResult:
-    """One part of the output: float64 error of its values and of what they alone decode to (``None`` where that is
-    unknown), its worst channel's float32 ratio, and the share of the decoded reference's energy that it has (``None``
-    likewise). ``gradient`` is the float64 error of the gradient by the same part of the input, ``None`` where gate C
-    was not run."""
+    """One part of the output: float64 error of its values and of their decoding with all other parts zero (``None`` if
+    unknown), its worst channel's float32 ratio, and its share of the decoded reference's energy (``None`` if unknown).
+    ``gradient`` is the float64 error of the gradient by the same part of the input, ``None`` if gradients (C) was not
+    run."""
 
     name: str
     values: float
@@ -105,8 +110,8 @@ class PartResult:
 
 @dataclass(frozen=True)
 class Overlay:
-    """One channel of one sample, decoded from one part alone: the reference in float64 and the port in float32, for
-    drawing one over the other."""
+    """One channel of one sample, decoded from one part only: the reference in float64 and the port in float32, to be
+    plotted over each other."""
 
     part: str
     reference: tuple[float, ...]
@@ -115,11 +120,11 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Gate E: one sampler run on both sides from one state and one noise tape.
+    """Gate trajectories (E): one sampler run on both sides from the same state and noise tape.
 
-    ``steps`` are the diffusion steps in the order of the run; ``logic`` the relative float64 error of the
-    state after each; ``single`` that of the float32 port against float64, and ``ratio`` its root mean square over the
-    run as a multiple of the float32 reference's, ``None`` where that was not run. ``logic`` and ``ratio`` are gated.
+    ``steps`` are the diffusion steps in the order of the run; ``logic`` is the relative float64 error of the state
+    after each; ``single`` is that of the float32 port against float64, and ``ratio`` its root mean square over the run
+    as a multiple of the float32 reference's, ``None`` if that was not run. ``logic`` and ``ratio`` are gated.
     """
 
     sampler: str
@@ -129,55 +134,85 @@ class Trajectory:
     ratio: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
-    """The outcome of :func:`wdport.verify`; true if everything that had to be compared was, and agrees.
+    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
 
-    ``parts`` are those of the output, ``decoded`` the float64 error of what the whole decodes to, and ``words`` what
-    both are called. ``assumed`` are the values of the configuration that nothing told, and ``rests_on`` the gates whose
-    outcome rests on one of them, where the network's does not. ``reference`` is the user's own model, as
-    ``module:factory`` or a recording of it, and "" where wdport's own implementation is the reference. ``digests`` are
-    the SHA-256 of the files that were compared, by what they are. ``settings`` are hyper-parameters that the two models
-    were told differently: they fail nothing, since numbers judge.
+    :class:`wdport.parity.shown.Verdict` adds the methods that render it.
     """
 
     checkpoint: str
+    """Path of the checkpoint or the recording."""
     converted: str
+    """Path of the converted file."""
     gates: tuple[Gate, ...]
+    """The outcome of every gate, in the order of the report."""
     taps: tuple[TapResult, ...]
+    """The errors of every layer."""
     parts: tuple[PartResult, ...]
+    """The errors of every part of the output."""
     decoded: float | None
+    """Float64 error of the decoded output; ``None`` if it is not decoded."""
     assumed: dict[str, object]
+    """Configuration values that are neither in the files nor given."""
     inputs: tuple[str, ...]
+    """The cases that were run, in words."""
     environment: dict[str, str]
+    """Versions of the libraries, and the machine."""
     bounds: dict[str, float] = field(default_factory=dict)
+    """The bounds in force, by name."""
     overlays: tuple[Overlay, ...] = ()
+    """Curves to plot, of the decoded output."""
     trajectories: tuple[Trajectory, ...] = ()
+    """Errors along the sampling runs."""
     variables: tuple[VariableResult, ...] = ()
+    """Errors of every variable, if gradients were compared."""
     settings: SettingsReport = field(default_factory=SettingsReport)
+    """Hyper-parameters that differ between the two models; they fail no gate unless a policy says so."""
     causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Probable causes of faults, by the faulty layer's path."""
     reference: str = ""
+    """The user's own model, as ``module:factory`` or a recording of it; "" for wdport's or a library's."""
     words: PartWords = field(default_factory=PartWords)
+    """Names of the parts and of the decoded output."""
     rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By assumed value that does not affect the network, the gates whose outcome depends on it."""
     digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the compared files, by role."""
+    reference_kind: ReferenceKind = "wdport"
+    """``wdport``, ``library``, ``own`` or ``recording``: whose code the reference is."""
+    reference_code: str = ""
+    """Name of the reference's code."""
+    started: str = field(default="", compare=False)
+    """Date and time in UTC, in ISO 8601; "" if unknown."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Layers without any measurement, each with the reason."""
     seconds: float = field(default=0.0, compare=False)
+    """Duration of the comparison."""
 
     def __bool__(self) -> bool:
         return self.complete and all(gate.passed for gate in self.gates)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that had to be compared was."""
+        """Whether everything that had to be compared was compared."""
         return bool(self.gates) and all(gate.complete for gate in self.gates)
 
     @property
-    def assuming(self) -> dict[str, object]:
-        """The assumed values that this outcome rests on: what both sides took for granted.
+    def unmet(self) -> tuple[Gate, ...]:
+        """The failed gates if only those of the policy, the baseline and the known faults failed: the two models
+        compute the same, but another requirement is not met."""
+        failed = tuple(gate for gate in self.gates if not gate.passed)
+        return failed if all(gate.name in TERMS for gate in failed) else ()
 
-        What makes up the network is not among them where the user's own model computes the same.
+    @property
+    def assuming(self) -> dict[str, object]:
+        """The assumed configuration values that this outcome depends on.
+
+        Values that define the network are not included if the user's own model computes the same.
         """
         run = {gate.name for gate in self.gates}
-        confirmed = bool(self.reference) and bool(self)
+        confirmed = bool(self.reference) and (bool(self) or bool(self.unmet))
         return {
             name: value
             for name, value in self.assumed.items()
@@ -187,9 +222,9 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 equal, 1 different, 6 not everything compared.
+        """0 if equal, 1 if different, 6 if not everything was compared.
 
-        A difference says more than what is missing; what is missing says more than an unmet policy or baseline.
+        A difference takes precedence over a missing comparison, and that over an unmet policy or baseline.
         """
         if self:
             return 0
@@ -198,22 +233,31 @@ class Verdict:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Every place that is off by itself, in the order of the computation: each is one probable bug.
+        """Every place that is wrong in isolation, by the bounds in force, in the order of the computation: each is one
+        probable bug.
 
         A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
         """
-        return locate(self.taps)
+        return locate(self.taps, self.bound("logic"), self.bound("numerics"))
+
+    def bound(self, name: str) -> float:
+        """The bound of this name in force: the policy's, or the default."""
+        return self.bounds[name] if name in self.bounds else bounds()[name]
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON values; infinities as text, since JSON has none."""
-        facts = {"schema": SCHEMA, "passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
+        """All results as plain JSON values, as ``wdport verify --json`` writes them.
+
+        Infinities are strings, since JSON has none.
+        """
+        facts = {"schema": SCHEMA, "kind": KIND, "passed": bool(self), "complete": self.complete,
+                 "exit_code": self.exit_code}  # fmt: skip
         faults = [asdict(fault) for fault in self.faults]
         told = {**asdict(replace(self, gates=())), "gates": [gate.to_json() for gate in self.gates]}
         return {**facts, **plain(told), "assuming": plain(self.assuming), "faults": plain(faults)}
 
 
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:
-    """Every place that is off by itself, by these bounds, in the order of ``taps``: each is one probable bug.
+    """Every place that is wrong in isolation, by these bounds, in the order of ``taps``: each is one probable bug.
 
     A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
     """

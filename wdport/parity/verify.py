@@ -1,9 +1,8 @@
-"""The second river: checkpoint and converted file into two running models, through probes, to a verdict.
+"""Compare a checkpoint and its converted file: build both models, run them under probes, and return a verdict.
 
-Gates, as in the README: 0 preflight, A' constants, A logic in float64, B numerics in float32; A and B
-per layer and per part of the output; E' the network that samplers run; and the gates of the model's own family.
-The full battery adds B' bfloat16, C gradients, D optimiser steps and E, the sampling network in float64, and
-trajectories.
+Gates: preflight, constants, float64 and float32, the last two per layer and per part of the output; the sampling
+network; and those of the model's family. The full battery adds bfloat16, gradients, optimiser and trajectories,
+which compares the sampling network in float64 as well. :mod:`wdport.compare.glossary` describes each gate.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,23 @@ from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.statistics import read_statistics
 from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.choice import own_model
-from wdport.families.roles import KeptByKeras
+from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.manifests import file_sha256
 from wdport.files.model_files import sha256_at
 from wdport.parity.diagnose import causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
 from wdport.parity.library import misread
+from wdport.parity.pair import Pair
 from wdport.parity.provenance import contradictions, provenance
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
 from wdport.parity.repro import write_repro
 from wdport.parity.runner import Runner
+from wdport.parity.shown import Verdict
 from wdport.parity.sides import (
+    Sides,
     Weights,
     build_sides,
     change_weights,
@@ -54,15 +57,15 @@ from wdport.parity.sides import (
     unequal_variables,
     with_random_biases,
 )
-from wdport.parity.verdict import Fault, Verdict, locate
+from wdport.parity.verdict import Fault, ReferenceKind, locate
 from wdport.version import VERSION
 
 Say = Callable[[str], None]
 ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "E'")
-"""The gates as reports show them; a family's own come last."""
+"""The gates in the order of reports; a family's own come last."""
 
 MAX_CAUSES = 5
-"""Faults that a probable cause is sought for: each is tried with every known bug of its place."""
+"""Number of faults to diagnose: each is compared with every known bug of its place."""
 
 
 def verify(
@@ -81,31 +84,31 @@ def verify(
     values: Mapping[str, str] | None = None,
     norm_stats: PathText | None = None,
 ) -> Verdict:
-    """Compare a converted model with its checkpoint, both running, layer by layer.
+    """Run a converted model and its checkpoint, and compare them layer by layer.
 
     Args:
         checkpoint: the PyTorch file that was converted.
-        converted: what :func:`wdport.convert` wrote.
-        mapping: the mapping table, if it was one of your own.
-        key: dotted key of the state_dict where the file holds more than one.
-        reference: ``module:factory`` of your own PyTorch model, in place of ours; see :mod:`wdport.recorder`.
-        full: run gates B', C, D and E too, and the port eagerly as well as compiled.
-        repro: a folder to write the first faulty layer to, if there is one, with a script that runs it alone.
-        say: called with a few words at every step, for a progress display.
-        model: ``module:function`` of your own Keras model, where the table does not name it.
-        inputs: what your own model takes, such as "x: b 3 48 48", where the table does not say it.
-        config: the training configuration, to hold that of the converted file to it; needed where it was given at the
-            conversion and Keras has saved the file since. So are ``values`` and ``norm_stats``, see
+        converted: the file that :func:`wdport.convert` wrote.
+        mapping: the mapping table, if you used your own.
+        key: dotted key of the state_dict, if the file holds more than one.
+        reference: ``module:factory`` of your own PyTorch model, in place of wdport's; see :mod:`wdport.recorder`.
+        full: also run bfloat16, gradients, optimiser and trajectories, and the port eagerly as well as compiled.
+        repro: a folder for the first faulty layer, if there is one, and a script that runs only that layer.
+        say: called with a short message at every step, for a progress display.
+        model: ``module:function`` of your own Keras model, if the table does not name it.
+        inputs: the inputs of your own model, such as "x: b 3 48 48", if the table does not state them.
+        config: the training configuration, to compare that of the converted file with; needed if it was given at the
+            conversion and Keras has saved the file since. The same holds for ``values`` and ``norm_stats``, see
             :func:`wdport.convert`.
-        values: single values of it as text.
+        values: single values of the configuration as text.
         norm_stats: mean and standard deviation per feature.
 
     Returns:
-        A verdict, true if the two are equal.
+        A verdict, which is true if the two are equal.
 
     Raises:
-        WdportError: a file is bad, the two do not belong together, torch is missing, or something
-        could not be compared.
+        WdportError: a file is bad, the two do not belong together, torch is missing, or something could
+            not be compared.
     """
     started = time.monotonic()
     say = say or (lambda _: None)
@@ -144,16 +147,16 @@ def verify_recording(
     """Compare a converted model with a recording of its PyTorch model; needs neither torch nor the checkpoint.
 
     Args:
-        converted: what :func:`wdport.convert` wrote.
-        recording: what `wdport record` wrote.
-        mapping: the mapping table, if it was one of your own.
+        converted: the file that :func:`wdport.convert` wrote.
+        recording: the file that `wdport record` wrote.
+        mapping: the mapping table, if you used your own.
         repro: a folder for the first faulty layer, as for :func:`verify`.
-        say: called with a few words at every step, for a progress display.
+        say: called with a short message at every step, for a progress display.
         model: as for :func:`verify`.
         inputs: as for :func:`verify`.
 
     Returns:
-        A verdict, true if the two are equal.
+        A verdict, which is true if the two are equal.
 
     Raises:
         WdportError: a file is bad, the two do not belong together, or something could not be compared.
@@ -171,6 +174,16 @@ def verify_recording(
         unequal = unequal_to_recording(prepared, recorded, weights)
         digests = {"recording": file_sha256(Path(recording)), "converted": sha256_at(opened.path)}
         return _verify(prepared, opened, weights, unequal, digests, Replay(recorded), say, started, repro=repro)
+
+
+def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = None) -> Verdict:
+    """Return the verdict of :func:`verify`, or of :func:`verify_recording`; raises what they raise."""
+    if pair.checkpoint is None:
+        return verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
+                                inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
+    return verify(pair.checkpoint, pair.converted, mapping=pair.mapping, key=pair.key, reference=pair.reference,
+                  full=pair.full, repro=repro, say=say, model=pair.model, inputs=pair.inputs, config=pair.config,
+                  values=dict(pair.values), norm_stats=pair.norm_stats)  # fmt: skip
 
 
 def _verify(
@@ -191,12 +204,16 @@ def _verify(
         unequal = [*unequal, *misread(converted, weights.variables)]
     sides = build_sides(prepared, weights, reference)
     runner = Runner(prepared, sides, full)
+    clock = runner.clock
+    clock.add("0", time.monotonic() - started)
     seen: Weights | None = None
     with _settings_told(runner):
         for random_biases in (False, True):
-            now = with_random_biases(prepared, weights, sides.reference.shifts) if random_biases else weights
+            now = weights
             if random_biases:
-                change_weights(prepared, sides, now, weights)
+                with clock.gate("0"):
+                    now = with_random_biases(prepared, weights, sides.reference.shifts)
+                    change_weights(prepared, sides, now, weights)
             say(f"comparing with {now.name}")
             runner.compare([case for case in CASES if case.random_biases is random_biases])
             if not random_biases:
@@ -204,8 +221,13 @@ def _verify(
             seen = seen or (now if runner.evidence else None)
     gates = [preflight_gate(prepared, runner, unequal)]
     if prepared.constants:
-        gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
-    gates += prepared.family.gates(prepared.config)
+        with clock.gate("A'"):
+            gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
+    before = time.monotonic()
+    own = prepared.family.gates(prepared.config)
+    for gate in own[:1]:  # several would be made at once
+        clock.add(gate.name, time.monotonic() - before)
+    gates += own
     if full and runner.evidence is None:  # otherwise they are needed to look for causes
         weights.forget()
         now.forget()
@@ -213,7 +235,7 @@ def _verify(
     gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
     if runner.sampling is not None:
         gates += runner.sampling.gates(more.trajectories, more.path)
-    taps = tuple(runner.taps.values())
+    taps, (kind, code) = tuple(runner.taps.values()), reference_of(prepared, sides)
     found: dict[str, tuple[str, ...]] = {}
     if runner.evidence is not None and seen is not None:
         say("looking for probable causes")
@@ -225,7 +247,7 @@ def _verify(
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),
-        gates=tuple(sorted(gates, key=_place)),
+        gates=tuple(sorted(clock.told(gates), key=_place)),
         taps=taps,
         settings=runner.settings,
         causes=found,
@@ -234,6 +256,8 @@ def _verify(
         words=runner.signature.words,
         assumed=_assumed(converted),
         reference=sides.reference.told,
+        reference_kind=kind,
+        reference_code=code,
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(prepared.family.bounds),
@@ -242,13 +266,32 @@ def _verify(
         trajectories=more.trajectories,
         variables=more.variables,
         digests=digests,
+        started=begun(started),
+        left_out=runner.not_compared,
         seconds=time.monotonic() - started,
     )
 
 
+def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
+    """Whose code the reference is, and the name of that code."""
+    if not sides.references:
+        return "recording", sides.reference.told.removesuffix(", recorded")
+    if sides.reference.told:
+        return "own", sides.reference.told
+    if isinstance(prepared.family, Referenced) and (library := prepared.family.library_of(prepared.config)):
+        return "library", library
+    return "wdport", f"wdport.families.{prepared.family.name}"
+
+
+def begun(started: float) -> str:
+    """Convert a reading of the monotonic clock, in seconds, to a date and time in UTC, such as 2026-11-22T18:05:00Z."""
+    now = datetime.now(UTC).timestamp() - (time.monotonic() - started)
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @contextmanager
 def _settings_told(runner: Runner) -> Iterator[None]:
-    """What is refused inside is refused with the settings that differ, the likeliest reason for it."""
+    """Add the settings that differ to an error raised inside, as its most likely cause."""
     try:
         yield
     except WdportError as error:
@@ -264,8 +307,8 @@ def _place(gate: Gate) -> int:
 def _causes(
     prepared: Prepared, runner: Runner, weights: Weights, faults: Sequence[Fault], names: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Probable causes of the first faults, by the faulty layer's path: what the two layers were told differently, or
-    else what the values tell."""
+    """Probable causes of the first faults, by the faulty layer's path: settings that differ, or else what the values
+    show."""
     probe = Probe(correct_port(prepared, weights), set(watched(runner.aligned)), eager=True)
     known = prepared.family.mutants(prepared.config)
     found = {}
@@ -278,14 +321,14 @@ def _causes(
 
 
 def told_differently(runner: Runner, fault: Fault) -> list[str]:
-    """Hyper-parameters that differ at a faulty layer, if the reference runs here."""
+    """The hyper-parameters that differ at a faulty layer, if the reference runs here."""
     tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
     return [each.text for each in runner.settings.at(layer_of(tap.reference))] if tap is not None and tap.kind else []
 
 
 def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
-    """What would make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates. Activations that a family has are among its known bugs, if it ``has_bugs``."""
+    """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
+    order of gates. If the family ``has_bugs``, activations are among its known bugs."""
     tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
     if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
         return []

@@ -1,1 +1,1 @@
-"""What a porter needs before there is a mapping table: a PyTorch model laid open, and the table of two models."""
+"""Tools for porting before there is a mapping table: the outline of a PyTorch model, and a suggested table."""

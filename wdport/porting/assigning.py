@@ -1,8 +1,8 @@
-"""One run of the Keras model in which every layer gets its weights when it is called, from what it is given.
+"""Run the Keras model once and assign each layer's weights when it is called, chosen by its input.
 
-A layer's real input tells which modules of PyTorch it may be: those that were given the same values. Where that is one,
-its weights are assigned, the layer runs, and what it makes is held against what the module made. Where it is several,
-one is guessed; a wrong guess leaves a later layer with an input that PyTorch never had.
+A layer's actual input determines which PyTorch modules it may be: those that were given the same values. If there is
+one, its weights are assigned, the layer runs, and its output is compared with the module's. If there are several, one
+is guessed; a wrong guess gives a later layer an input that does not occur in PyTorch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import MOST_CHUNKS, Unit, keras_kinds, possible
 
 _OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
-"""Classes of ``keras.layers`` that call the layers below them in a loop, where they cannot be seen."""
+"""Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
 
 
 class KerasSide:
@@ -66,7 +66,7 @@ class KerasSide:
         return {name: each for name, each in self.variables.items() if not path or name.startswith(f"{path}/")}
 
     def own(self, path: str) -> dict[str, KerasVariable]:
-        """The variables of a layer that are not those of a watched layer in it."""
+        """The variables of a layer that do not belong to a watched layer in it."""
         inside = [each for each in self.layers if not path or each.startswith(f"{path}/")]
         found = self.below(path)
         return {name: each for name, each in found.items() if not any(name.startswith(f"{p}/") for p in inside)}
@@ -78,7 +78,7 @@ def _is(layer: KerasLayer, classes: Sequence[str]) -> bool:
 
 @dataclass
 class Event:
-    """A call of a Keras layer: what it was given and what it made."""
+    """A call of a Keras layer: its inputs and outputs."""
 
     call: str
     given: list[Array]
@@ -92,9 +92,9 @@ class Event:
 
 @dataclass
 class Decision:
-    """What was chosen for a layer, or for a variable of a layer without a kind, from what.
+    """The option chosen for a layer, or for a variable of a layer without a kind, and its alternatives.
 
-    ``settled`` once something behind it agreed.
+    ``settled`` is true once a value that depends on it agreed.
     """
 
     subject: str
@@ -105,16 +105,17 @@ class Decision:
 
     @property
     def left(self) -> list[Option]:
-        """What was not tried yet."""
+        """The options that were not tried yet."""
         return [option for option in self.options if option.key not in self.tried]
 
 
 Why = Literal["input", "shape", "output", "end"]
-"""A layer's input is unknown; known, but no unit fits; what it makes is not the unit's; the model's outputs differ."""
+"""A layer's input is unknown; it is known, but no unit fits; its output is not the unit's; the model's outputs
+differ."""
 
 
 class Stuck(BaseException):
-    """No way on: ``BaseException``, since Keras rewords others that pass through a layer."""
+    """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer."""
 
     def __init__(self, why: Why, event: Event | None, option: Option | None = None) -> None:
         super().__init__(why)
@@ -123,8 +124,8 @@ class Stuck(BaseException):
 
 @dataclass
 class Outcome:
-    """What one run came to; ``refused`` are layers of a kind that do not make what their module does, and were then
-    taken apart, ``deepest`` the dead end that was met after most layers."""
+    """The result of one run; ``refused`` are layers of a kind whose outputs differ from their module's, and that were
+    then filled part by part; ``deepest`` is the dead end after the most layers."""
 
     decisions: list[Decision]
     events: list[Event]
@@ -137,12 +138,12 @@ class Outcome:
 
 
 MOST_RETRIES = 24
-"""Calls of one layer again, with other guesses about the layers in it."""
+"""Maximum number of repeated calls of one layer with other guesses for the layers in it."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """What a run knew before a layer was called."""
+    """The state of a run before a layer was called."""
 
     count: int
     decisions: list[Decision]
@@ -154,8 +155,8 @@ class _State:
 
 
 def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[Decision] | None:
-    """The decisions up to one that has something left to try, with that; the last that is not settled, if there is
-    one, or, unless ``only_open``, the last."""
+    """The decisions up to and including the last unsettled one with options left or, unless ``only_open``, the last one
+    with options left."""
     for settled in (False,) if only_open else (False, True):
         for at in reversed(range(len(decisions))):
             decision = decisions[at]
@@ -166,8 +167,7 @@ def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[D
 
 
 class Assigning:
-    """One run; ``prefix`` are decisions of an earlier one that are taken over, ``budget`` how many calls of layers it
-    may take."""
+    """One run; ``prefix`` are decisions reused from an earlier run, ``budget`` is the maximum number of layer calls."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class Assigning:
             except WdportError:
                 raise
             except Exception as error:  # the user's own code, on inputs that it does not take
-                what = f"raises {_first_line(error)} when it is called on the inputs"
+                what = f"raises {_first_line(error)} when called on the inputs"
                 fix = "state the inputs as both models take them, such as 'x: b c=3 h=32 w=32 -> b h w c'"
                 raise MisfitError("--model", what, fix) from error
         return replace(self._outcome(stuck, outputs), deepest=self.deepest)
@@ -236,9 +236,9 @@ class Assigning:
         return output
 
     def _inside(self, event: Event, compute: Compute, given: Arguments) -> object:
-        """What a layer makes; at a dead end within it, other guesses about what is in it are tried at once.
+        """Compute a layer's output; at a dead end inside it, other guesses for the layers in it are tried immediately.
 
-        So they are where its output is nothing that PyTorch has; if none makes it so, the first guesses stay.
+        They are also tried if its output does not occur in PyTorch; if none helps, the first guesses stay.
         """
         is_open = any(name not in self.assigned for name in self.side.below(event.path))
         kept, tries, final = self._state(), MOST_RETRIES, False
@@ -270,7 +270,7 @@ class Assigning:
             self._prefix = list(found or [])
 
     def _check_own(self, event: Event) -> None:
-        """Stop where a layer of no kind, filled from a module that is given the same, does not make the same."""
+        """Stop if a layer without a kind, filled from a module with the same input, has another output."""
         used = [option for name in self.side.own(event.path) if (option := self.matched.get(name)) is not None]
         if not used or len({option.unit.path for option in used}) > 1 or not used[0].unit.path:
             return
@@ -282,7 +282,7 @@ class Assigning:
             raise self._stop("output", event, used[0])
 
     def _stop(self, why: Why, event: Event | None, option: Option | None = None) -> Stuck:
-        """A dead end; the one that was met after most layers is told in the end."""
+        """A dead end; the one after the most layers is reported in the end."""
         stuck = Stuck(why, event, option)
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
             self.deepest = self._outcome(stuck)
@@ -293,7 +293,7 @@ class Assigning:
                        dict(self.matched), stuck, list(outputs), list(self.refused))  # fmt: skip
 
     def _is_known(self, arrays: Sequence[Array]) -> bool:
-        """Whether PyTorch has these values; arrays that tell nothing count as known."""
+        """Whether these values occur in PyTorch; uninformative arrays count as known."""
         return all(any(True for _ in self.run.prints.find(Print(each))) for each in arrays
                    if each.dtype.kind == "f" and not Print(each).empty)  # fmt: skip
 
@@ -308,7 +308,8 @@ class Assigning:
         self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
     def _whole(self, event: Event, layer: KerasLayer, compute: Compute, given: Arguments) -> object:
-        """Try to fill a layer, with all that is in it, from one unit; its output, or ``None`` where none does it."""
+        """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
+        fits."""
         below = {name: tuple(each.shape) for name, each in self.side.below(event.path).items()}
         if self.assigned & set(below):
             return None
@@ -351,13 +352,14 @@ class Assigning:
         raise self._stop("output", event, decision.options[0])
 
     def _why(self, given: Sequence[Array]) -> Why:
-        """Why a layer that is given this fits no unit: PyTorch has none of it, or has it, or it tells nothing."""
+        """Why no unit fits a layer with these inputs: they do not occur in PyTorch, they do, or they are
+        uninformative."""
         prints = [Print(each) for each in given]
         known = any(True for each in prints for _ in self.run.prints.find(each))
         return "shape" if known or all(each.empty for each in prints) else "input"
 
     def _checked(self, event: Event, layer: KerasLayer, option: Option, compute: Compute, given: Arguments) -> object:
-        """A further call of a layer that has its weights."""
+        """Check a further call of a layer that has its weights."""
         output = compute(given.tensors)
         event.made = [np.asarray(each) for each in tensors(output)]
         self.events.append(event)
@@ -414,7 +416,7 @@ class Assigning:
         return list(dict.fromkeys(shape[1:] for shape in whole))
 
     def _shuffled(self, unit: Unit, at: int) -> int:
-        """By how much PyTorch takes channels apart into pixels behind a convolution; 0 where it does not."""
+        """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
         numbers = {value.number for value in self.run.prints.find(Print(np.asarray(unit.calls[at].outputs[0])))}
         for value in self.run.values:
             if value.by == "pixel_shuffle" and numbers & set(value.given):
@@ -425,7 +427,7 @@ class Assigning:
     def _merged(
         self, keras: str, below: Mapping[str, Shape], prints: list[Print], taken: Collection[str]
     ) -> Iterator[Option]:
-        """Linear layers that are fed the same, side by side, the nearest in the order of their calls first."""
+        """Linear layers with the same input, side by side, the nearest in call order first."""
         width = below.get(f"{keras}/kernel", (0,))[-1]
         fed = [(unit, at) for unit in self.units if unit.kinds == ("linear",) and unit.path not in taken
                and "_of_" not in unit.part and (at := unit.call_with(prints)) is not None]  # fmt: skip
@@ -443,14 +445,14 @@ class Assigning:
         return layer_option(unit, keras, kind, below, at=at)
 
     def _flat(self, event: Event) -> list[Shape]:
-        """Shapes, without the batch, of what was made before that holds the values that this layer is given."""
+        """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
         size = event.given[0].size
         arrays = [array for each in reversed(self.events) for array in (*each.made, *each.given)]
         found = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
         return list(dict.fromkeys(found))
 
     def _taken(self) -> set[str]:
-        """Units that a layer has, and those that are parts or the whole of such."""
+        """Units that are assigned to a layer, and their parts and wholes."""
         used = [option.unit for option in self.matched.values()]
         whole = {unit.whole for unit in used if not unit.part}
         broken = {unit.whole: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
@@ -462,7 +464,7 @@ class Assigning:
         return paths
 
     def _fill_own(self, path: str, layer: KerasLayer, given: Sequence[Array], event: Event | None = None) -> None:
-        """Fill the variables that a layer of no kind has itself, each from a tensor that fits its shape."""
+        """Fill a layer's own variables, if it has no kind, each from a tensor that fits its shape."""
         for name, variable in self.side.own(path).items():
             if name in self.assigned:
                 continue
@@ -476,8 +478,8 @@ class Assigning:
             self.matched[name] = decision.chosen
 
     def _tensors(self, keras: str, shape: Shape, given: Sequence[Print], leaf: bool) -> Iterator[Option]:
-        """Every tensor that a variable may be: of modules that are given the same first, and those of modules with
-        others in them, or of any where the Keras layer has others in it."""
+        """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
+        contain others, or of any module if the Keras layer contains others."""
         taken = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
         spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(each.exact for each in given)
         closed = {option.unit.whole for option in self.matched.values() if option.kind}
@@ -508,7 +510,7 @@ class Assigning:
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
     def _decide(self, subject: str, options: list[Option]) -> Decision:
-        """What an earlier run chose here, or the likeliest option."""
+        """The choice of an earlier run, or the most likely option."""
         keys = {option.key: option for option in options}
         if self._prefix:
             before = self._prefix.pop(0)
@@ -525,7 +527,7 @@ class Assigning:
             self.assigned.add(name)
 
     def _settle(self, prints: Sequence[Print]) -> None:
-        """What these values depend on was guessed right, as far as they agree with PyTorch's."""
+        """Mark the decisions that these values depend on as right, as far as the values agree with PyTorch's."""
         depends = 0
         for each in prints:
             depends |= self.run.depends(each) if not each.exact else 0
@@ -535,7 +537,7 @@ class Assigning:
                 self.guide.settle(decision.chosen, decision.options)
 
     def _ordered(self, made: object) -> list[jax.Array]:
-        """The outputs in PyTorch's order, where both sides call them by the same names."""
+        """The outputs in PyTorch's order, if both sides use the same names."""
         found, names, theirs = tensors(made), list(tensor_names(made)), list(self.run.output_names)
         if names and sorted(names) == sorted(theirs):
             return [found[names.index(name)] for name in theirs]
@@ -551,13 +553,13 @@ class Assigning:
 
 
 def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
-    """Whether there are about as many numbers on both sides: vectors may be joined, or left out."""
+    """Whether both sides have about as many numbers: vectors may be joined, or left out."""
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
 
 
 def _first_line(error: BaseException) -> str:
-    """What was raised, without the frame and the colours that Keras puts around it."""
+    """The text of an error, without the frame and the colours that Keras adds."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines()]
     told = [
         line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))

@@ -1,7 +1,7 @@
-"""A table guessed from a checkpoint and a Keras model, where PyTorch's code cannot run: names, shapes, order and kinds.
+"""Guess a table from a checkpoint and a Keras model, if PyTorch's code cannot run, by names, shapes, order and kinds.
 
-Shapes say which tensors may fill a layer. Where several may, names and order choose, and every such row is a doubt:
-nothing here is proved.
+Shapes determine which tensors may fill a layer. If several may, names and order decide, and every such row is listed as
+a doubt. Nothing is proved.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _UNFIT = 1e6
 
 
 def suggest_by_names(models: Models) -> Suggestion:
-    """The likeliest table; raises :class:`WdportError` where the checkpoint cannot be read or the model not built."""
+    """The most likely table; raises :class:`WdportError` if the checkpoint cannot be read or the model cannot be
+    built."""
     import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
 
     from wdport.checkpoint import open_checkpoint
@@ -69,7 +70,7 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
             taken |= set(unit.names)
             filled |= set(side.own(path))
             if others:
-                doubts.append(f"{unit.path}: goes into {path} by name and order alone; {others} others fit its shape")
+                doubts.append(f"{unit.path}: goes into {path} only by name and order; {others} others fit its shape")
     rows += _loose(side, shapes, taken, filled, doubts)
     for name in shapes:
         if name not in taken and not name.endswith("num_batches_tracked"):
@@ -109,7 +110,8 @@ def _cost(row: Fields | None, unit: Unit, path: str, place: float, order: float)
 def _loose(
     side: KerasSide, shapes: Mapping[str, Shape], taken: set[str], filled: set[str], doubts: list[str]
 ) -> Iterator[Fields]:
-    """Variables of layers of no kind, each from the likest tensor that fits; ``taken`` and ``filled`` grow."""
+    """Fill variables of layers without a kind, each from the tensor with the most similar name that fits; adds to
+    ``taken`` and ``filled``."""
     for name, variable in side.variables.items():
         if name in filled:
             continue
@@ -123,5 +125,5 @@ def _loose(
         filled.add(name)
         rule = str(fits[chosen])
         if len(left) > 1:
-            doubts.append(f"{chosen}: goes into {name} by name alone; {len(left) - 1} others fit its shape")
+            doubts.append(f"{chosen}: goes into {name} only by name; {len(left) - 1} others fit its shape")
         yield {"torch": chosen, "keras": name, "rule": "identity" if rule == "... -> ..." else rule}

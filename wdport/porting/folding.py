@@ -1,4 +1,4 @@
-"""Rows that differ in numbers alone to one row with an index, and rows with a common prefix to a section."""
+"""Fold rows that differ only in numbers into one row with an index, and rows with a common prefix into a section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDICES = ("n", "m", "i", "j", "k")
 
 @dataclass(frozen=True)
 class Section:
-    """Rows with what stands before all of their names; none for rows by themselves."""
+    """Rows and their common prefixes, which are empty for single rows."""
 
     torch: str
     keras: str
@@ -23,7 +23,7 @@ class Section:
 
 
 def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> list[Fields]:
-    """The rows with indices in place of numbers, in the order of their first ones.
+    """Fold rows into rows with indices in place of numbers, in the order of their first occurrence.
 
     A pattern that would match another of the PyTorch model's ``modules`` or ``tensors`` is not used.
     """
@@ -38,7 +38,7 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
 
 
 def fold_doubts(doubts: Sequence[str]) -> list[str]:
-    """Doubts of one kind as one: those that say the same of several names."""
+    """Join doubts that say the same of several names."""
     found: dict[tuple[str, str], list[str]] = {}
     for doubt in doubts:
         name, _, what = doubt.partition(": ")
@@ -51,7 +51,7 @@ def fold_doubts(doubts: Sequence[str]) -> list[str]:
 
 
 def sections(rows: Sequence[Fields]) -> list[Section]:
-    """Rows of layers with common prefixes that have an index, where there are three or more; the others alone."""
+    """Group three or more rows of layers with common prefixes that have an index; the others stay single."""
     found: list[Section] = []
     heads = [_head(row) for row in rows]
     for row, head in zip(rows, heads, strict=True):
@@ -88,7 +88,7 @@ def _numbers(row: Fields) -> list[list[int]]:
 def _folded(
     cluster: list[Fields], modules: Collection[str], tensors: Collection[str]
 ) -> Iterator[tuple[Fields, Fields]]:
-    """Rows that stand for these, each with the first that it stands for."""
+    """Rows that represent these, each with the first one that it represents."""
     if len(cluster) == 1:
         yield cluster[0], cluster[0]
         return
@@ -108,7 +108,7 @@ def _folded(
 
 
 def _pattern(cluster: Sequence[Fields]) -> Fields | None:
-    """One row with indices for all of these, or nothing."""
+    """One row with indices for all of these, or ``None``."""
     if any(number != str(int(number)) for row in cluster for text in _texts(row) for number in _NUMBER.findall(text)):
         return None  # 01, which no pattern writes
     every = [_numbers(row) for row in cluster]
@@ -150,7 +150,7 @@ def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
 
 
 def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
-    """Whether the row's patterns match just what the rows name that it stands for."""
+    """Whether the row's patterns match exactly the names in the rows that it represents."""
     known = tensors if {"rule", "drop", "same_as"} & set(row) else modules
     own = [str(each) for each in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
     for place, text in enumerate(own):
@@ -161,7 +161,7 @@ def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], t
 
 
 def _head(row: Fields) -> tuple[str, str]:
-    """What stands before the last index of both names, with that."""
+    """Both names up to and including their last index."""
     torch, keras = row.get("torch"), row.get("keras")
     if not isinstance(torch, str) or not isinstance(keras, str) or "kind" not in row:
         return "", ""

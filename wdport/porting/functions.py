@@ -1,4 +1,4 @@
-"""Functions of torch as the modules that compute the same, so that their settings can be compared."""
+"""Convert functions of torch to equivalent modules, so that their settings can be compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "softplus": ("Softplus", ("beta", "threshold")),
     "hardtanh": ("Hardtanh", ("min_val", "max_val")),
 }  # fmt: skip
-"""By function: the class of ``torch.nn`` and the function's arguments behind the input, in order."""
+"""By function: the class of ``torch.nn`` and the function's arguments after the input, in order."""
 
 
 def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module | None:

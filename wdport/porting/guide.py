@@ -1,6 +1,6 @@
-"""The order of guesses where several units are given the same input: by names, and by what was found before.
+"""The order of guesses if several units have the same input: by names, and by earlier findings.
 
-A guess is wrong or right by what the models compute; the order only decides how many runs it takes to find out.
+The models' values decide whether a guess is right; the order only affects the number of runs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _NUMBER = re.compile(r"\d+")
 
 
 def folded(path: str) -> str:
-    """A path with every number made one sign."""
+    """A path with every number replaced by one character."""
     return _NUMBER.sub("#", path)
 
 
 @dataclass
 class Guide:
-    """What a run has settled so far."""
+    """The settled choices of a run."""
 
     names: Counter[tuple[str, str]] = field(default_factory=Counter)
     places: Counter[tuple[str, int, int]] = field(default_factory=Counter)
@@ -31,7 +31,7 @@ class Guide:
     wrong: int = 0
 
     def settle(self, option: Option, among: Sequence[Option]) -> None:
-        """An option turned out to be right, chosen from these."""
+        """Record that an option, chosen from these, is right."""
         keras, units = folded(option.keras), _units(among)
         self.names[folded(option.unit.path), keras] += 1
         if option.unit.path in units:
@@ -42,7 +42,7 @@ class Guide:
             self.wrong += best != option.unit.path
 
     def order(self, options: Sequence[Option]) -> list[Option]:
-        """The likeliest first."""
+        """Sort the options, the most likely first."""
         units = _units(options)
         trusted = self.right >= self.wrong
 

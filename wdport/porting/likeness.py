@@ -1,4 +1,4 @@
-"""How alike the names of one layer are on both sides."""
+"""Similarity of the names of one layer on both sides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=65536)
 def likeness(torch: str, keras: str) -> float:
-    """How alike two paths are, from 0 to 1."""
+    """Similarity of two paths, from 0 to 1."""
     first, second = (re.sub(r"[./_]+", " ", path.lower()) for path in (torch, keras))
     whole = SequenceMatcher(None, first, second, autojunk=False).ratio()
     last = SequenceMatcher(None, first.rpartition(" ")[2], second.rpartition(" ")[2], autojunk=False).ratio()

@@ -1,7 +1,7 @@
-"""What, changed in PyTorch, gives the value that the Keras model has: the cause of a difference, shown by a run.
+"""Find the cause of a difference by changing PyTorch's run until it produces the Keras model's value.
 
-One function between the modules is left out, or told otherwise, and the model runs again: if a value of the Keras model
-that PyTorch never had appears, that is what sets the two apart.
+One function between the modules is left out, or gets other arguments, and the model runs again. If the Keras model's
+value appears, which did not occur before, that change is the cause.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
 
 MOST_RUNS = 150
-"""Changed runs of PyTorch for one value that is looked for."""
+"""Maximum number of changed runs of PyTorch for one value."""
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Change = Callable[[Callable[..., Any], Arguments], Any]
-"""Makes what a function would, otherwise."""
+"""Replaces a function's computation."""
 
 
 def mends(run: TorchRun, wanted: Array, suspects: Sequence[Value]) -> list[str]:
-    """What sets the Keras model apart that has the value ``wanted``: one of ``suspects``, made otherwise; a sentence,
-    or nothing."""
+    """Explain the Keras model's value ``wanted`` by a change to one of ``suspects``: one sentence, or none."""
     goal, left = Print(np.asarray(wanted)), MOST_RUNS
     if goal.empty or goal.exact:
         return []
@@ -43,7 +42,7 @@ def mends(run: TorchRun, wanted: Array, suspects: Sequence[Value]) -> list[str]:
 
 
 def _appears(run: TorchRun, at: int, change: Change, goal: Print) -> bool:
-    """Whether a run with the function call ``at`` changed has the value."""
+    """Whether the value occurs in a run with the function call ``at`` changed."""
     from torch.overrides import TorchFunctionMode
 
     class Found(Exception):
@@ -91,7 +90,7 @@ def _is(made: object, goal: Print) -> bool:
 
 
 def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
-    """Other ways to make a value, each with a sentence on what the Keras model then does."""
+    """Other ways to compute a value, each with a sentence on what the Keras model does."""
     name = value.by.strip("_")
     told = ", ".join(str(each) for each in value.arguments.values() if isinstance(each, (int, float, str)))
     place = f"{name} ({told})" if told and len(told) < 40 else name
@@ -109,7 +108,7 @@ def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
 
 
 def _passed(at: int, shape: tuple[int, ...], _: Callable[..., Any], told: Arguments) -> Any:
-    """What the function is given, in place of what it makes."""
+    """Return the function's input in place of its output."""
     given = told[0][at]
     return given if tuple(given.shape) == shape else given.expand(shape)
 
@@ -129,7 +128,7 @@ def _activations() -> dict[str, Callable[[Any], Any]]:
 
 
 def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[str, Change]]:
-    """The same function, told otherwise; or its opposite."""
+    """The same function with other arguments, or its opposite."""
     import torch
     from torch.nn import functional as f
 
@@ -159,17 +158,17 @@ def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[st
             if other != name:
                 yield (f"{other} where PyTorch has {place}{behind}",
                        _change(lambda _, told, other=other: getattr(torch, other)(told[0][0], told[0][1])))  # fmt: skip
-        yield f"its terms exchanged, where PyTorch has {place}{behind}", lambda g, told: g(told[0][1], told[0][0])
+        yield f"swapped operands where PyTorch has {place}{behind}", lambda g, told: g(told[0][1], told[0][0])
     if name in ("masked_fill", "masked_fill_"):
-        yield (f"the mask the other way round, where PyTorch has {place}",
+        yield (f"the inverted mask where PyTorch has {place}",
                lambda g, told: told[0][0].masked_fill(~told[0][1], *told[0][2:], **told[1]))  # fmt: skip
-        yield f"the mask of what came before, its axes exchanged, where PyTorch has {place}", _mask_turned
+        yield f"the mask with its axes swapped where PyTorch has {place}", _mask_turned
     if name == "where":
-        yield (f"the mask the other way round, where PyTorch has {place}",
+        yield (f"the inverted mask where PyTorch has {place}",
                lambda g, told: torch.where(told[0][0], told[0][2], told[0][1]))  # fmt: skip
     if name == "scaled_dot_product_attention":
         yield "lacks the mask of attention (attn_mask)", without("attn_mask")
-        yield "the mask of attention the other way round (attn_mask)", turned("attn_mask")
+        yield "the inverted mask of attention (attn_mask)", turned("attn_mask")
         for causal, text in (
             (False, "no causal mask where PyTorch has one"),
             (True, "a causal mask where PyTorch has none"),
@@ -182,10 +181,10 @@ def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[st
     if name == "multi_head_attention_forward":
         yield from _packed(without, turned)
     if name in ("cat", "concat"):
-        yield f"another order of what is joined, where PyTorch has {place}", _reversed
+        yield f"another order of concatenation where PyTorch has {place}", _reversed
     if name == "pad":
         for mode in ("constant", "reflect", "replicate", "circular"):
-            yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch pads otherwise (mode)",
+            yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch has another mode (mode)",
                    _change(lambda _, told, mode=mode: f.pad(told[0][0], told[0][1], mode=mode)))  # fmt: skip
     if name == "interpolate":
         for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
@@ -195,17 +194,17 @@ def _told(name: str, place: str, behind: str, value: Value) -> Iterator[tuple[st
         if name == first:
             yield f"{second.removeprefix('a')} where PyTorch has {place}", _method(second)
     if name in ("transpose", "permute", "movedim", "swapaxes"):
-        yield (f"a reshape where PyTorch moves axes ({place}): the values in another order",
+        yield (f"a reshape where PyTorch moves axes ({place}): the values are in another order",
                lambda g, told: told[0][0].reshape(g(*told[0], **told[1]).shape))  # fmt: skip
     if name == "getitem":
-        yield f"the other end where PyTorch reads one ({place})", _other_end
+        yield f"the other end of an axis where PyTorch reads one ({place})", _other_end
 
 
 def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -> Iterator[tuple[str, Change]]:
-    """``torch.nn.MultiheadAttention`` told otherwise."""
+    """``torch.nn.MultiheadAttention`` with other arguments."""
     for key in ("attn_mask", "key_padding_mask"):
         yield f"lacks the mask of attention ({key})", without(key)
-        yield f"the mask of attention the other way round ({key})", turned(key)
+        yield f"the inverted mask of attention ({key})", turned(key)
 
     def heads(count: int) -> Change:
         return lambda g, told: g(*told[0][:4], count, *told[0][5:], **told[1])
@@ -215,19 +214,19 @@ def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -
 
 
 def _instead(other: Callable[[Any], Any]) -> Change:
-    """Another function of the first argument."""
+    """Replace the function by another one of the first argument."""
     return lambda _, told: other(told[0][0])
 
 
 _SCORES: Mapping[str, dict[str, Any]] = {
     "softmax over the queries (axis -2) where PyTorch's attention has the keys": {"axis": -2},
-    "a mask of what came before where PyTorch has a causal mask": {"upper": True},
-    "a mask of what came before, and softmax over the queries (axis -2)": {"upper": True, "axis": -2},
+    "an anticausal mask where PyTorch has a causal mask": {"upper": True},
+    "an anticausal mask, and softmax over the queries (axis -2)": {"upper": True, "axis": -2},
 }
 
 
 def _scores(axis: int = -1, upper: bool = False) -> Change:
-    """Attention of (..., T, K) step by step, told otherwise."""
+    """Attention of (..., T, K) step by step, with other settings."""
     import torch
 
     def change(_: Callable[..., Any], told: Arguments) -> Any:

@@ -1,7 +1,7 @@
-"""A unit and a Keras layer that may be the same: the row of a table that says so, tried out.
+"""Candidate rows that fill a Keras layer from a unit, each tested by the table itself.
 
-Whether the two fit is settled by the table itself: a table of this one row is read, and planned on their names and
-shapes. What the plan moves are the values that the layer's variables get.
+To test whether the two fit, a table of this one row is read and planned on their names and shapes. The layer's
+variables get the values that the plan moves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wdport.porting.prints import Print
 from wdport.porting.units import Unit, joined
 
 Fields = Mapping[str, object]
-"""A row's fields as YAML has them."""
+"""A row's fields, as in YAML."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +42,11 @@ class Option:
     """One way to fill a layer's variables from a unit.
 
     Attributes:
-        unit: where from.
+        unit: the source.
         keras: the layer's path.
         rows: the row under ``layers``, or those under ``tensors`` if it has no kind.
-        values: what the variables get, by path.
-        at: the call of the unit that is given what the layer is.
+        values: the variables' values, by path.
+        at: the call of the unit with the same input as the layer.
     """
 
     unit: Unit
@@ -62,7 +62,7 @@ class Option:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two options the same."""
+        """The key by which options are equal."""
         return tuple(tuple(map(str, row.values())) for row in self.rows)
 
 
@@ -82,7 +82,7 @@ def table_of(rows: Sequence[Fields]) -> Table:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes what stands at several places as often, since tables have no anchors."""
+    """Writes repeated objects in full, since tables have no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -91,7 +91,7 @@ class _Plain(yaml.SafeDumper):
 def layer_option(
     unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, at: int = 0
 ) -> Option | None:
-    """The row of this kind, if it fits: every variable of the layer filled, every tensor of the unit used."""
+    """The row of this kind, if it fills every variable of the layer and uses every tensor of the unit."""
     fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
     tensors = unit.names
     sources = {name: array.shape for name, array in tensors.items()}
@@ -105,7 +105,7 @@ def layer_option(
 
 
 def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Option | None:
-    """A linear layer as a projection of attention whose kernel has an axis for each head."""
+    """A linear layer as a projection of attention whose kernel has a head axis."""
     for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
         rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
                 for (name, variable), rule in zip((("weight", "kernel"), ("bias", "bias")), rules, strict=True)
@@ -116,8 +116,8 @@ def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int
 
 
 def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequence[Shape], at: int) -> Iterator[Option]:
-    """A linear layer whose features PyTorch divides, channels first, into an image of a shape among ``made``, where
-    Keras has the channels last."""
+    """A linear layer whose features PyTorch reshapes, channels first, to an image of a shape in ``made``; Keras has the
+    channels last."""
     for shape in made:
         names = {2: "c l", 3: "c h w", 4: "c d h w"}.get(len(shape), "").split()
         if not names or "weight" not in unit.tensors:
@@ -133,7 +133,7 @@ def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequen
 
 
 def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, at: int) -> Iterator[Option]:
-    """A convolution whose channels PyTorch takes apart into pixels (``PixelShuffle``), the pixels first in Keras."""
+    """A convolution before a ``PixelShuffle`` in PyTorch; in Keras the pixels come first."""
     for last in ("r s c", "s r c"):
         sizes = {"r": up, "s": up}
         rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
@@ -145,7 +145,7 @@ def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, at
 
 
 def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
-    """A module of the user's own whose tensors lie as the layer's variables do."""
+    """A user's own module whose tensors have the layout of the layer's variables."""
     left, rows = dict(unit.tensors), list[Fields]()
     for path, shape in variables.items():
         fits = [name for name, array in left.items() if array.shape == shape]
@@ -188,9 +188,9 @@ def tensors_option(
 def flattened(
     unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], given: Array, sizes: Sequence[Shape], at: int
 ) -> Option | None:
-    """The row with the order of axes that were flattened before the layer, if that is what sets its input apart.
+    """The row with the order of axes that were flattened before the layer, if its input differs only in that.
 
-    ``sizes`` are the shapes of what was flattened, as Keras has it, without the batch.
+    ``sizes`` are the shapes before flattening in Keras, without the batch.
     """
     theirs = unit.first_input(at)
     if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != given.shape or np.allclose(theirs, given):
@@ -209,12 +209,12 @@ def flattened(
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a layer makes what its unit made.
+    """How a layer's output corresponds to its unit's.
 
     Attributes:
-        after: the function that comes after the unit within the layer; "" for none.
-        axes: how the outputs lie, if not as the kind has it.
-        placed: whether value by value, in a layout that a row can state; else as values in any order.
+        after: the function that follows the unit within the layer; "" for none.
+        axes: the layout of the outputs, if it is not the kind's.
+        placed: whether they agree elementwise in a layout that a row can state; otherwise only as values in any order.
     """
 
     after: str = ""
@@ -225,7 +225,7 @@ class Agreement:
 def agreement(
     option: Option, call: Call, layer: KerasLayer, given: Sequence[Array], made: Sequence[Array]
 ) -> Agreement | None:
-    """How the layer makes what the unit made in this call, or ``None`` if it does not."""
+    """How the layer's output corresponds to the unit's in this call; ``None`` if it does not."""
     if not made or not call.outputs:
         return None
     theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
@@ -244,13 +244,13 @@ def agreement(
 
 
 def stated_activation(layer: KerasLayer) -> list[str]:
-    """What a table calls the activation that a layer says it ends with; nothing where it says none, or another."""
+    """The table's name of the activation that a layer states; empty if it states none, or one without a name there."""
     name = getattr(getattr(layer, "activation", None), "__name__", "")
     return [name] if name in AFTER else []
 
 
 def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:
-    """Whether outputs agree, value by value."""
+    """Whether outputs agree elementwise."""
     shapes = [np.shape(each) for each in given], [np.shape(each) for each in made]
     try:
         expected = in_port(call, replace(layout, after=after, outputs_only=True), shapes)
@@ -279,7 +279,7 @@ _AXES = "abcdefgh"
 
 
 def tensor_rules(source: Shape, target: Shape) -> Iterator[str]:
-    """Rules that take one shape to the other by moving axes and by axes of size one, the plainest first."""
+    """Rules that map one shape to the other by moving axes and by axes of size one, the simplest first."""
     if source == target:
         yield "... -> ..."
     kept = [size for size in source if size != 1]
@@ -308,7 +308,7 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
 
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:
-    """The array moved by a rule's text."""
+    """Apply a rule, given as text, to an array."""
     from wdport.mapping.arrays import apply_rule
 
     parsed = parse_rule(rule, rule)

@@ -1,8 +1,8 @@
-"""Prints: what an array keeps when its axes are moved, it is reshaped, padded or repeated.
+"""Prints: properties of an array that do not change when it is transposed, reshaped, padded or repeated.
 
-Two models lay the same activations out differently: channels first and last, flattened or not, padded before a
-convolution or in it. Their sorted values, without zeros and repetitions, are the same, and of random weights no two
-activations have the same ones. Whole numbers and booleans are compared as they stand.
+Two models store the same activations in different layouts: channels first or last, flattened or not, padded before a
+convolution or in it. Their sorted values, without zeros and repetitions, are equal, and with random weights no two
+activations share them. Integers and booleans are compared directly.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ import numpy as np
 from wdport.model import Array
 
 NEAR = 1e-9
-"""How far apart equal values may be, relative to the largest: rounding in float64 through a deep network is less, and
-what a wrong epsilon makes is more."""
+"""Tolerance for equal values, relative to the largest: float64 rounding through a deep network is smaller, the effect
+of a wrong epsilon is larger."""
 
 ZERO = 1e-13
-"""Values this far below the largest are zeros that rounding spoiled."""
+"""Values smaller than this share of the largest count as zeros with rounding errors."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Print:
-    """The print of an array; equal if :meth:`same` says so."""
+    """The print of an array; compare with :meth:`same`."""
 
     array: Array = field(repr=False)
 
     @cached_property
     def exact(self) -> bool:
-        """Whether the values are no floating ones."""
+        """Whether the values are not floating-point."""
         return self.array.dtype.kind != "f"
 
     @cached_property
     def _values(self) -> Array:
-        """What is neither zero nor infinite, in one axis."""
+        """The values that are neither zero nor infinite, flat."""
         flat = np.asarray(self.array, np.float64).ravel()
         flat = flat[np.isfinite(flat)]
         size = np.abs(flat)
@@ -60,12 +60,12 @@ class Print:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing but zeros is in it, which tells nothing."""
+        """Whether there are only zeros, which are uninformative."""
         return self.size == 0.0
 
     @cached_property
     def distinct(self) -> Array:
-        """The values in order, those that are nearly the same once."""
+        """The sorted values, without near duplicates."""
         values = np.sort(self._values)
         apart: Array = values[np.diff(values, prepend=-np.inf) > NEAR * self.size]
         return apart
@@ -83,27 +83,27 @@ class Print:
 
 
 def _repeats(first: Array, second: Array) -> bool:
-    """Whether one of the two is the other, once or several times."""
+    """Whether one of the two is a repetition of the other."""
     few, many = sorted((first, second), key=len)
     return bool(len(few)) and len(many) % len(few) == 0 and np.array_equal(np.resize(few, many.shape), many)
 
 
 class Prints(Generic[T]):
-    """Many prints, each with something that belongs to it, to be looked up."""
+    """A lookup table from prints to objects."""
 
     def __init__(self) -> None:
         self._sorted: list[tuple[float, int]] = []
         self._held: list[tuple[Print, T]] = []
 
     def add(self, known: Print, belongs: T) -> None:
-        """Put in one more; an empty one tells nothing and is left out."""
+        """Add a print; empty ones are uninformative and ignored."""
         if known.empty:
             return
         insort(self._sorted, (known.extremes[0], len(self._held)))
         self._held.append((known, belongs))
 
     def find(self, wanted: Print) -> Iterator[T]:
-        """What belongs to all that are the same, in the order in which they were added."""
+        """The objects of all equal prints, in the order in which they were added."""
         if wanted.empty:
             return
         within = 2 * NEAR * wanted.size

@@ -1,4 +1,4 @@
-"""What was found, layer by layer, to the rows of a table: parts of a module joined, and what is left accounted for."""
+"""Convert the findings for each layer to rows of a table: join parts of a module, and account for all other tensors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from wdport.recorder import ATTENTION
 
 @dataclass(frozen=True)
 class Found:
-    """Rows in the order of the Keras model's calls, and what they leave open.
+    """Rows in the order of the Keras model's calls, and doubts.
 
     Attributes:
-        rows: one by one, as YAML has them.
-        doubts: what nothing has proved, in words.
+        rows: the rows, unfolded, as in YAML.
+        doubts: unproved guesses, in words.
     """
 
     rows: tuple[Fields, ...]
@@ -44,7 +44,7 @@ class _Join:
 
 
 def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> Found:
-    """The rows of a search that ended well."""
+    """The rows of a successful search."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
@@ -56,7 +56,7 @@ def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence
 
 
 def _place(row: Fields, order: Mapping[str, int]) -> float:
-    """When the row's layer was first called; rows without a layer come last."""
+    """Position of the first call of the row's layer; rows without a layer come last."""
     keras = row.get("keras")
     first = str(keras[0]) if isinstance(keras, list) else str(keras or "")
     while first:
@@ -67,7 +67,7 @@ def _place(row: Fields, order: Mapping[str, int]) -> float:
 
 
 def _joined(join: _Join) -> Iterator[Fields]:
-    """Rows of every decision, with those of one module's parts made one."""
+    """Rows of every decision; rows of one module's parts are joined."""
     outcome, done = join.outcome, set[str]()
     chosen = {decision.subject: decision.chosen for decision in outcome.decisions}
     parts: dict[str, dict[str, tuple[str, Option]]] = {}
@@ -85,7 +85,7 @@ def _joined(join: _Join) -> Iterator[Fields]:
 
 
 def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
-    """The rows of one option: of a layer that cannot be compared value by value, those of its tensors."""
+    """The rows of one option; for a layer that cannot be compared elementwise, those of its tensors."""
     agreed = join.outcome.agreed.get(subject)
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
@@ -134,7 +134,7 @@ def _whole(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> 
 
 
 def _attention(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
-    """Projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
+    """Rows for projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
     paths = {part: path for part, (path, _) in parts.items()}
     unit = next(each for each in join.units if each.path == whole)
     parent = next(iter(paths.values())).rpartition("/")[0]
@@ -157,7 +157,7 @@ def _attention(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]])
 
 
 def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator[Fields]:
-    """One tensor's features as several layers'."""
+    """Rows that split one tensor's features over several layers."""
     yield {"torch": f"{unit.whole}.{weight}", "keras": [f"{path}/kernel" for path in paths],
            "rule": "(part out) in -> [part] in out"}  # fmt: skip
     if bias in unit.tensors:
@@ -166,7 +166,7 @@ def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator
 
 
 def _recurrent(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
-    """Layers of one RNN: with an index where the Keras layers are numbered, or tensor by tensor."""
+    """Rows for the layers of one RNN: with an index if the Keras layers are numbered, otherwise tensor by tensor."""
     unit = next(each for each in join.units if each.path == whole)
     numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
     kind = next(iter(parts.values()))[1].kind
@@ -190,7 +190,7 @@ def _of_layer(names: object, whole: str, layer: int) -> object:
 
 
 def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
-    """Patterns with ``<layer>`` that give these paths."""
+    """Patterns with ``<layer>`` that match these paths."""
     first = paths.get(0, "")
     for at, sign in enumerate(first):
         if not sign.isdigit() or (at and first[at - 1].isdigit()):
@@ -204,7 +204,7 @@ def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
 
 
 def _chunks(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
-    """A linear layer that is several Keras layers."""
+    """Rows for a linear layer that corresponds to several Keras layers."""
     unit = next(each for each in join.units if each.path == whole)
     count = int(next(iter(parts)).rpartition("_")[2])
     paths = [parts[name][0] if (name := f"chunk_{at}_of_{count}") in parts else None for at in range(count)]
@@ -215,8 +215,8 @@ def _chunks(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) ->
 
 
 def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str]) -> bool:
-    """Whether these rows fill just the variables of these layers from all of the unit's tensors, with the same values
-    as were found."""
+    """Whether these rows fill exactly the variables of these layers from all of the unit's tensors, with the values
+    that were found."""
     targets = {name: each for path in paths for name, each in join.side.below(path).items()}
     try:
         shapes: dict[str, Shape] = {name: tuple(each.shape) for name, each in targets.items()}
@@ -231,7 +231,7 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
 
 
 def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
-    """Projections with an axis for each head that are one attention layer on both sides, as one row."""
+    """Join projections with a head axis that are one attention layer on both sides into one row."""
     layers: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         torch, keras = str(row["torch"]), str(row.get("keras"))
@@ -265,7 +265,7 @@ def _roles(parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> bool:
-    """Whether rows fill the same variables with the same values as others do."""
+    """Whether two lists of rows fill the same variables with the same values."""
     state = {name: tuple(tensor.shape) for name, tensor in join.run.module.state_dict().items()}
     plans = []
     for each in (made, rows):
@@ -280,7 +280,7 @@ def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> boo
 
 
 def _is_equal(join: _Join, torch: str, keras: str) -> bool:
-    """Whether a module and a layer make the same, value by value, and no other row says so yet."""
+    """Whether a module's and a layer's outputs agree elementwise, and no other row states it yet."""
     if keras in join.compared or (both := _outputs(join, torch, keras)) is None:
         return False
     theirs, ours = both
@@ -289,13 +289,13 @@ def _is_equal(join: _Join, torch: str, keras: str) -> bool:
 
 
 def _is_tap(join: _Join, torch: str, keras: str) -> bool:
-    """Whether a module and a layer make the same values, in any order."""
+    """Whether a module's and a layer's outputs have the same values, in any order."""
     both = _outputs(join, torch, keras)
     return both is not None and Print(both[0]).same(Print(both[1]))
 
 
 def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
-    """What a module and a layer make first, where both were called."""
+    """The first outputs of a module and a layer, if both were called."""
     event = next((each for each in join.outcome.events if each.path == keras), None)
     call = join.run.calls.get(torch)
     if event is None or call is None or not event.made or not call.outputs:
@@ -311,8 +311,8 @@ def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
 
 
 def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
-    """Variables that no call uses, each from the tensor that is likest by name among those of its shape that PyTorch's
-    run does not use either: no more than a guess."""
+    """Rows for variables that no call uses, each from the tensor with the most similar name among those of its shape
+    that PyTorch's run does not use either: only a guess."""
     filled, state = _filled(rows, join.side), join.run.module.state_dict()
     used = claimed(rows, list(state))
     for name, variable in join.side.variables.items():
@@ -326,12 +326,12 @@ def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
             continue
         chosen = max(spare, key=lambda each: spare[each])
         used.add(chosen)
-        join.doubts.append(f"{chosen}: goes into {name} by name and shape alone: the Keras model does not read it")
+        join.doubts.append(f"{chosen}: goes into {name} only by name and shape: the Keras model does not read it")
         yield {"torch": chosen, "keras": name, "rule": "identity"}
 
 
 def _pools(join: _Join) -> Iterator[Fields]:
-    """Layers without tensors of a kind: those that are given and make the same."""
+    """Rows for layers of kinds without tensors: those with the same inputs and outputs."""
     taken: set[str] = set()
     for event in join.outcome.events:
         layer = join.side.layers.get(event.path)
@@ -348,7 +348,7 @@ def _pools(join: _Join) -> Iterator[Fields]:
 
 
 def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
-    """Rows for the tensors of the state_dict that no layer has."""
+    """Rows for the tensors of the state_dict that no layer uses."""
     state = join.run.module.state_dict(keep_vars=True)
     used = claimed(rows, list(state))
     first: dict[int, str] = {}
@@ -380,6 +380,6 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
 
 
 def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
-    """The tensors that rows speak of."""
+    """The tensors that rows refer to."""
     table = table_of(rows)
     return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}

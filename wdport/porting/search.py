@@ -16,7 +16,7 @@ MOST_PASSES = 20
 
 @dataclass
 class Search:
-    """What the runs came to: the last one if it ended well, or else the one that went furthest."""
+    """The result of the runs: the last one if it succeeded, or else the one that got furthest."""
 
     outcome: Outcome
     passes: int
@@ -27,13 +27,13 @@ def search(
     side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
     say: Callable[[str], None] | None = None, most: int = MOST_PASSES,
 ) -> Search:  # fmt: skip
-    """Run the model, and after every dead end again with the last guess that nothing has settled changed."""
+    """Run the model, and after every dead end run it again with the last unsettled guess changed."""
     prefix: list[Decision] = []
     best: Outcome | None = None
     budget = most * max(len(side.layers), 1)
     for count in range(1, most + 1):
         if say:
-            say(f"run {count}: {len(prefix)} guesses taken over")
+            say(f"run {count}: {len(prefix)} guesses reused")
         running = Assigning(side, run, units, prefix, budget)
         outcome = running.go(inputs)
         budget = running.budget

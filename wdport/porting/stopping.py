@@ -1,7 +1,8 @@
-"""Why a search stopped: the last layer that agrees, the first that does not, and what sets it apart.
+"""Explain why a search stopped: the last layer that agrees, the first that does not, and probable causes.
 
-Values tell where: a layer that is given what PyTorch has and makes what it does not is the first that is off. What it
-ought to have made is what PyTorch makes of the same value; settings, known forms and exact relations tell the cause.
+The place is found from values: the first wrong layer has an input that occurs in PyTorch and an output that does not.
+Its expected output is what PyTorch computes from the same value; settings, known forms and exact relations give the
+cause.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A layer of Keras and what it is in PyTorch; either may be ""."""
+    """A Keras layer and its counterpart in PyTorch; either may be ""."""
 
     keras: str
     torch: str
@@ -47,14 +48,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the two models part.
+    """The place where the two models begin to differ.
 
     Attributes:
         last: the last layer that agrees; both names "" if none does.
         first: the first that does not.
         what: what is wrong there, in words.
-        wanted: what it should be given or make, in words; "" where that is not known.
-        causes: what sets the two apart, in words, the likeliest first.
+        wanted: its expected input or output, in words; "" if unknown.
+        causes: probable causes of the difference, in words, the most likely first.
     """
 
     last: Place
@@ -66,7 +67,7 @@ class Stop:
 
 @dataclass
 class _Scene:
-    """All that is known where a run stopped."""
+    """Everything known at the point where a run stopped."""
 
     run: TorchRun
     side: KerasSide
@@ -75,11 +76,11 @@ class _Scene:
     causes: list[str] = field(default_factory=list)
 
     def values(self, array: Array) -> list[Value]:
-        """PyTorch's values that are these."""
+        """PyTorch's values that are equal to this array."""
         return list(self.run.prints.find(Print(array)))
 
     def is_known(self, arrays: Sequence[Array]) -> bool:
-        """Whether PyTorch has all of these."""
+        """Whether all of these occur in PyTorch."""
         told = [each for each in arrays if each.dtype.kind == "f" and not Print(each).empty]
         return all(self.values(each) for each in told)
 
@@ -88,7 +89,7 @@ class _Scene:
 
 
 def stop_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: Outcome) -> Stop:
-    """What to tell of an outcome that is stuck."""
+    """The report on an outcome that is stuck."""
     outcome = outcome.deepest or outcome
     scene = _Scene(run, side, units, outcome)
     stuck = outcome.stuck
@@ -108,7 +109,7 @@ def stop_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: Outc
 
 
 def _refused(scene: _Scene, event: Event) -> Stop | None:
-    """A layer of a kind around the dead end that was fed right and did not make what its module does."""
+    """A layer of a kind around the dead end with the right input and an output that differs from its module's."""
     for other, option in reversed(scene.outcome.refused):
         if event.path == other.path or event.path.startswith(f"{other.path}/"):
             return _output(scene, _last(scene), other, option, event)
@@ -125,8 +126,8 @@ def _last(scene: _Scene) -> Place:
 
 
 def _culprit(scene: _Scene) -> Event | None:
-    """A layer without weights that is given what PyTorch has and makes what it does not: the first behind the last
-    that agrees, or else the last before."""
+    """A layer without weights whose input occurs in PyTorch and whose output does not: the first after the last one
+    that agrees, or else the last before it."""
     events = scene.outcome.events
     matched = [at for at, event in enumerate(events) if event.path in scene.outcome.matched]
     start = matched[-1] + 1 if matched else 0
@@ -143,7 +144,7 @@ def _culprit(scene: _Scene) -> Event | None:
 
 
 def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Event | None = None) -> Stop:
-    """A layer that is given what the unit is and makes something else; ``inner`` is where it was found out."""
+    """A layer with the unit's input and another output; ``inner`` is where that was found."""
     unit, layer = option.unit, scene.side.layers[event.path]
     call = unit.calls[unit.call_with([Print(each) for each in event.given]) or 0]
     here = Place(event.path, unit.path)
@@ -162,19 +163,19 @@ def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Eve
             causes += difference(before, right, event.made[0])
         if not causes:
             found = [form.setting for form in forms(before, event.made[0]) if form.kind == "activation"]
-            causes += [f"activation {each}, which PyTorch has not there" for each in found[:1]]
+            causes += [f"activation {each}, which PyTorch does not have there" for each in found[:1]]
     if not causes and event.made:
         causes += mends(scene.run, event.made[0], _suspects(scene, unit.bits))
     if not causes and placed is not None and event.made and placed[1] is not None:
         causes += relations(event.made[0], placed[1], {})
     if not causes and unit.module is not None:
         causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
-    what = f"it is given what {unit.path} is, and makes something else"
-    return Stop(last, here, what, f"it should make what {unit.path} makes", tuple(dict.fromkeys(causes)))
+    what = f"its input is that of {unit.path}, its output is not"
+    return Stop(last, here, what, f"its output should be that of {unit.path}", tuple(dict.fromkeys(causes)))
 
 
 def _placed(option: Option, call: Call, layer: KerasLayer, event: Event) -> tuple[Array | None, Array | None] | None:
-    """The unit's first input and output in the port's layout, as far as they can be laid out so."""
+    """The unit's first input and output in the port's layout, if they can be converted."""
     if not option.kind:
         return None
     tap = table_of(option.rows).taps[0]
@@ -189,7 +190,7 @@ def _placed(option: Option, call: Call, layer: KerasLayer, event: Event) -> tupl
 
 
 def _after(scene: _Scene, call: Call, before: Array) -> Iterator[Array]:
-    """What PyTorch makes of a unit's output by one function, in the layout of ``before``; the output itself last."""
+    """Results of one function on a unit's output in PyTorch, in the layout of ``before``; the output itself last."""
     for value in scene.values(np.asarray(call.outputs[0])):
         for other in scene.run.values:
             if other.given != (value.number,) or other.made.array.size != before.size:
@@ -213,7 +214,7 @@ def _told(
     kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, made: Array | None,
     fed: Sequence[int] = (),
 ) -> list[str]:  # fmt: skip
-    """Settings that differ; ``fed`` is the shape of what the module is given."""
+    """Settings that differ; ``fed`` is the shape of the module's input."""
     if module is None:
         return []
     given, shape = np.shape(event.given[0]) if event.given else (), () if made is None else made.shape
@@ -228,14 +229,14 @@ def _told(
 
 
 def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
-    """The right values in another order."""
+    """The report on a layer whose input has the right values in another order."""
     given = Print(event.given[0])
     others = (other for other in reversed(scene.outcome.events) if other is not event)
     before = next((other for other in others if any(Print(each).same(given) for each in other.made)), None)
     how = arrangement(event.given[0], right) or "another order"
     causes = relations(event.given[0], right, {}) or [how]
     path = before.path if before is not None and len(before.given) > 1 else event.path
-    what = f"{event.path} is given the values that {here.torch} is, in another order"
+    what = f"{event.path} is given the values of the input of {here.torch}, in another order"
     return Stop(last, Place(path, here.torch), what, "", tuple(f"its input {each}" for each in causes))
 
 
@@ -243,13 +244,13 @@ def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array)
 
 
 def _made(scene: _Scene, last: Place, event: Event) -> Stop:
-    """A layer without weights that is given what PyTorch has and makes what it does not."""
+    """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
     layer, causes, torch = scene.side.layers[event.path], list[str](), ""
     wrong, wanted = event.made[0], ""
     for value, given in _theirs(scene, event):
         settings = _function(scene, value, layer, event)
         if not wanted or settings:
-            torch, wanted = value.text, f"PyTorch makes {_described(scene, value)} of it"
+            torch, wanted = value.text, f"PyTorch computes {_described(scene, value)} from it"
         causes += settings
         right = _like(value.made.array, scene, value, event, given)
         if right is not None and not causes:
@@ -264,8 +265,8 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
                       f"{_described(scene, named[0])}")  # fmt: skip
     if not causes and event.given and event.given[0].shape == wrong.shape:
         found = list(forms(event.given[0], wrong))
-        causes += [f"{form.kind} {form.setting}, which PyTorch has not there" for form in found[:1]]
-    what = f"it is given what PyTorch has ({_names(scene, event.given)}), and makes what PyTorch does not"
+        causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in found[:1]]
+    what = f"its input occurs in PyTorch ({_names(scene, event.given)}), its output does not"
     return Stop(last, Place(event.path, torch), what, wanted, tuple(dict.fromkeys(causes)))
 
 
@@ -273,13 +274,14 @@ _SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negati
 
 
 def _settings(layer: KerasLayer) -> str:
-    """What a layer without weights was told."""
+    """The settings of a layer without weights."""
     told = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
     return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in told if value is not None)
 
 
 def _suspects(scene: _Scene, bits: int = 0) -> list[Value]:
-    """What PyTorch makes of what was found, and of ``bits``, and no layer of Keras has made: the last first."""
+    """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
+    first."""
     found, seen = bits, set[int]()
     for unit in scene.matched_units():
         found |= unit.bits
@@ -292,11 +294,11 @@ def _suspects(scene: _Scene, bits: int = 0) -> list[Value]:
 
 
 _PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
-"""Functions whose change is another fault than those that are looked for."""
+"""Functions that are not changed in the search for a cause."""
 
 
 def _theirs(scene: _Scene, event: Event) -> Iterator[tuple[Value, int]]:
-    """What PyTorch makes of the same values, and from which of them: what no layer has made yet first."""
+    """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
     seen = {value.number for other in scene.outcome.events for array in other.made for value in scene.values(array)}
     found = []
     for at, array in enumerate(event.given):
@@ -306,7 +308,7 @@ def _theirs(scene: _Scene, event: Event) -> Iterator[tuple[Value, int]]:
 
 
 def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> list[str]:
-    """Settings of a function or module of PyTorch beside those of a layer."""
+    """Differences between the settings of a function or module of PyTorch and those of a layer."""
     modules = dict(scene.run.module.named_modules())
     module = modules.get(layer_of(value.names[0])) if value.names else None
     module = module if module is not None and not list(module.children()) else module_of(value.by, value.arguments)
@@ -323,7 +325,7 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
 
 
 def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> Array | None:
-    """What PyTorch made, in the layout of what the layer made, if it has that shape."""
+    """PyTorch's value in the layout of the layer's output, if the shapes fit."""
     wrong = event.made[0]
     for source in scene.values(event.given[at]):
         if source.number in value.given and source.made.array.ndim == array.ndim:
@@ -336,7 +338,7 @@ def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> A
 
 
 def _described(scene: _Scene, value: Value) -> str:
-    """What made a value, with its settings."""
+    """The function or module that computed a value, with its settings."""
     told = ", ".join(f"{name} {each}" if not name.isdigit() else str(each) for name, each in value.arguments.items())
     name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
     return f"{name}{f' ({told})' if told else ''}"
@@ -351,18 +353,18 @@ def _names(scene: _Scene, arrays: Sequence[Array]) -> str:
 
 
 def _given(scene: _Scene, last: Place, event: Event) -> Stop:
-    """A layer whose input is nothing that a module of its kind takes."""
+    """The report on a layer whose input is not that of any module of its kind."""
     unit = _expected(scene, event)
     here = Place(event.path, unit.path if unit else "")
     known = scene.values(event.given[0]) if event.given else []
     causes: list[str] = []
-    wanted = f"it should be given what {unit.path} is: {_source(scene, unit)}" if unit else ""
+    wanted = f"its input should be that of {unit.path}: {_source(scene, unit)}" if unit else ""
     if known:
         if unit is not None and (steps := _between(scene, known[0], unit)):
             causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {known[0].text} and {unit.path}")
-        what = f"it is given {known[0].text.strip('_')}, which no module of its kind and shape is"
+        what = f"its input is {known[0].text.strip('_')}, which no module of its kind and shape is given"
     else:
-        what = "it is given what PyTorch never has"
+        what = "its input does not occur in PyTorch"
         causes += _attended(scene, unit, event) if unit is not None else []
         causes = causes or mends(scene.run, event.given[0], _suspects(scene))
         if not causes and unit is not None:
@@ -372,7 +374,7 @@ def _given(scene: _Scene, last: Place, event: Event) -> Stop:
 
 
 def _unlike(scene: _Scene, event: Event) -> list[str]:
-    """Settings that keep a layer from the variables of the module that is given the same."""
+    """Settings due to which a layer's variables do not fit the module with the same input."""
     layer, prints = scene.side.layers.get(event.path), [Print(each) for each in event.given]
     for unit in scene.units if layer is not None else ():
         if unit.module is not None and unit.call_with(prints) is not None:
@@ -383,7 +385,7 @@ def _unlike(scene: _Scene, event: Event) -> list[str]:
 
 
 def _expected(scene: _Scene, event: Event) -> Unit | None:
-    """The module that comes next: one that depends on nothing that was not found, of the layer's kind and shape."""
+    """The next module: one of the layer's kind and shape that depends only on what was found."""
     layer, taken = scene.side.layers[event.path], {unit.path for unit in scene.matched_units()}
     bits = 0
     for unit in scene.matched_units():
@@ -424,7 +426,7 @@ def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
 
 
 def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
-    """Attention that is told otherwise: from the projections that were found last."""
+    """Attention with other settings, computed from the projections that were found last."""
     right = unit.first_input()
     wrong = event.given[0]
     if wrong.ndim != 3 or right.size != wrong.size:
@@ -439,7 +441,7 @@ def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
 
 
 def _related(scene: _Scene, unit: Unit, event: Event) -> list[str]:
-    """Exact relations of what the layer is given to what it should be given."""
+    """Exact relations of the layer's input to its expected input."""
     right, wrong = unit.first_input(), event.given[0]
     known = {f"the output of {each.path}": array for each in scene.outcome.events for array in each.made[:1]
              if each.path in scene.outcome.matched}  # fmt: skip
@@ -450,13 +452,13 @@ def _related(scene: _Scene, unit: Unit, event: Event) -> list[str]:
 
 
 def _arranged(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
-    """The array with its channels where PyTorch and where Keras has them, if that is the shape."""
+    """The array with channels first and with channels last, if it then has this shape."""
     last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
     yield from (each for each in (last, array) if each.shape == shape)
 
 
 def _ends(scene: _Scene, last: Place) -> Stop:
-    """All layers agree, and the outputs do not."""
+    """The report if all layers agree but the outputs do not."""
     own, theirs = [Print(each) for each in scene.outcome.outputs], [Print(each) for each in scene.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
     if len(own) != len(theirs):

@@ -1,6 +1,6 @@
-"""Two running models to a mapping table that is found and proved, or to where they part.
+"""Find and prove the mapping table of two running models, or the place where they differ.
 
-The table is a guess until :func:`prove` has run verify on it, with other random weights and other inputs.
+The table is a guess until :func:`prove` runs verify on it, with other random weights and other inputs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
-"""A table, a checkpoint and, if there is one, a configuration to what verify finds."""
+"""Runs verify on a table, a checkpoint and, if there is one, a configuration."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """The two functions, what they take and what they are called with."""
+    """The two functions that build the models, the models' inputs, and the functions' arguments."""
 
     reference: str
     model: str
@@ -45,18 +45,18 @@ class Models:
 
 @dataclass
 class Suggestion:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        models: of what.
+        models: the two models.
         rows: of the table, before folding.
         parts: the table's rows, folded, in sections.
-        doubts: what nothing has proved, in words.
-        stop: where the two models part, if no table was found.
+        doubts: unproved guesses, in words.
+        stop: where the two models differ, if no table was found.
         passes: runs of the Keras model.
-        seconds: for the search, without building the models; ``forward`` are those of one run of both models.
-        verdict: of verify, if the table was proved or not.
-        notes: what could not be looked into.
+        seconds: duration of the search, without building the models; ``forward`` is that of one run of both models.
+        verdict: the verdict of verify, if it ran.
+        notes: parts that could not be examined.
     """
 
     models: Models
@@ -95,7 +95,7 @@ class Suggestion:
 
 
 def suggest(models: Models, say: Say | None = None) -> Suggestion:
-    """Find the table of two models; raises :class:`WdportError` where one of them cannot be built or run."""
+    """Find the table of two models; raises :class:`WdportError` if one of them cannot be built or run."""
     import jax
     import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
 
@@ -111,7 +111,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     family = family_of(models)
     told = family.told()
     if not told:
-        raise UsageError("--input", "nothing tells what the models take", "state it, such as --input 'x: b 3 48 48'")
+        raise UsageError("--input", "the models' inputs are not known", "state it, such as --input 'x: b 3 48 48'")
     with jax.enable_x64(True):
         config = CustomConfig(models.model, models.inputs, models.arguments)
         model = family.build(config, "float64")
@@ -136,7 +136,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         rows = found_rows(run, side, found.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
-    doubts = [f"{name}: dropped, only the checkpoint has it, the PyTorch model does not" for name in spare]
+    doubts = [f"{name}: dropped, since only the checkpoint has it, not the PyTorch model" for name in spare]
     made.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
     made.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
     made.parts = tuple(sections(fold(made.rows, names, [*state, *spare])))
@@ -144,8 +144,8 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
 
 
 def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
-    """The tensors of a checkpoint that are none of the model's; nothing where its names have a prefix, which convert
-    leaves out."""
+    """The tensors of a checkpoint that the model does not have; empty if its names have a prefix, which convert
+    removes."""
     from wdport.checkpoint import open_checkpoint
 
     with open_checkpoint(Path(checkpoint)) as opened:
@@ -154,8 +154,8 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
 
 
 def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
-    """Run ``verify`` on the table: with random float32 weights of another seed, or with a checkpoint's; sets
-    ``verdict``, or ``failure`` where it could not run."""
+    """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
+    ``verdict``, or ``failure`` if it could not run."""
     if found.stop is not None or not found.parts:
         return
     with TemporaryDirectory(prefix="wdport-") as folder:
@@ -176,7 +176,7 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
 
 
 def loads_itself(models: Models) -> bool:
-    """Whether the PyTorch function is given the checkpoint's path, and knows its form: no other can stand for it."""
+    """Whether the PyTorch function loads the checkpoint itself, so that no other file can replace it."""
     return not models.arguments and recorder.takes_path(recorder.find_function(models.reference), models.reference)
 
 
@@ -191,7 +191,7 @@ def _random_checkpoint(models: Models, path: Path) -> Path:
 
 
 def family_of(models: Models) -> CustomFamily:
-    """The user's models as a family without a table yet."""
+    """The user's models as a family without a table."""
     rows: Sequence[Fields] = [{"torch": "x", "keras": "x", "rule": "identity"}]
     return CustomFamily(replace(table_of(rows), path="--input"), models.model, models.reference, models.inputs)
 

@@ -1,7 +1,7 @@
-"""One run of a PyTorch model with random weights: what every module takes and makes, and every value on the way.
+"""Run a PyTorch model with random weights, and record the inputs and outputs of every module and every value between.
 
-Values are those of modules and of all functions of torch between them, each with the parameters that it depends on, so
-that a guess about a parameter is known to be settled when a value behind it agrees.
+Values are the results of modules and of all functions of torch between them, each with the parameters that it depends
+on, so that a guess about a parameter is settled when a value that depends on it agrees.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
     import torch
 
 SEED = 5
-"""Of the random weights."""
+"""Seed of the random weights."""
 
 BATCH = 3
-"""Samples of a run: more than one, so that features can be told from samples."""
+"""Batch size of a run: more than one, so that features can be distinguished from samples."""
 
 
 @dataclass
 class Value:
-    """A tensor of the run: what made it, from which other values, and the parameters that it depends on, as bits.
+    """A tensor of the run: its function, that function's inputs, and the parameters that it depends on, as bits.
 
-    ``by`` is a function of torch, such as ``relu``, the ``at``-th that is called; ``names`` are the modules that give
-    it out.
+    ``by`` is a function of torch, such as ``relu``, the ``at``-th call; ``names`` are the modules that return it.
     """
 
     number: int
@@ -49,7 +48,7 @@ class Value:
 
     @property
     def text(self) -> str:
-        """What to call it: the module that made it, or the function."""
+        """Its name: the module that returned it, or the function."""
         return self.names[0] if self.names else self.by
 
 
@@ -59,12 +58,12 @@ class TorchRun:
 
     Attributes:
         module: the model, float64, in evaluation mode, with the random weights.
-        inputs: what it was given, PyTorch's layout.
-        outputs: what it made.
+        inputs: its inputs, in PyTorch's layout.
+        outputs: its outputs.
         calls: every call of every module, as the recorder names them.
-        values: in the order in which they were made.
+        values: all values, in the order of computation.
         bits: the bit of every parameter and buffer, by name; tied ones share one.
-        notes: what could not be looked into.
+        notes: parts that could not be examined.
     """
 
     module: torch.nn.Module
@@ -78,7 +77,7 @@ class TorchRun:
     prints: Prints[Value] = field(default_factory=Prints)
 
     def depends(self, made: Print) -> int:
-        """The parameters that a value of these numbers depends on."""
+        """The parameters that the value with this print depends on."""
         found = 0
         for value in self.prints.find(made):
             found |= value.depends
@@ -86,7 +85,7 @@ class TorchRun:
 
 
 def build_module(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
-    """The PyTorch model of ``module:function``, built in true float64, in evaluation mode; raises
+    """Build the PyTorch model of ``module:function`` entirely in float64, in evaluation mode; raises
     :class:`WdportError`."""
     from torch import nn
 
@@ -108,7 +107,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
 
 
 def _called(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
-    """Of a function that must be given the checkpoint's path, or nothing."""
+    """Call a function with the checkpoint's path if it requires one, otherwise without arguments."""
     if not recorder.takes_path(function, target):
         return function()
     if checkpoint is None:
@@ -117,9 +116,9 @@ def _called(function: Callable[..., object], target: str, checkpoint: str | None
 
 
 def fill(module: torch.nn.Module, seed: int = SEED) -> None:
-    """Give every parameter, and the running statistics of norms, random float64 values that keep activations near one.
+    """Set every parameter and the running statistics of norms to random float64 values that keep activations near one.
 
-    Other buffers are tables that the code computes, and stay.
+    Other buffers are tables computed by the code, and do not change.
     """
     import torch
     from torch import nn
@@ -145,12 +144,12 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
 
 
 def draw_inputs(inputs: Sequence[Input], batch: int = BATCH, seed: int = 0) -> tuple[Array, ...]:
-    """Inputs as verify draws them, floating ones in float64."""
+    """Inputs as drawn by verify, floating-point ones in float64."""
     return tuple(np.asarray(recorder.cast(each.make(seed, batch, 1.0), np.float64)) for each in inputs)
 
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
-    """Run the model once; raises :class:`MisfitError` where it does not run on such inputs."""
+    """Run the model once; raises :class:`MisfitError` if it does not run on such inputs."""
     bits = _bits(module)
     trace, notes, names = _Trace(module, bits), list[str](), list[str]()
     try:
@@ -169,7 +168,7 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
 
 
 def _name(run: TorchRun) -> None:
-    """Say of every value which modules make it, the innermost first, and which inputs they are."""
+    """Name every value after the modules that return it, the innermost first, or after the input that it is."""
     for at, array in enumerate(run.inputs):
         for value in run.prints.find(Print(array)):
             value.names.append(f"input {at + 1}")
@@ -181,7 +180,7 @@ def _name(run: TorchRun) -> None:
 
 
 def _bits(module: torch.nn.Module) -> dict[str, int]:
-    """A bit for every tensor of the state_dict; the same one for those that are one tensor."""
+    """A bit for every tensor of the state_dict; tied tensors share one."""
     seen: dict[int, int] = {}
     return {
         name: seen.setdefault(id(tensor), 1 << len(seen)) for name, tensor in module.state_dict(keep_vars=True).items()
@@ -189,7 +188,7 @@ def _bits(module: torch.nn.Module) -> dict[str, int]:
 
 
 class _Trace:
-    """Follows every function of torch."""
+    """Records every function call of torch."""
 
     def __init__(self, module: torch.nn.Module, bits: Mapping[str, int]) -> None:
         state = module.state_dict(keep_vars=True)
@@ -200,7 +199,7 @@ class _Trace:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, what functions make is kept."""
+        """Inside, results of functions are recorded."""
         from torch.overrides import TorchFunctionMode
 
         trace = self

@@ -1,4 +1,4 @@
-"""What of a PyTorch model may become one Keras layer: a module, a part of one, or a chunk of its features."""
+"""Units of a PyTorch model that may become one Keras layer: a module, a part of one, or a chunk of its features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TORCH_KINDS: Mapping[str, tuple[str, ...]] = {
     **{f"MaxPool{rank}d": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
     **{f"AvgPool{rank}d": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
 }
-"""Kinds by class of ``torch.nn``, looked up along the classes that a module's own is made of."""
+"""Kinds by class of ``torch.nn``, looked up along a module's base classes."""
 
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 
@@ -69,10 +69,10 @@ _KERAS_KINDS: Mapping[str, tuple[str, ...]] = {
     **{f"MaxPooling{rank}D": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
     **{f"AveragePooling{rank}D": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
 }
-"""Kinds by class of ``keras.layers``; what is not in it, and not made of these classes, may be any."""
+"""Kinds by class of ``keras.layers``; a layer of another class, not derived from these, may have any kind."""
 
 MOST_CHUNKS = 4
-"""Equal parts that one linear layer of PyTorch may be several of in Keras: query, key and value, or two gates."""
+"""Numbers of equal parts into which Keras may split a linear layer of PyTorch: query, key and value, or two gates."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class Unit:
     """A module or a part of one.
 
     Attributes:
-        path: the module's, or that of a part, such as ``attn.query``, ``rnn.layer_1`` or ``qkv.chunk_0_of_3``.
-        kinds: what it may be; empty for a class of the user's own.
+        path: path of the module, or of a part, such as ``attn.query``, ``rnn.layer_1`` or ``qkv.chunk_0_of_3``.
+        kinds: its possible kinds; empty for a user's own class.
         tensors: float64 values by name below ``path``.
-        whole: the module that this is a part of; the module itself.
+        whole: the module that this is a part of, or the module itself.
         part: the part's name; "" for a whole module.
         calls: its calls, in order.
-        order: when it was first called, among all units.
-        members: the units that this one joins side by side, if it does.
-        bits: of its parameters, as :class:`wdport.porting.torch_run.TorchRun` has them.
+        order: position of its first call among all units.
+        members: the units that this one joins side by side, if any.
+        bits: the bits of its parameters; see :class:`wdport.porting.torch_run.TorchRun`.
     """
 
     path: str
@@ -104,16 +104,16 @@ class Unit:
     members: tuple[str, ...] = ()
 
     def first_input(self, at: int = 0) -> Array:
-        """The first array that a call was given."""
+        """The first input array of a call."""
         return np.asarray(recorder.leaves(list(self.calls[at].inputs))[0])
 
     @property
     def names(self) -> dict[str, Array]:
-        """The tensors by their whole names, as if the part were a module."""
+        """The tensors by their full names, as if the part were a module."""
         return {f"{self.path}.{name}": array for name, array in self.tensors.items()}
 
     def call_with(self, given: list[Print]) -> int | None:
-        """The first of its calls that was given what a Keras layer is; all but the first input may be others."""
+        """The first of its calls with a Keras layer's input; inputs other than the first may differ."""
         told = [each for each in given if not each.empty]
         for at, prints in enumerate(self.prints):
             if not told:
@@ -124,7 +124,7 @@ class Unit:
 
 
 def units_of(run: TorchRun) -> list[Unit]:
-    """Every module with tensors of its own, or of a kind without, that was called; and their parts."""
+    """Every called module with its own tensors, or of a kind without tensors, and their parts."""
     order = {layer_of(name): at for at, name in reversed(list(enumerate(run.calls)))}
     by_layer: dict[str, list[Call]] = {}
     for name, call in run.calls.items():
@@ -148,7 +148,7 @@ def units_of(run: TorchRun) -> list[Unit]:
 
 
 def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
-    """The kinds that a module of ``torch.nn`` may be; nothing for a class of the user's own."""
+    """The possible kinds of a module of ``torch.nn``; empty for a user's own class."""
     if getattr(module, "return_indices", False):
         return ()
     for each in type(module).__mro__:
@@ -163,7 +163,7 @@ def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
 
 
 def possible(unit: Unit, layer: object) -> tuple[str, ...]:
-    """The kinds that a unit and a Keras layer may both be."""
+    """The kinds that are possible for both a unit and a Keras layer."""
     known = keras_kinds(layer)
     if not unit.kinds or known is None:
         return unit.kinds or known or ()
@@ -173,7 +173,7 @@ def possible(unit: Unit, layer: object) -> tuple[str, ...]:
 
 
 def keras_kinds(layer: object) -> tuple[str, ...] | None:
-    """The kinds that a layer of Keras's may be; ``None`` for a class of the user's own."""
+    """The possible kinds of a Keras layer; ``None`` for a user's own class."""
     for each in type(layer).__mro__:
         if each.__module__.startswith("keras.") and each.__name__ in _KERAS_KINDS:
             return _KERAS_KINDS[each.__name__]
@@ -181,7 +181,7 @@ def keras_kinds(layer: object) -> tuple[str, ...] | None:
 
 
 def joined(units: Sequence[Unit], at: int) -> Unit:
-    """Linear layers that are fed the same, side by side, as one; ``at`` is the call."""
+    """Linear layers with the same input, joined side by side; ``at`` is the call."""
     made = np.concatenate([np.asarray(unit.calls[at].outputs[0]) for unit in units], axis=-1)
     call = Call(units[0].calls[at].inputs, (made,), units[0].calls[at].caller)
     bits = 0
@@ -209,7 +209,7 @@ def _unit(
 
 
 def _parts(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
-    """What a module is several Keras layers of."""
+    """The parts of a module that corresponds to several Keras layers."""
     if unit.kinds == ("attention_packed",):
         yield from _attention(unit, calls, order)
     elif "layer_1" in {name.rpartition(".")[2] for name in calls if name.startswith(f"{unit.path}.layer_")}:
@@ -237,7 +237,7 @@ def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, 
 
 
 def _recurrent(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
-    """The layers of ``torch.nn.LSTM`` and its like, each as a module of one layer."""
+    """The layers of ``torch.nn.LSTM`` and other RNNs, each as a module of one layer."""
     layer = 0
     while (path := f"{unit.path}.layer_{layer}") in calls:
         own = {name.replace(f"_l{layer}", "_l0"): value for name, value in unit.tensors.items()

@@ -1,4 +1,4 @@
-"""A suggested table as text: short rows, comments that say what was proved, and every doubt."""
+"""Write a suggested table as text: short rows, comments on what was proved, and every doubt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table_text(
 
 
 def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
-    """The rows by the list of a table that they go into."""
+    """The rows by the list of the table that contains them."""
     found: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
     for row in rows:
         name = "tied" if "same_as" in row else "tensors" if "rule" in row or "drop" in row else "layers"

@@ -1,4 +1,4 @@
-"""Sampling: a model and a request in, states and what they are decoded to out."""
+"""Sampling: draw states from a diffusion model and decode them."""
 
 from wdport.sampling.api import read_init as read_init
 from wdport.sampling.api import sample as sample

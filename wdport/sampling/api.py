@@ -1,4 +1,4 @@
-"""`wdport.sample`: a model in, samples out."""
+"""`wdport.sample`: draw samples from a model."""
 
 from __future__ import annotations
 
@@ -42,36 +42,37 @@ def sample(
 
     Args:
         model: what :func:`wdport.load_model` returns.
-        n: number of samples; 1, or as many as ``init`` or ``noise`` has, if not given.
-        sampler: "ddpm", the default, or "ddim", which do what the checkpoint's own code does; "ddim-textbook",
-            "dpm-solver++", "heun" or "euler".
-        steps: number of steps, by the checkpoint's rule (50 makes 51); every one of the 1000 if not given.
-        eta: noise of DDIM, 0 for none.
-        seed: 0 to 2^32 - 1. A sample depends on the seed and its own number alone.
-        init: x_T (n, *shape) to start from instead of noise; ``shape`` is that of one state of the model.
-        noise: a noise tape (slots, n, *shape), one slot for every step that adds noise (all but the last of DDPM).
-        known: one decoded sample, such as a series (N, F), in the units of those that come out, NaN where it is not
-            known: all samples have the known values, exactly.
-        resample: how often every step is taken with ``known``, so that the rest fits it; 5 if not given.
-        labels: the class of each sample, or of all, of a model that knows classes; fewer labels come in turn.
-        guidance: classifier-free guidance: 1 for none, more to follow the labels more; for models that were trained
-            without labels as well.
-        devices: "all" devices of this process share the samples, or the first so many; one if not given. Under
-            ``jax.distributed`` those of every process do: all make the same call and get all samples.
+        n: number of samples. Default: the length of ``init`` or ``noise``, otherwise 1.
+        sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook", "dpm-solver++",
+            "heun" or "euler".
+        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000.
+        eta: noise level of DDIM; 0 adds no noise.
+        seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
+        init: x_T (n, *shape) to start from instead of noise; ``shape`` is the shape of one state of the model.
+        noise: recorded noise (slots, n, *shape), one slot for every step that adds noise (all but the last of DDPM).
+        known: one decoded sample, such as a series (N, F), in the units of the output, NaN where unknown. All samples
+            have exactly the known values.
+        resample: number of times every step is taken with ``known``, so that the rest fits it. Default: 5.
+        labels: classes of the samples, for a class-conditional model; fewer than n labels are cycled.
+        guidance: scale of classifier-free guidance: 1 for none, larger values follow the labels more closely. Requires
+            a model that was also trained without labels.
+        devices: "all" devices of this process, or the first N; the samples are divided among them. Default: one. Under
+            ``jax.distributed`` the devices of every process are used: all processes make the same call and get all
+            samples.
         shard_weights: divide the weights among ``devices`` of this process instead of copying them to each.
-        pad_widths: fill the network's widths up with zeros to a multiple of this, such as 128 or 256. The samples
-            stay what they are but for rounding. It may pay on a TPU or GPU with matrix units of that size, where
-            widths are no multiples already; on a CPU it is work for nothing.
-        batch: samples per call of the network; by the free memory if not given. Another batch may change the last bits
+        pad_widths: pad the network's widths with zeros to a multiple of this, such as 128 or 256. Samples are the same
+            up to rounding. May be faster on a TPU or GPU with matrix units of that size if the widths are not multiples
+            already; no benefit on a CPU.
+        batch: samples per call of the network. Default: from the free memory. The batch size may change the last bits
             of a sample.
 
     Returns:
-        States (n, *shape) in standard units, and what they are decoded to, in the units of the data where the model
-        carries their mean and standard deviation; None where the model does not know how. Both have the names that the
-        model's family gives them.
+        States (n, *shape) in standard units, and the decoded samples, in the units of the data if the model holds their
+        mean and standard deviation; None if the model cannot decode states. Both have the names that the model's family
+        gives them; ``features`` are the names of the last axis, if the model knows them.
 
     Raises:
-        UsageError: an argument is impossible; the message names it.
+        UsageError: an argument is invalid; the message names it.
     """
     request = Request(
         count=n, sampler=sampler, steps=steps, eta=eta, seed=seed, init=init, noise=noise, known=known,
@@ -81,6 +82,6 @@ def sample(
 
 
 def read_init(path: str | PathLike[str]) -> Array:
-    """An array from a ``.npy`` file, x_T; raises :class:`InputError` for any other file."""
+    """Read x_T from a ``.npy`` file; raises :class:`InputError` for any other file."""
     with data_file(path) as file, open_regular(file) as opened, understood(".npy"):
         return read_array(opened, os.fstat(opened.fileno()).st_size)

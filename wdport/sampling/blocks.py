@@ -1,4 +1,4 @@
-"""A block of samples as its file holds it: read whole, and held against the number of its rows and the other blocks."""
+"""Read a block of samples from its file and check it against its number of rows and the other blocks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def layout_of(block: Mapping[str, Array]) -> Layout:
 
 
 def unsound(block: Mapping[str, Array]) -> int:
-    """How many samples of a block hold a value that is not finite."""
+    """The number of samples of a block with a value that is not finite."""
     rows = [np.isfinite(array).reshape(len(array), -1).all(axis=1) for array in block.values()]
     return int(np.count_nonzero(~np.logical_and.reduce(rows)))
 
 
 def read_block(file: IO[bytes], path: Path, rows: int, layout: Layout, fix: str) -> dict[str, Array]:
-    """The arrays in ``file``, ``rows`` long each; raises :class:`InputError` where they are not of this ``layout``."""
+    """The arrays in ``file``, ``rows`` long each; raises :class:`InputError` unless they have this ``layout``."""
     try:
         with understood(".npz"):
             block = _arrays(file)

@@ -1,8 +1,8 @@
-"""A sampler and a number of samples in, the samples out chunk by chunk.
+"""Draw a number of samples, chunk by chunk.
 
-Samples are drawn in batches, which begin at multiples of their size, and handed out in chunks. A product of another
-batch size may sum in another order, so the batch size determines a sample's low-order bits; the chunk and the place
-where a run resumes do not.
+Samples are drawn in batches, which begin at multiples of their size, and returned in chunks. A matrix product of
+another batch size may sum in another order, so the batch size determines a sample's low-order bits; the chunk size and
+the point where a run resumes do not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wdport.sampling.sampler import Sampler
 from wdport.sampling.samples import Samples
 
 Done = Callable[[float], None]
-"""Told how many samples are done, parts of them included."""
+"""Called with the number of finished samples, including fractions."""
 
 
 def chunked(
@@ -33,8 +33,8 @@ def chunked(
 ) -> Iterator[Samples]:
     """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
 
-    ``batch`` is rounded up to a multiple of the devices; the last one is filled up, and cut afterwards. ``init``
-    (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples.
+    ``batch`` is rounded up to a multiple of the number of devices; the last batch is padded, and cut afterwards.
+    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples.
     """
     batch = sampler.batch(min(batch, count))
     chunk = batch if chunk is None else chunk
@@ -61,7 +61,7 @@ def _batches(
     start: int,
     done: Done | None,
 ) -> Iterator[Samples]:
-    """What is left of every batch between ``start`` and ``count``."""
+    """The part of every batch between ``start`` and ``count``."""
     for begin in range(start - start % batch, count, batch):
         indices = np.arange(begin, begin + batch)
         known = np.minimum(indices, count - 1)

@@ -1,7 +1,7 @@
-"""The devices asked for in, a :class:`Spread` out: where batches and weights lie, and what each process draws.
+"""Choose the devices: where batches and weights are placed, and what each process draws (:class:`Spread`).
 
-Every process uses devices of its own alone and draws its own part of every batch; nothing passes between processes
-but the finished samples, after which each of them has all. Start processes with ``jax.distributed.initialize``.
+Every process uses only its own devices and draws its own part of every batch. Processes exchange only finished samples,
+after which each of them has all. Start processes with ``jax.distributed.initialize``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ AXIS = "samples"
 
 
 class LostProcess(MachineError):
-    """One of the processes that share a job does not answer any more."""
+    """One of the processes that share a job no longer answers."""
 
 
 class Spread:
     """``devices`` of this process, and the number of ``processes``, of which this is number ``process``.
 
-    Batches are divided along their samples, first among the processes and then among the devices of each. Weights
-    lie on every device in full or, with ``shard_weights``, divided among those of a process, which then fetch from
-    one another what a product needs while it runs.
+    Batches are divided along their samples, first among the processes and then among the devices of each. Weights are
+    replicated on every device or, with ``shard_weights``, sharded among the devices of a process, which then exchange
+    what a product needs while it runs.
     """
 
     def __init__(
@@ -47,23 +47,24 @@ class Spread:
 
     @property
     def memories(self) -> int:
-        """The memories that share a batch: one per device, but one per process on CPUs."""
+        """The number of memories that share a batch: one per device, but one per process on CPUs."""
         return self.processes if self.devices[0].platform == "cpu" else self.count
 
     def batch(self, samples: int) -> int:
-        """The size of a batch for so many samples."""
+        """The size of a batch for ``samples`` samples."""
         return samples + -samples % self.count
 
     def own(self, values: Array, axis: int = 0) -> Array:
-        """This process's part of what all processes hold."""
+        """This process's part of a batch that all processes hold."""
         return np.split(values, self.processes, axis)[self.process]
 
     def place(self, values: Tree, axis: int = 0) -> Tree:
-        """Arrays, in any nesting, with their samples along ``axis``, over the devices of this process."""
+        """Place arrays, in any nesting, with their samples along ``axis``, on the devices of this process."""
         return jax.device_put(values, self._sharding(*[None] * axis, AXIS))
 
     def weights(self, weights: Tree) -> Tree:
-        """On every device of this process, or divided; placed once for as long as they are the same arrays."""
+        """Place weights on every device of this process, replicated or sharded; once for as long as they are the same
+        arrays."""
         leaves = jax.tree.leaves(weights)
         before, placed = self._weights
         if len(before) != len(leaves) or any(one is not other for one, other in zip(before, leaves, strict=True)):
@@ -72,7 +73,7 @@ class Spread:
         return placed
 
     def _of_weight(self, shape: tuple[int, ...]) -> NamedSharding:
-        """Divided along the first axis that can be; vectors are not worth it."""
+        """Shard along the first divisible axis; vectors are replicated."""
         count = len(self.devices)
         axis = next((i for i, size in enumerate(shape) if size % count == 0), None)
         if not self.shard_weights or len(shape) < 2 or axis is None:
@@ -83,7 +84,7 @@ class Spread:
         return NamedSharding(self._mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
     def gather(self, values: Array | Tensor) -> Array:
-        """What all processes have, one after another along axis 0; called by all of them together."""
+        """Concatenate the values of all processes along axis 0; all processes must call it together."""
         if self.processes == 1:
             return np.asarray(values)
         from jax.experimental.multihost_utils import process_allgather
@@ -93,27 +94,27 @@ class Spread:
             return np.asarray(process_allgather(own, tiled=True))
         except (RuntimeError, ValueError) as error:  # as gloo's are, of either kind
             what = f"another process has ended ({str(error).splitlines()[0]})"
-            fix = "see what it says, and start all of them again: finished samples are kept"
+            fix = "see its output, and start all processes again: finished samples are kept"
             raise LostProcess("--distributed", what, fix) from error
 
 
 def spread_over(devices: int | str | None, shard_weights: bool = False) -> Spread | None:
-    """The spread for ``devices``: "all" of each process's, the first so many of each, or the default one (None).
+    """The spread for ``devices``: "all" of each process, the first N of each, or the default one (None).
 
     Raises:
-        UsageError: that many are not here, processes have different numbers of them, or weights are to be divided
-        among no others.
+        UsageError: there are fewer devices, processes have different numbers of them, or weights are to be sharded on a
+            single device.
     """
     if devices is None:
         if shard_weights:
-            raise UsageError("shard_weights", "there is one device alone", 'ask for several, or for "all" devices')
+            raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
         return None
     here = jax.local_devices()
     if devices != "all":
         if isinstance(devices, bool) or not isinstance(devices, (int, np.integer)) or devices < 1:
-            raise UsageError("devices", f"{devices!r} is no number of devices", 'give 1 or more, or "all"')
+            raise UsageError("devices", f"invalid device count {devices!r}", 'give 1 or more, or "all"')
         if devices > len(here):
-            raise UsageError("devices", f"{devices} are asked for, {len(here)} are here", 'give fewer, or "all"')
+            raise UsageError("devices", f"{devices} devices asked for, {len(here)} found", 'give fewer, or "all"')
         here = here[:devices]
     if len(jax.devices()) != jax.process_count() * jax.local_device_count():
         raise UsageError("devices", "processes have different numbers of them", "give every process the same")

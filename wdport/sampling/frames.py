@@ -1,4 +1,4 @@
-"""A sampler in, what its first samples pass through out: noise at first, the samples themselves at last."""
+"""The intermediate states of the first samples, from noise to the samples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST = 60
 
 
 def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
-    """(frames, n, *shape) the first samples of a job after some of the network's calls, evenly apart; decoded, where
-    states are. They are drawn anew, on the first device."""
+    """Frames (frames, n, *shape): the first samples of a job after evenly spaced calls of the network, decoded if
+    states are. They are drawn again, on the first device."""
     sampler = job.sampler
     network, programs = sampler.programs.network, sampler.programs
     count = min(samples, job.count)

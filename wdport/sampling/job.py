@@ -1,6 +1,6 @@
-"""The one way from a network to samples, for the command line and for Python: a request is planned, then drawn.
+"""Plan a request, then draw its samples; used by the command line and by Python.
 
-Planning looks at shapes and settings alone; whatever is impossible is refused there, before anything is computed.
+Planning uses only shapes and settings; every invalid request is refused there, before anything is computed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from wdport.sampling.sampler import Sampler, plan_of
 from wdport.sampling.samples import Samples
 
 MOST = 1 << 32
-"""Samples of one seed: their numbers have 32 bits."""
+"""Samples per seed: their indices have 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A request that can be met: ``count`` samples in batches of ``batch``.
+    """A valid request: ``count`` samples in batches of ``batch``.
 
-    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples, where
-    they are given.
+    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples, if
+    given.
     """
 
     sampler: Sampler
@@ -48,7 +48,7 @@ class Job:
 
 
 def plan_job(programs: Programs, request: Request) -> Job:
-    """What a request asks of a network; raises :class:`UsageError` where that is impossible."""
+    """The job of a request; raises :class:`UsageError` if the network cannot do it."""
     if request.guidance is not None:
         programs = Programs(guided(programs.network, request.guidance))
     if request.known is not None:
@@ -70,16 +70,16 @@ def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[i
 
 
 def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) -> Array:
-    """``values`` as a finite array of this shape, "n" standing for any length; or a :class:`UsageError`."""
+    """``values`` as a finite array of this shape, "n" for any length; raises :class:`UsageError` otherwise."""
     array = np.asarray(values)
     fits = array.ndim == len(shape) and all(a == b or b == "n" for a, b in zip(array.shape, shape, strict=True))
     if not fits or 0 in array.shape[shape.index("n") :]:
         wanted = ", ".join(map(str, shape))
         raise UsageError(name, f"has shape {array.shape}", f"give ({wanted}) for this model and sampler")
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise UsageError(name, "has values that are no finite numbers", "give finite real numbers")
+        raise UsageError(name, "has values that are not finite", "give finite real numbers")
     if (largest := float(np.abs(array).max(initial=0))) > FURTHEST:
-        raise UsageError(name, f"has values up to {largest:.3g}", "give standard normal noise, or what is like it")
+        raise UsageError(name, f"has values up to {largest:.3g}", "give standard normal noise")
     return array
 
 
@@ -93,10 +93,10 @@ def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
         raise UsageError("n", said, "give the same number of samples everywhere")
     count = next(iter(counts.values()), 1)
     if count > MOST:
-        raise UsageError("n", f"{count} is more than seeds can tell apart", f"give at most {MOST}, and another seed")
+        raise UsageError("n", f"{count} is more than the samples of one seed", f"give at most {MOST}, and another seed")
     return count
 
 
 def _check_number(name: str, value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-        raise UsageError(name, f"{value!r} is no number of samples", "give 1 or more")
+        raise UsageError(name, f"invalid sample count {value!r}", "give 1 or more")

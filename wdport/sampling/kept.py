@@ -1,6 +1,6 @@
-"""A job and an output's parts in, every sample among the parts out; what is there already is not drawn again.
+"""Draw the samples that an output's parts lack; existing samples are not drawn again.
 
-Of several processes the first alone has parts; the others draw their share and pass it on.
+With several processes, only the first one has parts; the others draw their share and send it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wdport.sampling.sampler import Sampler
 from wdport.sampling.samples import Samples
 
 PARTS = 32
-"""About how many there are where nothing else is asked for and they are of a size that memory does not feel."""
+"""Approximate number of parts by default, if they fit easily into memory."""
 
 PART_BYTES = 8 << 20
 
@@ -29,7 +29,7 @@ def fill_parts(
 ) -> None:
     """Draw the samples that are missing from ``parts`` in batches, and save them every ``save_every`` chunks.
 
-    ``parts`` is None in all processes but the first; there ``start`` is the number of samples that it has already.
+    ``parts`` is None in all processes but the first; there ``start`` is the number of samples that exist already.
     """
     start = start if parts is None else parts.done
     batch = job.sampler.batch(min(job.batch, job.count))
@@ -45,19 +45,19 @@ def fill_parts(
 
 
 def auto_chunk(count: int, batch: int, size: int) -> int:
-    """Whole batches, such that there are few parts: a file that is synced for every batch of a small model costs a
-    quarter of its time. ``size`` is that of a sample in bytes."""
+    """Whole batches per chunk, so that there are few parts: syncing a file for every batch of a small model costs a
+    quarter of the time. ``size`` is the size of a sample in bytes."""
     return batch * max(1, min(round(count / batch / PARTS), PART_BYTES // size // batch))
 
 
 def _bytes(sampler: Sampler) -> int:
-    """About what a sample takes, with what it is decoded to, which is no longer."""
+    """Approximate size of a sample with its decoded form, which is not larger."""
     network = sampler.programs.network
     return 2 * int(np.prod(network.shape)) * np.dtype(network.dtype).itemsize
 
 
 def _save(parts: Parts, start: int, waiting: list[Samples]) -> int:
-    """The next sample's number."""
+    """Save the waiting samples; returns the index of the next one."""
     samples = Samples.join(waiting)
     waiting.clear()
     parts.save(start, samples.arrays)

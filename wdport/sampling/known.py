@@ -1,10 +1,10 @@
-"""A network and a partly known sample in, a network whose samples have the known values out.
+"""Condition a network on a partly known sample (inpainting).
 
-After every call the network's idea of the clean state is moved by the encoding of what its decoded form lacks, so that
-this has the known values; the rest is left to the model (the null-space method, arXiv 2212.00490).
-Taking steps several times makes the rest fit. On Gaussian data with 50 steps of DDIM, the mean of what is filled
-in was off by 0.44 standard deviations of the data with every step taken once, by 0.12 five times, by 0.08 twenty
-times; its spread was 3.1, 2.5 and 1.7 times the true one.
+After every call the network's estimate of the clean state is corrected by the encoding of its residual, so that its
+decoded form has the known values; the rest is left to the model (the null-space method, arXiv 2212.00490). Repeating
+steps makes the rest fit. On Gaussian data with 50 steps of DDIM, the mean of the filled-in values was off by 0.44
+standard deviations of the data with every step taken once, by 0.12 with five repeats, by 0.08 with twenty; its spread
+was 3.1, 2.5 and 1.7 times the true one.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from wdport.model import Decoding, NotDecoded
 from wdport.sampling.network import Network
 
 RESAMPLE = 5
-"""How often every step is taken where nobody says."""
+"""Default number of times every step is taken."""
 
 FURTHEST = 1e6
-"""Standard deviations from the mean: what is further away is no data, and float32 cannot square what is beyond 1e19."""
+"""Standard deviations from the mean: values further away are not data, and float32 cannot square values beyond 1e19."""
 
 _TEXT = partial(read_text, gaps=True)
 _READERS: dict[str, Callable[[Path, str | None], Table]] = {
@@ -48,9 +48,9 @@ _READERS: dict[str, Callable[[Path, str | None], Table]] = {
 
 
 def read_known(path: str | PathLike[str]) -> Array:
-    """A series (N, F) from a file, NaN where it is not known; in text nothing, or NA, stands for NaN too.
+    """Read a series (N, F) from a file, NaN where unknown; in text, an empty field or NA is NaN too.
 
-    Columns of text without a number, such as dates, are left out. Raises :class:`InputError`.
+    Text columns without numbers, such as dates, are left out. Raises :class:`InputError`.
     """
     with data_file(path) as file:
         suffix = file.suffix.lower()
@@ -60,23 +60,23 @@ def read_known(path: str | PathLike[str]) -> Array:
             table = _READERS[suffix](file, None)
             return table.load([i for i, numeric in enumerate(table.numeric) if numeric])
         except Fault as fault:
-            fix = "give time steps by features, NaN or nothing where a value is not known"
+            fix = "give time steps by features, NaN or nothing where a value is unknown"
             raise Fault(fault.what, fix, fault.part) from None
 
 
 def resampling(times: int | None, known: bool) -> int:
-    """How often every step is taken; raises :class:`UsageError` where nothing is known to fit anything to."""
+    """The number of times every step is taken; raises :class:`UsageError` for repeats without known values."""
     if times is not None and not known:
-        raise UsageError("resample", "does nothing where nothing is known", "leave it out, or give known values")
+        raise UsageError("resample", "has no effect without known values", "leave it out, or give them")
     return (RESAMPLE if known else 1) if times is None else times
 
 
 def with_known(network: Network, known: ArrayLike) -> Network:
-    """``network`` under the condition that its decoded samples have the values of ``known``.
+    """``network`` conditioned so that its decoded samples have the values of ``known``.
 
     Args:
-        network: the model's own.
-        known: one decoded sample, (N, F) in the units that the model gives, NaN where nothing is known.
+        network: the unconditioned network.
+        known: one decoded sample, (N, F) in the units of the model's output, NaN where unknown.
 
     Raises:
         UsageError: the model does not decode its states, or ``known`` does not fit it.
@@ -89,7 +89,7 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     standard = np.where(mask, (values - np.asarray(decoding.mean)) / np.asarray(decoding.std), 0.0)
     if np.abs(standard).max() > FURTHEST:
         what = f"has a value {np.abs(standard).max():.3g} standard deviations from the mean"
-        raise UsageError("known", what, "give it in the units of the series that the model gives")
+        raise UsageError("known", what, "give it in the units of the series that the model draws")
     held = Held(*(part.astype(network.dtype) for part in (standard, np.where(mask, values, 0.0), mask)))
     inner = network.specs
     return replace(
@@ -104,7 +104,7 @@ def with_known(network: Network, known: ArrayLike) -> Network:
 
 
 class Held(NamedTuple):
-    """What is known, beside the weights: in standard units, in those of the data, and where (1 and 0)."""
+    """The known values, kept beside the weights: in standard units, in units of the data, and their mask (1 and 0)."""
 
     standard: Array
     values: Array
@@ -133,12 +133,12 @@ def _checked(known: ArrayLike, shape: tuple[int, ...]) -> Array:
     try:
         given = np.asarray(known)
     except ValueError:  # lists of different lengths
-        raise UsageError("known", "is no array", "give time steps by features") from None
+        raise UsageError("known", "is not an array", "give time steps by features") from None
     if given.dtype.kind not in "iuf":
         raise UsageError("known", f"holds {given.dtype}, not real numbers", "give floats, NaN for unknown")
     values = given.astype(np.float64)
     if values.shape != shape:
         raise UsageError("known", f"has shape {values.shape}", f"give {shape}: time steps, features; NaN for unknown")
     if np.isinf(values).any():
-        raise UsageError("known", "has infinite values", "give NaN for what is not known")
+        raise UsageError("known", "has infinite values", "give NaN for unknown values")
     return values

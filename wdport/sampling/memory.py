@@ -1,4 +1,4 @@
-"""A model's sizes in, the number of samples per batch that fits into memory out."""
+"""Choose a batch size that fits into memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import jax
 
+from wdport.platforms import physical_bytes
+
 CPU_BATCH = 64
 """On two cores a batch of 64 takes 2.1 ms per sample and step at the released size, one of 8 takes 3.5, and the
-matrix products alone 1.5; larger ones save nothing."""
+matrix products alone 1.5; larger batches save nothing."""
 
 DEVICE_BATCH = 1024
 
@@ -19,20 +21,20 @@ SMALL, SMALL_BATCH = 1 << 19, 4096
 
 
 def auto_batch(numbers: int, dtype: str, count: int, memories: int = 1) -> int:
-    """Samples per batch, which ``memories`` such as this one share: what fits into half of what is free, at most
-    what is of use. A sample takes so many ``numbers`` of ``dtype`` while the network runs."""
+    """Samples per batch, shared by ``memories`` such as this one: as many as fit into half of the free memory, up to
+    the largest useful batch. A sample takes ``numbers`` values of ``dtype`` while the network runs."""
     most = max(CPU_BATCH, min(SMALL_BATCH, SMALL // numbers)) if jax.default_backend() == "cpu" else DEVICE_BATCH
     fitting = free_bytes() // 2 // sample_bytes(numbers, dtype)
     return max(1, min(count, memories * min(most, fitting)))
 
 
 def sample_bytes(numbers: int, dtype: str) -> int:
-    """Memory that one sample takes at most while the network runs."""
+    """Upper bound of the memory of one sample while the network runs."""
     return (8 if dtype == "float64" else 4) * numbers
 
 
 def free_bytes() -> int:
-    """Memory that is free on the device, or on the machine and within its control groups for a CPU."""
+    """Free memory of the device, or of the machine and its control groups for a CPU."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return int(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0))
@@ -45,13 +47,14 @@ def _machine_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError, IndexError):
-        return None
+        whole = physical_bytes()  # macOS tells no more
+        return None if whole is None else whole // 2
 
 
 def group_bytes(root: Path = Path("/")) -> int | None:
-    """What the limits of this process's control groups leave, those of containers and batch systems among them.
+    """Free memory within the limits of this process's control groups, such as those of containers and batch systems.
 
-    Files that the system keeps in memory count as used there, but those not lately read make room: without that, a
+    The page cache counts as used there, but its inactive files can be reclaimed and count as free here: otherwise a
     container that has read large files would look full. None without a limit. ``root`` is where proc and sys are.
     """
     found: list[int] = []
@@ -67,7 +70,8 @@ def group_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _limits(mount: Path, path: str, limit: str, used: str, cached: str) -> Iterator[int]:
-    """What is left in a group and in each one around it; in a container the path may be the machine's, unseen here."""
+    """Free memory of a group and of each of its parents; in a container the path may be the machine's, not visible
+    here."""
     own = mount / path.lstrip("/")
     for folder in (own, *own.parents):
         if not folder.is_relative_to(mount):

@@ -1,6 +1,6 @@
-"""A diffusion model in, what a sampler needs of it out: pure functions of its weights, and the facts around them.
+"""What a sampler needs of a diffusion model: pure functions of its weights, and facts about it.
 
-The plain Keras model is one way to make a :class:`Network`; whatever computes the same sooner is another.
+A :class:`Network` is made from the plain Keras model, or from a faster equivalent.
 """
 
 from __future__ import annotations
@@ -32,16 +32,15 @@ from wdport.model import Array, Configuration, Diffused, KerasModel
 class Network:
     """A denoiser for the scan.
 
-    ``conditions(weights, times (S,))`` is all that depends on the steps alone, arrays with S in front, and
-    ``apply(weights, state (B, *shape), condition, labels (B,))`` the prediction (B, *shape) with one step's part of it;
-    labels are None for a network without classes.
-    ``finish(weights, state)`` takes the last state to itself and what it is decoded to, None where it is not. All
-    are free of side effects. ``weights(batch)`` are the present ones, as they are fastest for so many samples per call,
-    or for any number of them (None); they serve every batch. ``process()`` is what the checkpoint was trained to undo.
-    ``dtype`` is that of the state, ``about`` what the family says of it. ``change(weights, clean)``, if there is one,
-    is what is made of the network's idea of the clean state at every step. ``specs(batch)``, where there is such a
-    thing, are the weights' shapes and dtypes, known before they are there, so that programs can be compiled
-    meanwhile.
+    ``conditions(weights, times (S,))`` is everything that depends only on the steps, arrays with leading axis S, and
+    ``apply(weights, state (B, *shape), condition, labels (B,))`` the prediction (B, *shape), given one step's part of
+    it; labels are None for a network without classes. ``finish(weights, state)`` returns the last state and its decoded
+    form, None if states are not decoded. All are free of side effects. ``weights(batch)`` are the current weights, in
+    the layout that is fastest for ``batch`` samples per call, or for any number (None); they work with every batch.
+    ``process()`` is what the checkpoint was trained to undo. ``dtype`` is the dtype of the state, ``about`` the
+    family's description of it. ``change(weights, clean)``, if given, changes the network's estimate of the clean state
+    at every step. ``specs(batch)``, if given, are the weights' shapes and dtypes, available before the weights, so that
+    programs can be compiled while these are loaded.
     """
 
     conditions: Callable[[Tree, Tensor], Tree]
@@ -56,7 +55,7 @@ class Network:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample's state."""
+        """Shape of one sample's state."""
         return self.about.shape
 
     def changing(self, weights: Tree) -> Change | None:
@@ -65,7 +64,7 @@ class Network:
         return None if change is None else lambda clean: change(weights, clean)
 
     def at(self, weights: Tree, state: Tensor, times: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The prediction where all samples have one time: ``times`` (B,) is that, repeated."""
+        """The prediction for samples that share one time: ``times`` (B,) repeats it."""
         condition = jax.tree.map(lambda leaf: leaf[0], self.conditions(weights, times[:1]))
         return self.apply(weights, state, condition, labels)
 
@@ -75,9 +74,9 @@ Known = tuple[Sampled, Configuration]
 
 
 def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = None) -> Network:
-    """The same function as :func:`keras_network`'s with nothing computed twice.
+    """The function of :func:`keras_network`, with nothing computed twice.
 
-    ``pad_widths`` fills its widths up with zeros to a multiple; raises :class:`UsageError` for an impossible one.
+    ``pad_widths`` pads its widths with zeros to a multiple; raises :class:`UsageError` for an invalid one.
     """
     from wdport.keras_runtime import variables_by_path
 
@@ -104,7 +103,7 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = N
     def specs(batch: int | None = None) -> Tree:
         return arranged.specs(variables(), batch)
 
-    # What is bound to devices, as under keras.distribution, compiles to another program than shapes alone tell.
+    # Arrays bound to devices, as under keras.distribution, compile to another program than their shapes imply.
     bound = any(getattr(v.value, "committed", True) for v in model.trainable_variables)
     return replace(
         plain,
@@ -118,16 +117,16 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = N
 def stored_network(
     family: object, config: object, variables: dict[str, Array], dtype: str = "float32", pad_widths: int = 1
 ) -> Network:
-    """What :func:`fast_network` makes of the model with these variables (float32, by path), without Keras.
+    """The :func:`fast_network` of a model with these variables (float32, by path), without Keras.
 
-    ``variables`` are emptied when the weights are made of them, so that memory holds them once. ``dtype`` is a Keras
-    dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a model that is no
+    ``variables`` is emptied when the weights are made from it, so that memory holds them once. ``dtype`` is a Keras
+    dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a model that is not a
     diffusion model.
     """
     _require_widths(pad_widths)
     if not isinstance(family, Sampled):
-        what = f"a {getattr(family, 'name', type(family).__name__)} is no diffusion model"
-        raise UsageError("model", what, "give what wdport convert wrote")
+        what = f"a {getattr(family, 'name', type(family).__name__)} is not a diffusion model"
+        raise UsageError("model", what, "give a model that wdport convert wrote")
     role = family
     _require_sampled(role, config)
     computing, held = map(jnp.dtype, POLICIES[dtype])
@@ -157,12 +156,12 @@ def stored_network(
 
 
 def spec(shape: Iterable[object], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
-    """An array's shape and dtype, for programs that are compiled or exported without it."""
+    """An array's shape and dtype, to compile or export programs without the array."""
     return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
 class _Arranged:
-    """A denoiser's weights, arranged once, and laid out anew where another batch is better off so."""
+    """A denoiser's weights, arranged once, and again where another batch size needs another layout."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         self._best = denoiser.by_outputs
@@ -185,7 +184,7 @@ class _Arranged:
 
 
 def _once(arrange: Callable[..., Tree]) -> Any:
-    """Compiled for a single run; how weights lie is its second argument."""
+    """``arrange``, compiled for a single run; its second argument is the layout of the weights."""
     options = fast_compile() if jax.default_backend() == "cpu" else None
     return jax.jit(arrange, static_argnums=1, compiler_options=options)
 
@@ -197,11 +196,11 @@ def _require_widths(pad_widths: int) -> None:
         or not (1 <= pad_widths <= MAX_PAD_WIDTHS)
     ):
         fix = f"give 1 to {MAX_PAD_WIDTHS}, such as 128 or 256"
-        raise UsageError("pad_widths", f"{str(pad_widths)[:20]} is no width", fix)
+        raise UsageError("pad_widths", f"invalid width {str(pad_widths)[:20]}", fix)
 
 
 def keras_network(model: KerasModel, known: Known | None = None) -> Network:
-    """A Keras model as it stands; raises :class:`UsageError` for one that is none of ours and not ``known``.
+    """The network of an unmodified Keras model; raises :class:`UsageError` unless it is a wdport model or ``known``.
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
@@ -236,7 +235,7 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
 def _known(model: KerasModel) -> Known:
     family = family_of_model(model)
     if not isinstance(family, Sampled):
-        what = f"a {type(model).__name__} is no diffusion model"
+        what = f"a {type(model).__name__} is not a diffusion model"
         raise UsageError("model", what, "give what wdport.load_model returns")
     _require_sampled(family, model.config)
     return family, model.config
@@ -244,11 +243,11 @@ def _known(model: KerasModel) -> Known:
 
 def _require_sampled(family: Sampled, config: Configuration) -> None:
     if why := family.unsampled(config):
-        raise UsageError("model", f"does not sample: {why}", "call it as it is")
+        raise UsageError("model", f"does not sample: {why}", "call the model directly")
 
 
 def _process(role: Sampled, config: Configuration, variables: Mapping[str, Array | Tensor]) -> Process:
-    """With the tables that a model holds, which are the checkpoint's own."""
+    """The process with the tables that the model holds, which come from the checkpoint."""
     return role.process(config, lambda name: np.asarray(variables[name.replace(".", "/")]))
 
 

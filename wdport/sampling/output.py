@@ -1,6 +1,6 @@
-"""A job in, a file of samples out: parts beside it keep what is finished, so that an interrupted run resumes.
+"""Draw a job into a file: parts beside it keep finished samples, so that an interrupted run resumes.
 
-Of several processes the first writes; the others draw their share and pass it on.
+With several processes, the first one writes; the others draw their share and send it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from wdport.sampling.job import Job
 from wdport.sampling.kept import fill_parts
 from wdport.sampling.parts import Parts
 from wdport.sampling.processes import agreed, announced, check_same
+from wdport.sampling.ran import Clock, Ran
 
 Bar = Callable[[int, int], AbstractContextManager[Done | None]]
-"""Shows how many samples are done, given how many there are to be and how many there are already."""
+"""Progress display, from the number of samples in all and the number of existing ones."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where samples go, and how they are kept on the way.
+    """Where samples are written, and how finished ones are kept meanwhile.
 
-    ``facts`` say what determines the samples, as JSON values. ``batch`` is the one that was asked for, if any: else a
-    run that resumes takes over the first one's. Finished samples are saved every ``save_every`` chunks of ``chunk``.
-    ``force`` replaces the file, and parts of another run.
+    ``facts`` are everything that determines the samples, as JSON values. ``batch`` is the requested batch size, if any;
+    otherwise a resumed run uses that of the first run. Finished samples are saved every ``save_every`` chunks of
+    ``chunk``. ``force`` replaces the file, and parts of another run.
     """
 
     target: Target
@@ -42,24 +43,10 @@ class Output:
     force: bool = False
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A finished run: samples that there were ``already``, the ``batch``, the ``seconds`` that the rest took, the
-    ``shapes`` of all arrays by name, the ``size`` of the file in bytes, and how many samples are ``unsound``, with a
-    value that is not finite."""
-
-    already: int
-    batch: int
-    seconds: float
-    shapes: Mapping[str, tuple[int, ...]]
-    size: int
-    unsound: int = 0
-
-
 def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], None]) -> Ran | None:
     """Draw what is missing and write the file; None in all processes but the first.
 
-    ``show`` is given the samples before the file is written. What is finished is kept, whatever is raised.
+    ``show`` is called with the samples before the file is written. Finished samples are kept, whatever is raised.
     """
     check_same(job.sampler, {**output.facts, "batch": output.batch})
     if job.sampler.spread and job.sampler.spread.process:
@@ -74,13 +61,14 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
             require_writable(output.target.path, force=output.force)  # another run may have ended since it was asked
         already, batch = agreed(job.sampler, parts.done, parts.batch)
         with bar(job.count, already) as done:
-            fill_parts(replace(job, batch=batch), parts, output.chunk, output.save_every, done)
-        seconds = time.monotonic() - started
+            clock = Clock(job.count, done)
+            fill_parts(replace(job, batch=batch), parts, output.chunk, output.save_every, clock)
+        rate, seconds = clock.rate(), time.monotonic() - started
         shapes = {name: (job.count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
         show(parts.blocks)
-        size = write_samples(output.target, job.count, parts.blocks, _steps(job))
+        size = write_samples(output.target, job.count, parts.blocks, _steps(job), _features(job))
         parts.remove()
-    return Ran(already, batch, seconds, shapes, size, parts.unsound)
+    return Ran(already, batch, seconds, shapes, size, parts.unsound, clock.compiling, rate)
 
 
 def _parts(output: Output, job: Job) -> Parts:
@@ -94,9 +82,14 @@ def _steps(job: Job) -> dict[str, str]:
     return {each.name: each.step for each in (about.state, about.decoded)}
 
 
+def _features(job: Job) -> tuple[str, ...]:
+    return job.sampler.programs.network.about.features
+
+
 @contextmanager
 def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
-    """Say at an interruption what is there; leave nothing where nothing is, or where all is in the file ``path``."""
+    """At an interruption, tell how many samples are kept; remove empty parts, and parts whose samples are all in
+    ``path``."""
     before = len(WRITTEN)
     try:
         yield
@@ -104,7 +97,7 @@ def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
         if not parts.done or path in WRITTEN[before:]:
             parts.remove()
             raise
-        told = f"interrupted; {parts.done} of {count} samples are kept, the same command goes on from there"
+        told = f"interrupted; {parts.done} of {count} samples are kept; run the same command to resume"
         raise type(interruption)(told) from None
     except BaseException:
         if not parts.done:

@@ -1,6 +1,6 @@
-"""Files of a folder that this user alone may write to: opened without following links, and only if nobody else may.
+"""Files of a folder that only this user may write to: opened without following links.
 
-What another user can write to decides what a run makes of it, so a folder or file of theirs is refused.
+Another user who can write a file controls the run that reads it, so folders and files of other users are refused.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import stat
 from pathlib import Path
 from typing import IO, Final
 
+from wdport.checkpoint.regular import require_supported
 from wdport.errors import InputError
 from wdport.owners import distrust
+from wdport.platforms import CLOEXEC, NOFOLLOW, NONBLOCK
 
-_SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A link is an error, and a pipe does not wait for somebody to write into it."""
+_SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC
+"""A link is an error, and opening a pipe does not wait for a writer."""
 
 
 def own_folder(folder: Path, fix: str) -> None:
-    """Make ``folder`` for this user alone; raises :class:`InputError` where it is a link, or not this user's.
+    """Make ``folder`` for this user only; raises :class:`InputError` if it is a link, or another user's.
 
-    The owner of the folder around may have made it, too: whoever that is can replace the output itself.
+    The owner of the parent folder may have made it, too: that user can replace the output anyway.
     """
+    require_supported()
     folder.mkdir(mode=0o700, exist_ok=True)
     found, around = os.lstat(folder), os.stat(folder.parent)
     if not stat.S_ISDIR(found.st_mode):
@@ -31,16 +34,16 @@ def own_folder(folder: Path, fix: str) -> None:
 
 
 def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file in a folder of one's own; raises :class:`InputError` for any other."""
+    """A descriptor of this user's regular file; raises :class:`InputError` for any other file."""
     try:
         opened = os.open(file, flags | _SAFELY, 0o600)
     except OSError as error:
         if not os.path.islink(file) and not _is_special(file):
             raise
-        raise InputError(file, "is no regular file", fix) from error
+        raise InputError(file, "is not a regular file", fix) from error
     try:
         found = os.fstat(opened)
-        reason = None if stat.S_ISREG(found.st_mode) else "is no regular file"
+        reason = None if stat.S_ISREG(found.st_mode) else "is not a regular file"
         reason = reason or distrust(found, file.parent, {os.stat(file.parent).st_uid})
         if reason:
             raise InputError(file, reason, fix)
@@ -51,7 +54,7 @@ def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_own(file: Path, most: int, fix: str) -> bytes:
-    """All bytes of such a file; raises :class:`InputError` where there are more than ``most``."""
+    """All bytes of such a file; raises :class:`InputError` if there are more than ``most``."""
     with opened_own(file, fix) as stream:
         data = stream.read(most + 1)
     if len(data) > most:
@@ -60,17 +63,17 @@ def read_own(file: Path, most: int, fix: str) -> bytes:
 
 
 def opened_own(file: Path, fix: str) -> IO[bytes]:
-    """Such a file to read; see :func:`open_own`."""
+    """Open such a file for reading; see :func:`open_own`."""
     return os.fdopen(open_own(file, fix), "rb")
 
 
 def keep_private(file: IO[bytes]) -> None:
-    """Let no other user write to a new file, whatever the process's mask is."""
+    """Let no other user write to a new file, whatever the process's umask is."""
     os.fchmod(file.fileno(), 0o600)
 
 
 def _is_special(file: Path) -> bool:
-    """Whether something is there that is no regular file: opening a socket or a folder fails by itself."""
+    """Whether the path exists and is not a regular file: opening a socket or a folder fails anyway."""
     try:
         return not stat.S_ISREG(os.lstat(file).st_mode)
     except OSError:

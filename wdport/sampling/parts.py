@@ -1,13 +1,12 @@
-"""A run's facts and its finished blocks in, a folder beside the output that an interrupted run goes on from.
+"""A folder beside the output with a run's finished blocks, from which an interrupted run resumes.
 
-Every block is written under a temporary name, synced and renamed, so what is there is complete. Its name has a SHA-256
-of the run's facts and of its bytes, which is checked whenever it is read: what is damaged, or another run's, is found
-before it is used. The folder is this user's alone, and goes when the output is written.
+Every block is written under a temporary name, synced and renamed, so every block is complete. Its name has a SHA-256 of
+the run's facts and of its bytes, which is checked whenever it is read: damaged blocks and those of another run are
+found before they are used. The folder is private to this user, and removed when the output is written.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from wdport.files.atomic import machine_error, whole_file
 from wdport.files.temporary import is_temporary
 from wdport.limits import MAX_RUN_BYTES
 from wdport.model import Array
+from wdport.platforms import lock
 from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
 from wdport.sampling.own_files import keep_private, open_own, opened_own, own_folder, read_own
 
@@ -35,12 +35,12 @@ RUN = "run.json"
 _NAME = re.compile(r"(\d{9,12})-(\d{9,12})-([0-9a-f]{64})\.npz")
 _FINISHED = re.compile(rf"{_NAME.pattern}|run\.json")
 
-ANEW = "remove the folder, or begin anew with --force"
-REMOVE = "remove it, or begin anew with --force"
+ANEW = "remove the folder, or start again with --force"
+REMOVE = "remove it, or start again with --force"
 FOREIGN = "remove it, or give another name with -o"
 
 CHUNK = 1 << 20
-"""Bytes that are hashed at a time."""
+"""Bytes hashed at a time."""
 
 
 @dataclass(frozen=True, order=True)
@@ -56,14 +56,14 @@ class Part:
 class Parts:
     """The folder ``NAME.parts`` of the output ``NAME``, held by one process at a time.
 
-    ``facts`` say what decides the samples; a folder with other facts is another run's. ``settled`` names the
-    facts that the first run settles by itself, whole numbers from 1: they are taken over. ``anew`` forgets what is
-    another run's, or damaged; what this run would draw again, bit for bit, stays. Files that are none of ours stay in
-    any case. ``layout`` is what is known of a block's arrays beforehand.
+    ``facts`` are everything that determines the samples; a folder with other facts belongs to another run. ``settled``
+    names the facts that the first run chooses automatically, integers from 1: a resumed run uses these values. ``anew``
+    removes parts that are damaged or from another run; parts that this run would draw again, bit for bit, stay. Files
+    that wdport did not write always stay. ``layout`` is the expected layout of a block's arrays, where known.
 
     Raises:
         UsageError: the folder holds parts of another run. InputError: they are damaged, or another user may have
-        written them. MachineError: another process holds it, or the machine refuses.
+            written them. MachineError: another process holds it, or the system refuses.
     """
 
     def __init__(
@@ -132,22 +132,22 @@ class Parts:
 
     @property
     def batch(self) -> int:
-        """The size of a batch of the run that began it."""
+        """The batch size of the run that created the folder."""
         return self._number(self.facts, "batch")
 
     @property
     def done(self) -> int:
-        """Samples that are there, from the first without a gap."""
+        """Number of finished samples, from the first without a gap."""
         sound = self._sound()
         return sound[-1].stop if sound else 0
 
     @property
     def unsound(self) -> int:
-        """How many of the samples hold a value that is not finite."""
+        """The number of samples with a value that is not finite."""
         return sum(self._unsound.values())
 
     def save(self, start: int, block: Mapping[str, Array]) -> None:
-        """Keep a block of samples whose first has the number ``start``."""
+        """Keep a block of samples that begins with sample ``start``."""
         rows = len(next(iter(block.values())))
         made = BytesIO()
         np.savez(made, **block)  # type: ignore[arg-type, unused-ignore]
@@ -166,7 +166,7 @@ class Parts:
         for part in self._sound():
             with opened_own(part.file, REMOVE) as opened:
                 if self._digest(opened) != part.digest:
-                    raise InputError(part.file, "is not what this run has written", REMOVE)
+                    raise InputError(part.file, "is not what this run wrote", REMOVE)
                 opened.seek(0)
                 block = read_block(opened, part.file, part.stop - part.start, self._layout, REMOVE)
             self._layout = layout_of(block)
@@ -186,7 +186,7 @@ class Parts:
         return sorted(Part(int(m[1]), int(m[2]), m[3], self.folder / m[0]) for m in names)
 
     def _sound(self) -> list[Part]:
-        """Those that follow one another from 0."""
+        """The contiguous parts from sample 0."""
         sound: list[Part] = []
         for part in self._found():
             if part.start == (sound[-1].stop if sound else 0) and part.stop > part.start:
@@ -194,7 +194,7 @@ class Parts:
         return sound
 
     def remove(self) -> None:
-        """The run is over and its output written, or it has not begun."""
+        """Remove the folder, when the output is written or nothing was drawn."""
         with suppress(OSError):
             self._clear(_is_unfinished)
             self._clear(_FINISHED.fullmatch)
@@ -214,20 +214,18 @@ class Parts:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Whoever began it is gone: it would hold the lock."""
+    """Whether this is an unfinished file; its process has ended, since it would hold the lock."""
     return is_temporary(name, _FINISHED)
 
 
 def _locked(folder: Path) -> int:
     """A file descriptor that holds the folder until it is closed."""
-    lock = open_own(folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+    held = open_own(folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
+    if lock(held) is False:
+        os.close(held)
         fix = "wait for it, or give another name with -o"
-        raise MachineError(folder, "another process is sampling into it", fix) from None
-    return lock
+        raise MachineError(folder, "another process is sampling into it", fix)
+    return held
 
 
 @contextmanager

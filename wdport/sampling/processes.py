@@ -1,4 +1,4 @@
-"""What processes that share a job tell one another before they draw: that they mean the same, and where to begin."""
+"""What the processes of a job agree on before they draw: that their commands are the same, and where to begin."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wdport.errors import MachineError, UsageError
 from wdport.sampling.sampler import Sampler
 
 HALF = 1 << 20
-"""Numbers go between processes in two halves: jax has 32 bits for each."""
+"""Numbers are sent between processes in two halves: jax has 32 bits for each."""
 
 
 def check_same(sampler: Sampler, facts: Mapping[str, object]) -> None:
-    """Raises :class:`UsageError` in all processes where they were not started with the same ``facts``."""
+    """Raise :class:`UsageError` in all processes unless they were started with the same ``facts``."""
     if sampler.spread is not None:
         text = json.dumps([facts, len(sampler.spread.devices)], sort_keys=True)
         if len(set(sampler.spread.gather(np.array([crc32(text.encode()) >> 1], np.int32)).tolist())) > 1:
@@ -26,21 +26,21 @@ def check_same(sampler: Sampler, facts: Mapping[str, object]) -> None:
 
 
 def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
-    """The first process's number of samples that are there, and its batch.
+    """The first process's number of finished samples, and its batch size.
 
-    Raises :class:`MachineError` where the first process has told that it cannot begin, see :func:`announced`.
+    Raises :class:`MachineError` if the first process reports that it cannot begin, see :func:`announced`.
     """
     if sampler.spread is None:
         return done, batch
     told = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
     if told[0] < 0:
-        raise MachineError("--distributed", "the first process cannot begin", "see what it says")
+        raise MachineError("--distributed", "the first process cannot begin", "see its output")
     return told[0] * HALF + told[1], told[2] * HALF + told[3]
 
 
 @contextmanager
 def announced(sampler: Sampler) -> Iterator[None]:
-    """What the first process raises before all draw, it tells the others: else they would wait for it."""
+    """Report to the other processes what the first one raises before drawing, as they would wait for it otherwise."""
     try:
         yield
     except BaseException:

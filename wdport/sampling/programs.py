@@ -1,4 +1,4 @@
-"""A network in, its compiled programs out: every plan whose segments are of one length shares them."""
+"""The compiled programs of a network, shared by all plans with segments of the same length."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from wdport.sampling.network import Network, fast_network, spec
 class Programs:
     """The steps of sampling, each compiled once per batch size.
 
-    ``start(seed, indices)`` draws x_T, ``carry(state)`` is what the first row starts from, ``drawn(weights, rows,
+    ``start(seed, indices)`` draws x_T, ``carry(state)`` is the initial carry of the first row, ``drawn(weights, rows,
     carry, labels, seed, indices)`` and ``taped(weights, rows, carry, labels, tape)`` carry it through some rows, and
-    ``finish(weights, state)`` gives the state and what it is decoded to.
+    ``finish(weights, state)`` returns the state and its decoded form.
     """
 
     def __init__(self, network: Network) -> None:
@@ -35,22 +35,24 @@ class Programs:
         self.taped = jax.jit(self._taped, compiler_options=options)
         self.finish = jax.jit(network.finish)
 
-    def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> jax.stages.Lowered | None:
-        """What ``drawn``, or ``taped`` where there are ``slots``, will compile for such a batch and rows.
+    def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> tuple[jax.stages.Lowered, ...]:
+        """Compile ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, before the
+        weights exist.
 
-        Compiled before the weights are there (jax keeps it), it is compiled no more afterwards. None the second time,
-        and where the network does not know its weights' shapes before it has them.
+        jax keeps the programs, so they are not compiled again. Does nothing the second time, or if the network's weight
+        shapes are unknown before the weights are loaded.
         """
         key = (batch, len(rows.times), slots is None)
         if self.network.specs is None or key in self._ahead:
-            return None
+            return ()
         self._ahead.add(key)
         state = spec((batch, *self.network.shape), self.network.dtype)
         labels = None if self.network.about.classes is None else spec((batch,), np.int32)
-        arguments = (self.network.specs(batch), rows, (state, state, state), labels)
+        weights = self.network.specs(batch)
+        arguments, finish = (weights, rows, (state, state, state), labels), self.finish.lower(weights, state)
         if slots is not None:
-            return self.taped.lower(*arguments, slots)
-        return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32))
+            return self.taped.lower(*arguments, slots), finish
+        return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32)), finish
 
     def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
         return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)
@@ -75,13 +77,13 @@ _PROGRAMS: WeakKeyDictionary[KerasModel, dict[int, Programs]] = WeakKeyDictionar
 
 
 def programs_of(model: KerasModel, pad_widths: int = 1) -> Programs:
-    """The programs of a Keras model, made once for as long as it lives; they do not keep its weights alive.
+    """The programs of a Keras model, made once per model; they do not keep its weights alive.
 
-    Raises :class:`UsageError` for what is no diffusion model, and for impossible ``pad_widths``.
+    Raises :class:`UsageError` for models that are not diffusion models, and for invalid ``pad_widths``.
     """
     try:
         return _PROGRAMS[model][pad_widths]
-    except (KeyError, TypeError):  # new, or nothing that can be held weakly, and so no model
+    except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
         programs = Programs(fast_network(model, pad_widths))
         _PROGRAMS.setdefault(model, {})[pad_widths] = programs
         return programs

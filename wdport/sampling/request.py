@@ -1,4 +1,4 @@
-"""What is asked of a sampler. The command line fills a request from its options, Python from arguments."""
+"""A sampling request, made from the options of the command line or from the arguments of the Python function."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Setting = int | float | str | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Everything that determines the samples of a network; :func:`wdport.sample` says what each is.
+    """Everything that determines the samples of a network; :func:`wdport.sample` documents each field.
 
-    ``called`` is what an argument goes by in errors where that is not its name, such as the file that it is from.
+    ``called`` maps an argument to its name in errors where that differs, such as the file it was read from.
     """
 
     count: int | None = None
@@ -35,7 +35,7 @@ class Request:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """What a run that resumes has to have in common with the one before it, as JSON values; without the arrays,
-        which are known by their files, the number of samples and the batch."""
+        """The settings that a resumed run must share with the first, as JSON values; without the arrays, which are
+        identified by their files, the number of samples and the batch size."""
         names = ("sampler", "steps", "eta", "seed", "resample", "guidance", "shard_weights")
         return {name: getattr(self, name) for name in names}

@@ -1,4 +1,4 @@
-"""Compiled programs and a plan in; an object that turns sample indices into samples.
+"""Run compiled programs and a plan: turn sample indices into samples.
 
 Everything happens on the device: the first state, the scan, the noise, decoding into the units of the data. Results
 come back as numpy arrays.
@@ -30,15 +30,15 @@ Report = Callable[[int, int], None]
 """Called with (rows done, rows in all) of a batch."""
 
 SEGMENT = 64
-"""Rows that run without coming back to Python: it can report and be interrupted in between."""
+"""Rows that run without returning to Python, which can report progress and be interrupted in between."""
 
 
 def plan_of(
     network: Network, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, resample: int = 1
 ) -> Plan:
-    """A sampler's plan for a network, the first of its samplers if none is named; every step ``resample`` times.
+    """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times.
 
-    Raises :class:`UsageError` for impossible settings.
+    Raises :class:`UsageError` for invalid settings.
     """
     return network.process().plan(sampler, steps, eta, resample, network.change is not None)
 
@@ -66,12 +66,12 @@ class Sampler:
         """The samples with these indices (B,).
 
         Args:
-            indices: numbers of the samples; together with the seed they determine all that is not given. Over devices
-                B is a multiple of their number (:meth:`batch`), and all processes give and get the same.
+            indices: indices of the samples; with the seed they determine everything that is not given. With several
+                devices, B is a multiple of their number (:meth:`batch`), and all processes pass and get the same.
             init: x_T (B, *shape) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
-            report: told how far the batch is, every :data:`SEGMENT` rows or so.
-            labels: classes (B,) of a network that knows some, int32.
+            report: called with the progress of the batch, about every :data:`SEGMENT` rows, and when compiling is done.
+            labels: classes (B,) for a class-conditional network, int32.
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
@@ -82,8 +82,10 @@ class Sampler:
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
                 classes = None if labels is None else self._placed(labels)
+            if report and not self.spread:  # over devices the first segment compiles
+                report(0, len(self.plan.steps))
             for rows, slots, done in segments:
-                if self.spread:  # as the last segment left it, or where it has to be: else it would compile again
+                if self.spread:  # where the last segment left it, or where it must be: otherwise it would compile again
                     carry = self.spread.place(carry)
                 if slots is None:
                     carry = programs.drawn(weights, rows, carry, classes, seed, numbers)
@@ -95,10 +97,11 @@ class Sampler:
             state, decoded = programs.finish(weights, carry[0])
             about = programs.network.about
             names = about.state.name, about.decoded.name
-            return Samples(self._gathered(state), None if decoded is None else self._gathered(decoded), names)
+            series = None if decoded is None else self._gathered(decoded)
+            return Samples(self._gathered(state), series, names, about.features)
 
     def batch(self, samples: int) -> int:
-        """The size of a batch for so many samples: a multiple of the number of devices."""
+        """The size of a batch for ``samples`` samples: a multiple of the number of devices."""
         return samples if self.spread is None else self.spread.batch(samples)
 
     def auto_batch(self, count: int) -> int:
@@ -108,18 +111,19 @@ class Sampler:
 
     @contextmanager
     def _compiling(self, batch: int, rows: Rows, slots: Array | None) -> Iterator[None]:
-        """The first time, compile the steps while the block makes the weights and the first state."""
-        lowered = None if self.spread else self.programs.lower_ahead(batch, rows, slots)
-        if lowered is None:
+        """On the first call, compile the steps while the block makes the weights and the first state."""
+        lowered = () if self.spread else self.programs.lower_ahead(batch, rows, slots)
+        if not lowered:
             yield
             return
         with ThreadPoolExecutor(1) as pool:
-            compiled = pool.submit(lowered.compile)
+            compiled = [pool.submit(each.compile) for each in lowered]
             yield
-            compiled.result()
+            for each in compiled:
+                each.result()
 
     def segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
-        """Rows, their slots of the tape, and how many rows are done after them; all segments of one length."""
+        """Rows, their slots of the tape, and the number of rows done after them; all segments have one length."""
         count = len(self.plan.steps)
         length = segment_length(count)
         plan = self.plan.padded(count + -count % length)
@@ -133,14 +137,15 @@ class Sampler:
         return np.asarray(values).astype(self.programs.network.dtype)
 
     def _placed(self, values: Array, axis: int = 0) -> Tensor:
-        """This process's samples of all, which are along ``axis``, on its devices."""
+        """This process's part of all samples, which are along ``axis``, on its devices."""
         placed: Tensor = (
             jax.device_put(values) if self.spread is None else self.spread.place(self.spread.own(values, axis), axis)
         )
         return placed
 
     def _weights(self, batch: int) -> Tree:
-        """As they are best for what one device has of a batch; what is divided is always divided by outputs."""
+        """Weights in the layout that is fastest for one device's part of a batch; sharded weights are sharded along
+        their outputs."""
         network = self.programs.network
         if self.spread is None:
             return network.weights(batch)
@@ -152,7 +157,7 @@ class Sampler:
 
 
 def segment_length(count: int) -> int:
-    """Rows per segment: all of them if they are few, else what leaves the fewest to be filled up."""
+    """Rows per segment: all of them if they are few, otherwise the length that needs the least padding."""
     if count <= SEGMENT:
         return count
     return min(range(SEGMENT // 2 + 1, SEGMENT + 1), key=lambda length: (-count % length, -length))

@@ -1,4 +1,4 @@
-"""Samples as arrays: states, and what they are decoded to, by the names that the model's family gives them."""
+"""Samples as arrays: states and their decoded form, under the names that the model's family gives them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from wdport.diffusion.schedules import Array
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """``state`` (n, *shape) in standard units, and ``decoded``, None where states are not decoded.
+    """``state`` (n, *shape) in standard units, and ``decoded``, None if states are not decoded.
 
-    Both are also attributes under ``names``, which are the family's. ``decoded`` is in the units of the data where the
-    model carries their mean and standard deviation, otherwise in standard units.
+    Both are also attributes under the family's ``names``. ``decoded`` is in the units of the data if the model holds
+    their mean and standard deviation, otherwise in standard units. ``features`` are the names of the last axis of both;
+    empty if the model has none.
     """
 
     state: Array
     decoded: Array | None
     names: tuple[str, str] = ("state", "decoded")
+    features: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.state)
@@ -34,18 +36,18 @@ class Samples:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Those that are there, by the family's names."""
+        """The arrays that exist, by the family's names."""
         both = zip(self.names, (self.state, self.decoded), strict=True)
         return {name: array for name, array in both if array is not None}
 
     @staticmethod
     def join(parts: Sequence[Samples]) -> Samples:
-        """Several batches as one."""
+        """Concatenate several batches."""
         decoded = [part.decoded for part in parts if part.decoded is not None]
         states = np.concatenate([part.state for part in parts])
-        return Samples(states, np.concatenate(decoded) if decoded else None, parts[0].names)
+        return Samples(states, np.concatenate(decoded) if decoded else None, parts[0].names, parts[0].features)
 
     def part(self, start: int, stop: int) -> Samples:
-        """Those from ``start`` up to ``stop``."""
+        """The samples from ``start`` to ``stop`` (exclusive)."""
         decoded = None if self.decoded is None else self.decoded[start:stop]
-        return Samples(self.state[start:stop], decoded, self.names)
+        return Samples(self.state[start:stop], decoded, self.names, self.features)

@@ -1,1 +1,1 @@
-"""Training as the checkpoint's own script does it, as pure functions of arrays: loss, AdamW, learning rates."""
+"""Training as in the checkpoint's training script, as pure functions of arrays: loss, AdamW, learning rates."""

@@ -1,7 +1,7 @@
-"""AdamW with PyTorch's semantics: parameters, gradients and moments in, the next ones out; pure functions of arrays.
+"""AdamW with PyTorch's semantics: compute the next parameters and moments by pure functions of arrays.
 
-Formulas: Loshchilov and Hutter, arXiv 1711.05101, as `torch.optim.AdamW` computes them. Keras's own differs in
-one place: its epsilon is added before the bias correction of the second moment is taken out.
+Formulas: Loshchilov and Hutter, arXiv 1711.05101, as `torch.optim.AdamW` computes them. Keras's optimiser differs in
+one place: it adds epsilon before the bias correction of the second moment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Moments = tuple[Tensor, Tensor]
 """Running means of the gradient and of its square."""
 
 CLIP_EPSILON = 1e-6
-"""Added to the norm by `torch.nn.utils.clip_grad_norm_`."""
+"""The constant that `torch.nn.utils.clip_grad_norm_` adds to the norm."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AdamW:
     def update(
         self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float
     ) -> tuple[Tensor, Moments]:
-        """One parameter after step ``step`` (from 1) at learning rate ``rate``, and its moments."""
+        """Return one parameter and its moments after step ``step`` (from 1) at learning rate ``rate``."""
         first = beta1 * moments[0] + (1.0 - beta1) * gradient
         second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
         size = jnp.sqrt(second) / (1.0 - self.beta2**step) ** 0.5 + self.epsilon
@@ -41,6 +41,6 @@ class AdamW:
 
 
 def clip_factor(gradients: Sequence[Tensor | Array], largest: float) -> Tensor:
-    """What every gradient is multiplied with so that their norm over all parameters is at most ``largest``."""
+    """Return the factor for every gradient that makes their norm over all parameters at most ``largest``."""
     norm = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients))
     return jnp.minimum(largest / (norm + CLIP_EPSILON), 1.0)

@@ -1,4 +1,4 @@
-"""Known bugs of training code: the port's side of training in, the same with one bug out."""
+"""Known bugs of training code, each injected into the port's side of training."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wdport.training.adamw import AdamW, Moments
 from wdport.training.rates import constant_rate
 
 Port = Any
-"""A :class:`wdport.parity.optimiser_gate.PortTraining`, which is above this room."""
+"""A :class:`wdport.parity.optimiser_gate.PortTraining`, which this package must not import."""
 
 
 @dataclass(frozen=True)
 class TrainingFault:
-    """One bug; ``change`` takes and gives the port's side."""
+    """One bug; ``change`` maps the port's side to a faulty one."""
 
     name: str
     change: Callable[[Port], Port]
@@ -28,7 +28,7 @@ class TrainingFault:
 
 @dataclass(frozen=True)
 class KerasAdamW(AdamW):
-    """Keras's place for epsilon: before the second moment's bias correction is taken out."""
+    """AdamW with epsilon where Keras adds it: before the second moment's bias correction."""
 
     def update(
         self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float

@@ -1,4 +1,4 @@
-"""Learning rates as data: a schedule's parameters in, one learning rate and one beta1 per optimiser step out."""
+"""Compute one learning rate and one beta1 per optimiser step from a schedule's parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rates(NamedTuple):
 
 
 def constant_rate(steps: int, rate: float, beta1: float = 0.9) -> Rates:
-    """The same for every step."""
+    """Return the same rate and beta1 for every step."""
     return Rates(np.full(steps, rate), np.full(steps, beta1))
 
 
@@ -30,10 +30,11 @@ def one_cycle(
     final_divisor: float = 1e4,
     beta1: tuple[float, float] = (0.85, 0.95),
 ) -> Rates:
-    """Smith and Topin's one cycle (arXiv 1708.07120) as `torch.optim.lr_scheduler.OneCycleLR` has it, with cosines.
+    """Smith and Topin's one-cycle schedule (arXiv 1708.07120) as `torch.optim.lr_scheduler.OneCycleLR` computes it,
+    with cosines.
 
-    From ``largest / divisor`` up to ``largest`` over the share ``warm_up`` of the steps, then down to
-    ``largest / divisor / final_divisor``; beta1 goes the other way between the two values given.
+    The rate rises from ``largest / divisor`` to ``largest`` over the fraction ``warm_up`` of the steps, then falls to
+    ``largest / divisor / final_divisor``; beta1 moves in the opposite direction between the two given values.
     Raises :class:`UsageError` if the warm-up or the descent would have no step.
     """
     top = warm_up * steps - 1.0

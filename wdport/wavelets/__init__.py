@@ -1,6 +1,6 @@
-"""Wavelets: the discrete transform in JAX and Keras, and the arithmetic of lengths around it.
+"""Wavelets: the discrete transform in JAX and Keras, and the lengths of its coefficients.
 
-Imported on first use: the lengths are needed where neither jax nor keras may be imported.
+Names are imported on first use: lengths are needed where neither jax nor keras may be imported.
 """
 
 from importlib import import_module

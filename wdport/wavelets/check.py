@@ -1,7 +1,7 @@
-"""A wavelet transform against PyWavelets, coefficients level by level, and the way back.
+"""Compare a wavelet transform and its inverse with PyWavelets, level by level.
 
-A round trip proves nothing: a wrong boundary mode of equal shape, or any self-consistent wrong transform, round
-trips to rounding. And a figure over all levels hides the fine ones, which hold a hundredth of the energy.
+A round trip proves nothing: a wrong boundary mode of equal shape, or any self-consistent wrong transform, round-trips
+to rounding error. And a single error over all levels hides the fine ones, which hold a hundredth of the energy.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import numpy as np
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate, measure
+from wdport.compare.glossary import Term
 from wdport.model import Array
 from wdport.wavelets.transform import WaveletTransform
 
 BATCH, FEATURES = 2, 3
 FLOOR = 1e-3
 NOISE = 1e-13
-"""Of a whole transform's size: what is below is zero but for rounding. PyWavelets leaves 6e-16 of two samples that the
-third stage of coif12 annihilates."""
+"""Relative to the whole transform: smaller values are rounding errors of zero. PyWavelets leaves 6e-16 of two samples
+that the third stage of coif12 annihilates."""
+
+WAVELET: Final = Term("F", "wavelet", "the transform agrees with PyWavelets, level by level and both ways, in float64")
 
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "wavelet": Bound(1e-12, "gate F: relative float64 error per level against PyWavelets"),
-    "wavelet_extrapolated": Bound(1e-10, "gate F, the same for boundary modes that extrapolate"),
+    "wavelet": Bound(1e-12, "wavelet (F): relative float64 error per level against PyWavelets"),
+    "wavelet_extrapolated": Bound(1e-10, "wavelet (F): the same for boundary modes that extrapolate"),
 }
 """Measured: 2e-15 over seven boundary modes, 7e-14 for smooth and antireflect, whose extensions grow beyond the
 signal."""
@@ -36,7 +39,8 @@ signal."""
 
 @dataclass(frozen=True)
 class WaveletErrors:
-    """Relative float64 errors of one transform: per level of coefficients, and of the series made from each alone."""
+    """Relative float64 errors of one transform: per level of coefficients, and of the series synthesised from each
+    level only."""
 
     analysis: dict[str, float]
     synthesis: dict[str, float]
@@ -48,20 +52,20 @@ class WaveletErrors:
 
 
 def bound_name(mode: str) -> str:
-    """The bound of a transform's errors under this boundary mode."""
+    """The name of the bound of a transform's errors for this boundary mode."""
     return "wavelet_extrapolated" if mode in ("smooth", "antireflect") else "wavelet"
 
 
 def bound(mode: str) -> float:
-    """What a transform's errors may be at most under this boundary mode."""
+    """The largest permitted error of a transform for this boundary mode."""
     return BOUNDS[bound_name(mode)].value
 
 
 def wavelet_errors(transform: WaveletTransform, seed: int = 0) -> WaveletErrors:
     """Compare one transform with `pywt.wavedec` and `pywt.waverec` on series and on free coefficients.
 
-    Each level's error is relative to that level's own size. For synthesis every level is sent back alone,
-    so that a level that the transform forgets cannot hide behind the others.
+    Each level's error is relative to the size of that level. Each level is synthesised separately, so that a level
+    missing from the transform is not hidden by the others.
     """
     import pywt
 
@@ -89,7 +93,7 @@ def wavelet_errors(transform: WaveletTransform, seed: int = 0) -> WaveletErrors:
 def _error(candidate: Array, reference: Array, scale: float) -> float:
     """RMS error over the reference's RMS, or over a thousandth of ``scale`` where the reference is below that.
 
-    Over ``scale`` itself where the reference is rounding noise alone, which nobody reproduces: a long wavelet may
+    Over ``scale`` itself if the reference is only rounding noise, which is not reproducible: a long wavelet may
     annihilate a short signal.
     """
     if candidate.shape != reference.shape:
@@ -104,8 +108,8 @@ def _rms(values: Array) -> float:
 
 
 def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None = None) -> Gate:
-    """Gate F of one model: its own transform, both ways, and ``series``, the errors of its series in the units of the
-    data, unless it is the transform alone that matters."""
+    """Gate wavelet (F) of one model: its own transform, both ways, and ``series``, the errors of its series in the
+    units of the data, omitted to check only the transform."""
     result = wavelet_errors(transform)
     found = {f"{name} analysis": value for name, value in result.analysis.items()}
     found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
@@ -113,4 +117,4 @@ def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None
     limit = bound_name(transform.mode)
     measures = tuple(measure(name, "error", value, limit, own=BOUNDS) for name, value in found.items())
     expected = 2 * len(transform.level_names) + (0 if series is None else max(len(series), 1))
-    return Gate("F", "wavelet", len(found), expected, measures)
+    return WAVELET.gate(len(found), expected, measures)

@@ -1,10 +1,10 @@
-"""Where a coefficient vector's energy is, and how much of it is real: coefficients in, numbers per series out.
+"""Energy of coefficient vectors: its distribution over levels, and the share that synthesis keeps.
 
 With symmetric and most other boundary modes the transform is redundant (C > N): coefficient energy is not
-signal energy, and synthesis R (N, C) maps C - N directions to nothing. Coefficients that a network made are
-not in the range of the analysis W (C, N) either. In any mode ||R c||^2 is the energy of the series.
+signal energy, and synthesis R (N, C) maps C - N directions to nothing. Coefficients from a network are not in the range
+of the analysis W (C, N) either. In any mode ||R c||^2 is the energy of the series.
 
-Everything here is per series and feature: (..., C, F) with the axis C taken away.
+Everything here is per series and feature: (..., C, F) reduced over the axis C.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wdport.wavelets.transform import WaveletTransform, apply_matrix
 
 
 def level_energies(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
-    """Energy of the series that each level makes alone: (levels + 1, ...) for coefficients (..., C, F).
+    """Energy of the series synthesised from each single level: (levels + 1, ...) for coefficients (..., C, F).
 
-    Levels are not orthogonal unless the mode is periodization, so these do not add up to the whole.
+    Levels are not orthogonal unless the mode is periodization, so these do not add up to the total.
     """
     c = jnp.asarray(c)
     at = axis % c.ndim
@@ -34,7 +34,7 @@ def level_energies(transform: WaveletTransform, c: Array | Tensor, axis: int = -
 
 
 def dropped_share(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
-    """Share of a coefficient vector's energy in null(R), which synthesis drops silently; 0 for W x only if
+    """Share of a coefficient vector's energy in null(R), which synthesis discards; 0 for W x only if
     W's range is orthogonal to null(R), as with periodization and an orthogonal wavelet."""
     c = jnp.asarray(c)
     at = axis % c.ndim
@@ -44,7 +44,7 @@ def dropped_share(transform: WaveletTransform, c: Array | Tensor, axis: int = -2
 
 
 def off_range(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
-    """||W R c - c|| / ||c||: how far a coefficient vector is from that of the series that it makes."""
+    """||W R c - c|| / ||c||: distance of a coefficient vector from the coefficients of its own series."""
     c = jnp.asarray(c)
     at = axis % c.ndim
     again = transform.decompose(transform.reconstruct(c, at), at)

@@ -56,7 +56,7 @@ def extend(length: int, first: int, last: int, mode: str) -> Extension:
 def require_mode(mode: str) -> None:
     """Raise :class:`UsageError` unless ``mode`` is one of the nine."""
     if mode not in BOUNDARY_MODES:
-        raise UsageError("mode", f"{mode!r} is no boundary mode", f"take one of {', '.join(BOUNDARY_MODES)}")
+        raise UsageError("mode", f"unknown boundary mode {mode!r}", f"use one of {', '.join(BOUNDARY_MODES)}")
 
 
 Terms = list[tuple[Array, Array]]

@@ -1,4 +1,4 @@
-"""A wavelet's name to its four filters, as PyWavelets has them."""
+"""The four filters of a wavelet, from PyWavelets."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def filter_bank(wavelet: str) -> FilterBank:
     try:
         filter_length(wavelet)
     except (ValueError, TypeError):
-        fix = 'take one of pywt.wavelist(kind="discrete"), such as db2'
-        raise UsageError("wavelet", f"{wavelet!r} is no discrete wavelet of PyWavelets", fix) from None
+        fix = 'use one of pywt.wavelist(kind="discrete"), such as db2'
+        raise UsageError("wavelet", f"{wavelet!r} is not a discrete wavelet of PyWavelets", fix) from None
     return FilterBank(*(np.asarray(taps, dtype=np.float64) for taps in pywt.Wavelet(wavelet).filter_bank))

@@ -1,4 +1,4 @@
-"""The inverse question: group lengths in, every wavelet and series length that gives them out."""
+"""Find every wavelet and series length with given group lengths."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Candidate:
 
 
 def candidates(level_lengths: tuple[int, ...], mode: str = "symmetric") -> tuple[Candidate, ...]:
-    """Everything that gives these groups (cA_L, cD_L, ..., cD_1), short filters first.
+    """All candidates for these group lengths (cA_L, cD_L, ..., cD_1), short filters first.
 
-    Lengths depend on a filter's number of taps alone, so wavelets come in classes that no file can tell apart.
+    Lengths depend only on the number of filter taps, so wavelets with equal taps cannot be distinguished in a file.
     """
     import pywt
 

@@ -15,7 +15,7 @@ from wdport.wavelets.plan import make_plan
 
 
 class _MatrixLayer(keras.layers.Layer):
-    """One matrix (out, in) times the last axis but one: (..., in, F) to (..., out, F)."""
+    """Multiply the second-to-last axis by a matrix (out, in): (..., in, F) to (..., out, F)."""
 
     def __init__(
         self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None, **kwargs: object
@@ -32,7 +32,7 @@ class _MatrixLayer(keras.layers.Layer):
 
     def _apply(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[-2] != self.matrix.shape[1]:
-            # Keras puts an error raised in a call together anew, from its class and one text.
+            # Keras rebuilds an error raised in a call from its class and a single string.
             raise ValueError(f"{self.name}: was given shape {tuple(x.shape)}; give (..., {self.matrix.shape[1]}, F)")
         matrix, x = ops.convert_to_tensor(self.matrix), ops.cast(x, self.compute_dtype)
         if keras.backend.backend() == "jax":
@@ -51,7 +51,7 @@ class _MatrixLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("wdport")
 class WaveletDecomposition(_MatrixLayer):
-    """Series (..., N, F) to coefficients (..., C, F), laid out [cA_L, cD_L, ..., cD_1].
+    """Transform series (..., N, F) to coefficients (..., C, F), laid out [cA_L, cD_L, ..., cD_1].
 
     Arguments as in :class:`WaveletTransform`; no weights.
     """
@@ -67,7 +67,7 @@ class WaveletDecomposition(_MatrixLayer):
 
 @keras.saving.register_keras_serializable("wdport")
 class WaveletReconstruction(_MatrixLayer):
-    """Coefficients (..., C, F) to series (..., N, F); the inverse of :class:`WaveletDecomposition`."""
+    """Transform coefficients (..., C, F) to series (..., N, F); the inverse of :class:`WaveletDecomposition`."""
 
     def __init__(self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None,
                  **kwargs: object) -> None:  # fmt: skip

@@ -1,7 +1,7 @@
-"""How many coefficients a multilevel transform has: series length and wavelet to group lengths.
+"""Compute the number of coefficients per group of a multilevel transform, from series length and wavelet.
 
-Same numbers as `pywt.wavedec` (PyWavelets) gives, without transforming anything; and the automatic
-choice of wavelet and depth that WaveletDiff's data pipeline makes.
+The lengths are those of `pywt.wavedec` (PyWavelets), computed without a transform. Also WaveletDiff's automatic choice
+of wavelet and depth.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def series_lengths(lengths: tuple[int, ...], wavelet: str, boundary_mode: str = 
 
 
 def auto_wavelet(seq_len: int) -> str:
-    """The wavelet that WaveletDiff takes for this length when its configuration says ``auto``."""
+    """The wavelet that WaveletDiff uses for this length if its configuration says ``auto``."""
     return next((name for limit, name in ((32, "db2"), (64, "db4"), (128, "db6")) if seq_len <= limit), "db8")
 
 
 def auto_level(seq_len: int, wavelet: str) -> int:
-    """The depth that WaveletDiff takes when its configuration says ``auto``: 3 to 7."""
+    """The depth that WaveletDiff uses if its configuration says ``auto``: 3 to 7."""
     taps = filter_length(wavelet)
     deepest = int(log2(seq_len / (taps - 1))) if seq_len >= taps - 1 else 0
     return min(max(deepest, _MIN_LEVEL), _MAX_LEVEL)

@@ -1,4 +1,4 @@
-"""Length, wavelet, mode and level to the stages of a multilevel transform and the layout of its coefficients."""
+"""Plan a multilevel transform: its stages and the layout of its coefficients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TransformPlan:
 
     @property
     def level_slices(self) -> tuple[slice, ...]:
-        """Where each group is."""
+        """Slice of each group."""
         ends = np.cumsum(self.level_lengths).tolist()
         return tuple(slice(end - size, end) for end, size in zip(ends, self.level_lengths, strict=True))
 
@@ -67,7 +67,7 @@ class TransformPlan:
 
 
 def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> TransformPlan:
-    """The plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the argument that is wrong."""
+    """Make a plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the invalid argument."""
     _whole("length", length, 1)
     require_mode(mode)
     filter_bank(wavelet)
@@ -87,4 +87,4 @@ def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformP
 
 def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(name, f"{value!r} is no whole number of at least {least}", "correct it")
+        raise UsageError(name, f"{value!r} is not a whole number of at least {least}", "correct it")

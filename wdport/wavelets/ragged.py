@@ -1,8 +1,8 @@
-"""Series of mixed lengths in one batch and one compiled program: padded series and their lengths in, coefficients out.
+"""Transform series of mixed lengths, padded, in one batch and one compiled program.
 
-For every length n its matrices W_n and R_n are embedded in zeros, level by level, and stacked; a series picks
-its own by index. That is exact: what stands beyond a series' end has weight zero. Padding the *signal* to a
-common length instead would change its boundary, an error of the signal's own size.
+For every length n its matrices W_n and R_n are embedded in zeros, level by level, and stacked; a series selects its own
+by index. That is exact: values beyond the end of a series have weight zero. Padding the *signal* to a common length
+instead would change its boundary, with an error as large as the signal.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class RaggedWaveletTransform:
         wavelet, mode: as in :class:`WaveletTransform`.
         level: stages, the same for all; None for the automatic one of the longest.
 
-    Coefficients (B, C, F) are laid out as those of the longest series; a shorter series fills the beginning of
-    each group, and :meth:`mask` tells where. Everything else is zero and is ignored on the way back.
+    Coefficients (B, C, F) are laid out as those of the longest series; a shorter series fills the beginning of each
+    group, see :meth:`mask`. Everything else is zero and is ignored by the inverse.
     """
 
     lengths: tuple[int, ...]
@@ -52,13 +52,13 @@ class RaggedWaveletTransform:
         return WaveletTransform(max(self.lengths), self.wavelet, self.mode, self.level)
 
     def decompose(self, x: Array | Tensor, lengths: ArrayLike) -> Tensor:
-        """Series (B, N, F), each good up to its own of ``lengths`` (B,), to coefficients (B, C, F)."""
+        """Transform series (B, N, F), valid up to their ``lengths`` (B,), to coefficients (B, C, F)."""
         which, inside = self._which(lengths), jnp.arange(self.longest.length) < jnp.asarray(lengths)[:, None]
         made: Tensor = _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
         return made
 
     def reconstruct(self, c: Array | Tensor, lengths: ArrayLike) -> Tensor:
-        """Coefficients (B, C, F) to series (B, N, F), zero beyond each one's length."""
+        """Transform coefficients (B, C, F) to series (B, N, F), zero beyond the length of each."""
         c = self._checked("c", c, lengths, self.longest.coefficients)
         made: Tensor = _apply(self, 1, c, self._which(lengths), self.mask(lengths))
         return made
@@ -68,11 +68,11 @@ class RaggedWaveletTransform:
         return jnp.asarray(_stack(self)[2])[self._which(lengths)]
 
     def _which(self, lengths: ArrayLike) -> Tensor:
-        """The place of each length in ``self.lengths``; concrete lengths that are not there are refused."""
+        """The index of each length in ``self.lengths``; concrete lengths that are not in it are refused."""
         if not isinstance(lengths, jax.core.Tracer):
             unknown = sorted(set(np.asarray(lengths).tolist()) - set(self.lengths))
             if unknown:
-                what = f"{unknown[0]} is none of the transform's {len(self.lengths)} lengths"
+                what = f"{unknown[0]} is not one of the transform's {len(self.lengths)} lengths"
                 raise UsageError("lengths", what, "make the transform for every length that occurs")
         order = np.argsort(self.lengths)
         place = jnp.searchsorted(jnp.asarray(np.asarray(self.lengths)[order]), jnp.asarray(lengths))
@@ -103,7 +103,7 @@ def _stack(transform: RaggedWaveletTransform) -> tuple[Array, Array, Array]:
 
 
 def _places(plan: TransformPlan, longest: TransformPlan) -> Array:
-    """Where a shorter plan's coefficients stand in the longest one's layout."""
+    """Indices of a shorter plan's coefficients in the layout of the longest."""
     starts = [part.start for part in longest.level_slices]
     return np.concatenate([start + np.arange(size) for start, size in zip(starts, plan.level_lengths, strict=True)])
 

@@ -1,4 +1,4 @@
-"""One stage of the transform: a signal's length, wavelet and mode to everything that both forms need.
+"""One stage of the transform, for both the matrix and the filter form.
 
 Analysis (PyWavelets' `dwt`): cA[o] = sum_j h[j] x[s + 2o - j], cD with g, o = 0 ... M-1, on the extended
 signal; s = 1, or Lf/2 for periodization.
@@ -22,9 +22,10 @@ from wdport.wavelets.filters import FilterBank, filter_bank
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """``length`` samples to ``count`` (M) approximation and detail coefficients, and back to ``restored`` >= length.
+    """A stage from ``length`` samples to ``count`` (M) approximation and detail coefficients, and back to ``restored``
+    >= length.
 
-    ``extension`` gives the samples from x[first] on that the analysis filters reach; ``first`` is 0 or less.
+    ``extension`` gives the samples from x[first] on that the analysis filters use; ``first`` is 0 or less.
     """
 
     length: int

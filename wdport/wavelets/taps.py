@@ -1,4 +1,4 @@
-"""The transform by its filters: strided slices of the extended signal, weighted and summed; for long signals.
+"""The filter form of the transform, for long signals: weighted sums of strided slices of the extended signal.
 
 The signal's axis is the last but one, (..., N, F). XLA fuses a stage into one loop over its output.
 """
@@ -35,7 +35,7 @@ def reconstruct(plan: TransformPlan, coefficients: Tensor) -> Tensor:
 
 
 def _extended(stage: Stage, x: Tensor) -> Tensor:
-    """The signal with what the filters reach beyond its ends: (..., N, F) to (..., P, F)."""
+    """The signal extended at both ends by the length of the filters: (..., N, F) to (..., P, F)."""
     before = -stage.first
     parts = [_outside(stage, x, slice(0, before)), x, _outside(stage, x, slice(before + stage.length, None))]
     return jnp.concatenate(parts, axis=-2)
@@ -75,7 +75,7 @@ def _restored(stage: Stage, approximation: Tensor, detail: Tensor) -> Tensor:
 
 
 def _reached(stage: Stage, group: Tensor, first: int, last: int) -> Tensor:
-    """Coefficients ``first`` to ``last`` of one group, which for periodization go round."""
+    """Coefficients ``first`` to ``last`` of one group, which for periodization wrap around."""
     if not stage.periodization:
         return group[..., first : last + 1, :]
     return group[..., np.arange(first, last + 1) % stage.count, :]

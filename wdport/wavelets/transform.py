@@ -1,8 +1,8 @@
-"""The multilevel discrete wavelet transform and its inverse, in JAX: series in, coefficients out, and back.
+"""The multilevel discrete wavelet transform and its inverse, in JAX.
 
 Equal to PyWavelets' `wavedec` and `waverec` for all 106 discrete wavelets and 9 boundary modes. Every mode is
 linear in the signal, so for a fixed length the whole transform is one matrix W (C, N) and its inverse one
-matrix R (N, C); short signals go through these, long ones through the filters themselves.
+matrix R (N, C); short signals are multiplied by these, long ones are filtered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wdport.wavelets.plan import TransformPlan, make_plan
 
 MATRIX_LENGTH_PER_TAP = 16
 """Signals of up to this many samples per filter tap go through the matrices, longer ones through the filters:
-where the two cross on a CPU, measured by `bench/wavelets.py` (64 samples for db2, 256 for db8)."""
+the crossover on a CPU, measured by `bench/wavelets.py` (64 samples for db2, 256 for db8)."""
 
 Way = Callable[["WaveletTransform", int, Tensor], Tensor]
 """Transform, axis and input to the result."""
@@ -37,7 +37,7 @@ METHODS = ("auto", "matrix", "taps")
 
 @dataclass(frozen=True)
 class WaveletTransform:
-    """Series of one length to wavelet coefficients and back.
+    """Transform series of one length to wavelet coefficients and back.
 
     Args:
         length: N, samples per series.
@@ -50,7 +50,7 @@ class WaveletTransform:
     arguments do, so they can be static arguments of jitted functions. Works under jit, grad and vmap.
 
     Raises:
-        UsageError: an argument is impossible; the message names it.
+        UsageError: an argument is invalid; the message names it.
     """
 
     length: int
@@ -61,7 +61,7 @@ class WaveletTransform:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise UsageError("method", f"{self.method!r} is no method", f"take one of {', '.join(METHODS)}")
+            raise UsageError("method", f"unknown method {self.method!r}", f"use one of {', '.join(METHODS)}")
         object.__setattr__(self, "level", len(self.plan.stages))
 
     @property
@@ -81,7 +81,7 @@ class WaveletTransform:
 
     @property
     def level_slices(self) -> tuple[slice, ...]:
-        """Where each group is along the coefficient axis."""
+        """Slice of each group along the coefficient axis."""
         return self.plan.level_slices
 
     @property
@@ -106,27 +106,27 @@ class WaveletTransform:
         return self.method == "matrix" or (self.method == "auto" and short)
 
     def decompose(self, x: Array | Tensor, axis: int = -2) -> Tensor:
-        """Series (..., N, F) to coefficients (..., C, F), the signal's axis being ``axis``.
+        """Transform series (..., N, F) to coefficients (..., C, F); ``axis`` is the axis of the signal.
 
-        Computes in float64 for float64 input (under JAX x64), otherwise in float32 at full precision,
-        whatever the policy around it: in bfloat16 the round trip alone would lose 4e-2. A NaN or infinity
-        spreads to all coefficients of its series (matrix) or to those that its filters reach (taps).
+        Computes in float64 for float64 input (under JAX x64), otherwise in float32 at full precision, whatever the
+        Keras policy: in bfloat16 the round trip alone would lose 4e-2. A NaN or infinity spreads to all coefficients of
+        its series (matrix) or to those whose filters overlap it (taps).
         """
         return _run(self, "x", "samples", self.length, x, axis, _decompose)
 
     def reconstruct(self, c: Array | Tensor, axis: int = -2) -> Tensor:
-        """Coefficients (..., C, F) to series (..., N, F), dtypes as in :meth:`decompose`."""
+        """Transform coefficients (..., C, F) to series (..., N, F), dtypes as in :meth:`decompose`."""
         return _run(self, "c", "coefficients", self.coefficients, c, axis, _reconstruct)
 
     def split(self, c: T, axis: int = -2) -> list[T]:
-        """The groups of coefficients (..., C, F), [cA_L, cD_L, ..., cD_1]."""
+        """Split coefficients (..., C, F) into groups [cA_L, cD_L, ..., cD_1]."""
         axis = _axis("c", c, axis)
         _require(self, "c", "coefficients", self.coefficients, c, axis)
         before: tuple[slice, ...] = (slice(None),) * axis
         return [c[(*before, part)] for part in self.level_slices]
 
     def join(self, groups: Sequence[Array | Tensor], axis: int = -2) -> Tensor:
-        """The inverse of :meth:`split`."""
+        """Concatenate groups; the inverse of :meth:`split`."""
         if len(groups) != len(self.level_lengths):
             what = f"are {len(groups)}, the transform has {len(self.level_lengths)}"
             raise UsageError("groups", what, f"give {', '.join(self.level_names)}")
@@ -148,18 +148,18 @@ def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[
 def _run(
     transform: WaveletTransform, name: str, what: str, size: int, x: Array | Tensor, axis: int, function: Way
 ) -> Tensor:
-    """Check the input, bring its axis into place and its dtype to float32 or float64, and run."""
+    """Check the input, move its axis, cast it to float32 or float64, and run."""
     x = jnp.asarray(x)
     axis = _axis(name, x, axis)
     _require(transform, name, what, size, x, axis)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise UsageError(name, f"is {x.dtype.name}", "transform real and imaginary part apart")
+        raise UsageError(name, f"is {x.dtype.name}", "transform the real and the imaginary part separately")
     return function(transform, axis, x.astype(jnp.promote_types(x.dtype, jnp.float32)))
 
 
 def _axis(name: str, x: Array | Tensor, axis: int) -> int:
     if not -x.ndim <= axis < x.ndim:
-        fix = "say which axis is the signal's with axis="
+        fix = "specify the axis of the signal with axis="
         raise UsageError(name, f"of shape {tuple(x.shape)} has no axis {axis}", fix)
     return axis % int(x.ndim)
 
@@ -197,7 +197,7 @@ def _cast(transform: WaveletTransform, which: int, dtype: DTypeLike) -> Array:
 
 @partial(jax.jit, static_argnums=2)
 def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
-    """A matrix (out, in) times one axis, at full precision.
+    """Multiply one axis by a matrix (out, in), at full precision.
 
     One product over everything else, which XLA:CPU runs as one large gemm. The matrix is an argument, so
     transforms of equal sizes share one program.

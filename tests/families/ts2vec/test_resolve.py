@@ -38,7 +38,7 @@ def test_one_wrong_tensor_is_reported_by_the_plan(tmp_path: Path) -> None:
 
 BROKEN = {
     "no projector": (lambda s: {n: t for n, t in s.items() if "projector" not in n}, "missing .*projector"),
-    "no input": (lambda s: {n: t for n, t in s.items() if "input_fc" not in n}, "input_dims cannot be told"),
+    "no input": (lambda s: {n: t for n, t in s.items() if "input_fc" not in n}, "input_dims cannot be determined"),
     "a gap": (lambda s: {n: t for n, t in s.items() if ".net.1." not in n}, "unexpected|misfits"),
     "a stranger": (lambda s: {**s, "module.sfd.weight": torch.zeros(2)}, r"unexpected sfd\.weight"),
     "even kernel": (lambda s: {n: t[..., :2] if t.ndim == 3 else t for n, t in s.items()}, "kernel_size 2 is even"),
@@ -66,7 +66,7 @@ def test_what_is_given_has_to_agree(checkpoint: Path, tmp_path: Path) -> None:
         wdport.convert(checkpoint, tmp_path / "b.keras", config=config)
 
 
-@pytest.mark.parametrize(("text", "message"), [("repr_dims: six", "no whole number"), ("lr: 1", "no setting of")])
+@pytest.mark.parametrize(("text", "message"), [("repr_dims: six", "not a whole number"), ("lr: 1", "no setting of")])
 def test_a_configuration_file_of_something_else_is_refused(
     checkpoint: Path, tmp_path: Path, text: str, message: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_settings_from_the_command_line() -> None:
     assert FAMILY.parse_setting("depth", "3") == 3
     with pytest.raises(UsageError, match="unknown name 'wavelet'"):
         FAMILY.parse_setting("wavelet", "db2")
-    with pytest.raises(UsageError, match="no whole number"):
+    with pytest.raises(UsageError, match="not a whole number"):
         FAMILY.parse_setting("depth", "many")
 
 
@@ -92,7 +92,7 @@ def test_statistics_are_not_kept(checkpoint: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"depth": 15}, "depth 15: 0 to 14 is read"),
+        ({"depth": 15}, "depth 15: 0 to 14 is supported"),
         ({"depth": -1}, "depth -1"),
         ({"depth": 10**40}, "bits"),
         ({"input_dims": True}, "input_dims is not a whole number"),

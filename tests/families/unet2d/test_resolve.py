@@ -91,7 +91,7 @@ def test_refused(name: str, tmp_path: Path, tensors: dict, capsys: pytest.Captur
 
 
 CONTRADICTED: dict[str, tuple[Fields, str]] = {
-    "channels": ({"block_out_channels": [8, 24]}, "block_out_channels is [8, 24], but [8, 16] by the tensors"),
+    "channels": ({"block_out_channels": [8, 24]}, "block_out_channels is [8, 24], but [8, 16] in the tensors"),
     "inputs": ({"in_channels": 1}, "in_channels is 1, but 3"),
     "outputs": ({"out_channels": 6}, "out_channels is 6, but 3"),
     "time": ({"time_embedding_dim": 64}, "time_embedding_dim is 64, but 32"),
@@ -155,7 +155,7 @@ def test_settings(key: str, text: str, value: object) -> None:
 
 
 def test_an_unknown_setting() -> None:
-    with pytest.raises(UsageError, match="is no field"):
+    with pytest.raises(UsageError, match="is not a field"):
         FAMILY.parse_setting("width", "3")
 
 
@@ -164,7 +164,7 @@ def test_a_lone_file_needs_its_configuration(tmp_path: Path, tensors: dict) -> N
     told = tmp_path / "told.json"
     (folder / "config.json").rename(told)
     file = folder / "diffusion_pytorch_model.safetensors"
-    with pytest.raises(MisfitError, match=r"no config.json tells .*--config"):
+    with pytest.raises(MisfitError, match=r"there is no config.json with .*config="):
         wdport.convert(file, tmp_path / "out.keras")
     assert wdport.convert(file, tmp_path / "out.keras", config=told).config == replace(
         Config.from_dict(SMALL), scheduler=Scheduler()
@@ -187,7 +187,7 @@ def test_notes_say_what_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "size_of_comparison", "word"),
     [(8, (8, 8), None), ((8, 12), (8, 12), None), (None, (16, 16), "null"), (256, (16, 16), "convolutional"),
-     (64, (64, 64), None), (9, (16, 16), "no multiple of 2"), ((128, 8), (16, 8), "128 x 8")],
+     (64, (64, 64), None), (9, (16, 16), "not a multiple of 2"), ((128, 8), (16, 8), "128 x 8")],
 )  # fmt: skip
 def test_sizes_of_the_comparison(size: object, size_of_comparison: tuple[int, int], word: str | None) -> None:
     signature = FAMILY.signature(Config.from_dict({**SMALL, "sample_size": size}))

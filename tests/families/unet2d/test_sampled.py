@@ -135,11 +135,11 @@ def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"time_embedding_type": "fourier"}, "it is told noise levels"),
-        ({"out_channels": 6}, "it makes 6 channels of 2"),
+        ({"time_embedding_type": "fourier"}, "it takes noise levels"),
+        ({"out_channels": 6}, "it maps 2 channels to 6"),
         ({"class_embed_type": "timestep"}, "its class embedding is a timestep"),
         ({"sample_size": None}, "its sample_size is null"),
-        ({"sample_size": 9}, "its sample_size is no multiple of 2"),
+        ({"sample_size": 9}, "its sample_size is not a multiple of 2"),
         ({}, ""),
     ],
 )

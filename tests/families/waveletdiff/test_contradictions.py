@@ -85,7 +85,7 @@ def test_a_value_that_cannot_be_is_refused(settings: dict[str, Any], fragment: s
 
 def test_a_schedule_of_another_formula_is_refused_unless_it_is_called_custom() -> None:
     tensors = {**state(OFFICIAL), "beta_all": state(OFFICIAL)["beta_all"] * 1.01}
-    assert "noise schedule is none of" in str(refused(source(tensors)))
+    assert "noise schedule is not one of" in str(refused(source(tensors)))
     for settings in ({"noise_schedule": "custom"}, {**HEADS, "noise_schedule": "custom"}):
         resolved = resolve(source(tensors), {**HEADS, **settings}, {})
         assert resolved.config.noise_schedule == "custom"
@@ -97,9 +97,9 @@ def test_a_schedule_of_another_formula_is_refused_unless_it_is_called_custom() -
 
 def test_a_ruined_float32_schedule_is_not_taken_for_a_half_precision_one() -> None:
     rounded = source(state(OFFICIAL), convert=lambda tensor: tensor.bfloat16().float())
-    assert "noise schedule is none of" in str(refused(rounded))
+    assert "noise schedule is not one of" in str(refused(rounded))
     wrong = source(state(OFFICIAL), convert=lambda tensor: (tensor * 1.05).bfloat16())
-    assert "noise schedule is none of" in str(refused(wrong))
+    assert "noise schedule is not one of" in str(refused(wrong))
 
 
 def misfits(given: Source) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def test_one_tensor_too_many_is_named_and_changes_nothing(extra: str) -> None:
     [
         ("level_transformers.", "the level transformers are missing"),
         ("level_transformers.1.pos_encoding.pe", "missing level_transformers.1.pos_encoding.pe"),
-        ("time_embedding.", "time_embed_dim cannot be told"),
+        ("time_embedding.", "time_embed_dim cannot be determined"),
     ],
 )
 def test_a_checkpoint_too_incomplete_to_be_understood_is_refused(gone: str, fragment: str) -> None:

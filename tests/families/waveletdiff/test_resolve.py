@@ -56,7 +56,11 @@ def test_every_value_says_where_it_is_from() -> None:
         "wavelet": "assumed",
         "seq_len": "assumed",
     }
-    assert resolved.origins.keys() == asdict(OFFICIAL).keys() - {"norm_mean", "norm_std"}  # nobody gave these
+    assert resolved.origins.keys() == asdict(OFFICIAL).keys() - {
+        "norm_mean",
+        "norm_std",
+        "feature_names",
+    }  # nobody gave these
     assert resolved.assumed == {"boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}
 
 

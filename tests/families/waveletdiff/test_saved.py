@@ -69,11 +69,11 @@ NOT_USED: list[tuple[Any, str]] = [
     ),
     ({"num_heads": 3}, "hyper_parameters are not used: num_heads 3 does not divide embed_dim 16"),
     ({"num_heads": 2, "wavelet_type": "db8", "seq_len": 24}, "hyper_parameters are not used: seq_len 24 with db8"),
-    ({"num_heads": "2"}, "hyper_parameters.num_heads is '2', which is no int; not used"),
+    ({"num_heads": "2"}, "hyper_parameters.num_heads is '2', which is not of type int; not used"),
     ({"num_heads": 2, "model": {"num_heads": 4}}, "hyper_parameters.model.num_heads is 4, but 2 elsewhere in it"),
     ({"num_head": 2}, "hyper_parameters.num_head is not read; num_heads is assumed"),
     ({"model": {"heads": 2}}, "hyper_parameters.model.heads is not read; num_heads is assumed"),
-    ({"wavelet": {"type": 5}}, "hyper_parameters: wavelet.type: 5 is no name; not used"),
+    ({"wavelet": {"type": 5}}, "hyper_parameters: wavelet.type: 5 is not a name; not used"),
     ([1, 2], "hyper_parameters is a list and not read"),
 ]
 

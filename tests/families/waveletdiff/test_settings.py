@@ -71,21 +71,25 @@ def test_what_is_absent_or_blank_is_left_out() -> None:
 
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"model": {"num_heads": "8"}}, "model.num_heads", "'8' is no int"),
-    ({"model": {"num_heads": 8.0}}, "model.num_heads", "8.0 is no int"),
-    ({"model": {"num_heads": True}}, "model.num_heads", "True is no int"),
-    ({"model": {"num_heads": [8]}}, "model.num_heads", "[8] is no int"),
-    ({"model": {"dropout": "none"}}, "model.dropout", "'none' is no float"),
-    ({"model": {"dropout": False}}, "model.dropout", "False is no float"),
-    ({"model": {"prediction_target": 1}}, "model.prediction_target", "1 is no str"),
-    ({"attention": {"use_cross_level_attention": 1}}, "attention.use_cross_level_attention", "1 is no bool"),
-    ({"attention": {"use_cross_level_attention": "yes"}}, "attention.use_cross_level_attention", "'yes' is no bool"),
-    ({"noise": {"schedule": False}}, "noise.schedule", "False is no str"),
-    ({"dataset": {"seq_len": "24"}}, "dataset.seq_len", "'24' is no int"),
-    ({"wavelet": {"levels": 0}}, "wavelet.levels", "0 is no level count"),
-    ({"wavelet": {"levels": -1}}, "wavelet.levels", "-1 is no level count"),
-    ({"wavelet": {"levels": 2.0}}, "wavelet.levels", "2.0 is no level count"),
-    ({"wavelet": {"levels": "three"}}, "wavelet.levels", "'three' is no level count"),
+    ({"model": {"num_heads": "8"}}, "model.num_heads", "'8' is not of type int"),
+    ({"model": {"num_heads": 8.0}}, "model.num_heads", "8.0 is not of type int"),
+    ({"model": {"num_heads": True}}, "model.num_heads", "True is not of type int"),
+    ({"model": {"num_heads": [8]}}, "model.num_heads", "[8] is not of type int"),
+    ({"model": {"dropout": "none"}}, "model.dropout", "'none' is not of type float"),
+    ({"model": {"dropout": False}}, "model.dropout", "False is not of type float"),
+    ({"model": {"prediction_target": 1}}, "model.prediction_target", "1 is not of type str"),
+    ({"attention": {"use_cross_level_attention": 1}}, "attention.use_cross_level_attention", "1 is not of type bool"),
+    (
+        {"attention": {"use_cross_level_attention": "yes"}},
+        "attention.use_cross_level_attention",
+        "'yes' is not of type bool",
+    ),
+    ({"noise": {"schedule": False}}, "noise.schedule", "False is not of type str"),
+    ({"dataset": {"seq_len": "24"}}, "dataset.seq_len", "'24' is not of type int"),
+    ({"wavelet": {"levels": 0}}, "wavelet.levels", "0 is not a level count"),
+    ({"wavelet": {"levels": -1}}, "wavelet.levels", "-1 is not a level count"),
+    ({"wavelet": {"levels": 2.0}}, "wavelet.levels", "2.0 is not a level count"),
+    ({"wavelet": {"levels": "three"}}, "wavelet.levels", "'three' is not a level count"),
     ({"wavelet": {"levels": True}}, "wavelet.levels", "True"),
     ({"wavelet": {"type": "db99"}}, "wavelet.type", "'db99' is not a discrete wavelet"),
     ({"wavelet": {"type": 5, "levels": 3}}, "wavelet.type", "5"),
@@ -138,7 +142,7 @@ def test_the_recorded_configurations_are_read_whole(golden: Path) -> None:
 
 @pytest.mark.parametrize("other", [{}, {"training": {"lr": 1}}, {"model": {"num_heads": None}}, None, "text", [1]])
 def test_a_file_of_something_else_is_refused(other: Any) -> None:
-    with pytest.raises(MisfitError, match=r"c\.yaml: no setting of a WaveletDiff model"):
+    with pytest.raises(MisfitError, match=r"c\.yaml: holds no setting of a WaveletDiff model"):
         read_settings(other, "c.yaml")
 
 
@@ -163,7 +167,7 @@ def test_a_single_setting_is_read(key: str, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "fragment"),
     [
-        ("num_heads", "four", "--set num_heads: 'four' is not a number"),
+        ("num_heads", "four", "values['num_heads']: 'four' is not a number"),
         ("num_heads", "4.0", "'4.0' is not a number"),
         ("num_heads", "", "'' is not a number"),
         ("seq_len", "24x", "'24x' is not a number"),

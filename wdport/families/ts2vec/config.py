@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from wdport.limits import MAX_FEATURES, MAX_VALUES, MAX_WIDTH
 
 MAX_DEPTH = 14
-"""The battery is as long as the widest dilation: 2^14 = 16,384 steps here, 1024 at the public code's default."""
+"""Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""
 
-_BETWEEN = {
+BETWEEN = {
     "input_dims": (1, MAX_FEATURES),
     "hidden_dims": (1, MAX_WIDTH),
     "output_dims": (1, MAX_WIDTH),
@@ -22,14 +22,14 @@ _BETWEEN = {
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of one encoder; raises ``ValueError`` for an impossible one.
+    """Sizes of one encoder; raises ``ValueError`` for invalid sizes.
 
     Attributes:
         input_dims: F, features of a step.
         hidden_dims: H, channels of all blocks but the last.
         output_dims: D, channels of the last block and of the representation.
         depth: number of blocks before the last; block i dilates by 2^i.
-        kernel_size: K, odd, so that both sides are padded alike.
+        kernel_size: K, odd, so that the padding is symmetric.
     """
 
     input_dims: int
@@ -39,20 +39,20 @@ class Config:
     kernel_size: int = 3
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _BETWEEN.items():
+        for name, (least, most) in BETWEEN.items():
             value = getattr(self, name)
             if type(value) is not int:
                 raise ValueError(f"{name} is not a whole number")
             if not least <= value <= most:
                 shown = value if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
-                raise ValueError(f"{name} {shown}: {least} to {most} is read")
+                raise ValueError(f"{name} {shown}: {least} to {most} is supported")
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size {self.kernel_size} is even, so no padding is the same on both sides")
         if (count := self._values()) > MAX_VALUES:
-            raise ValueError(f"the sizes are those of a model of {count} values, at most {MAX_VALUES} are read")
+            raise ValueError(f"the sizes are those of a model of {count} values, at most {MAX_VALUES} are supported")
 
     def _values(self) -> int:
-        """How many values the variables hold at least, by arithmetic: nothing is built."""
+        """Lower bound of the number of values in the variables, computed without building the model."""
         hidden, out, kernel = self.hidden_dims, self.output_dims, self.kernel_size
         return self.input_dims * hidden + kernel * (2 * self.depth * hidden**2 + hidden * out + out**2) + hidden * out
 
@@ -74,6 +74,6 @@ class Config:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(str(name) for name in set(values) - known):
             raise ValueError(f"unknown configuration values: {', '.join(unknown[:5])}")
-        if missing := [name for name in _BETWEEN if name not in values and name != "kernel_size"]:
+        if missing := [name for name in BETWEEN if name not in values and name != "kernel_size"]:
             raise ValueError(f"missing configuration values: {', '.join(missing)}")
         return cls(**values)  # type: ignore[arg-type]  # __post_init__ looks at the types

@@ -1,4 +1,4 @@
-"""TS2Vec as a family: the one object through which the rest of wdport reaches it."""
+"""TS2Vec as a family: the object through which the rest of wdport uses it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from wdport.families.ts2vec.port import TS2Vec
 
 STEPS = 24
-"""Length of the battery's series, but for the one that reaches every dilation."""
+"""Length of the test series, except for the one that covers every dilation."""
 
 
 class TS2VecFamily:
-    """The roles of :mod:`wdport.families.roles` that an encoder has: no sampling, no training."""
+    """An encoder in the roles of :mod:`wdport.families.roles`, without sampling and training."""
 
     name = "ts2vec"
     bounds: Mapping[str, Bound] = MappingProxyType({})
@@ -41,6 +41,11 @@ class TS2VecFamily:
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         return resolve.read_settings(document, where)
+
+    def settings_schema(self) -> dict[str, object]:
+        from wdport.families.ts2vec.form import settings_schema
+
+        return settings_schema()
 
     def parse_setting(self, key: str, text: str) -> object:
         return resolve.parse_setting(key, text)
@@ -70,7 +75,7 @@ class TS2VecFamily:
         }
 
     def build(self, config: Config, dtype: str | None = None) -> TS2Vec:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.families.ts2vec.port import TS2Vec
 
@@ -92,8 +97,7 @@ class TS2VecFamily:
         return build_reference(config, tensors, getattr(torch, dtype))
 
     def signature(self, config: Config) -> Signature:
-        """Series (B, T, F), 24 steps each; a single one is long enough for both outer taps of the widest dilation to
-        see values."""
+        """Series (B, T, F) of 24 steps; one is longer, so that both outer taps of the widest dilation see values."""
         series = parse_input(f"x: b t={STEPS} {config.input_dims}")
         longest = config.kernel_size // 2 * 2**config.depth + STEPS
         return Signature((replace(series, alone={"t": longest}),), (Port("representation"), Port("embedding")))
@@ -112,7 +116,7 @@ class TS2VecFamily:
 
 @cache
 def _variables(config: Config) -> Mapping[str, Shape]:
-    """Path and shape of every variable, off the model itself; its values are never made."""
+    """Path and shape of every variable, from the model itself, whose values are never allocated."""
     import jax
     import keras  # noqa: F401  as in build
 
@@ -129,5 +133,5 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 
 FAMILY = TS2VecFamily()
 
-if TYPE_CHECKING:  # what mypy holds the family to
+if TYPE_CHECKING:  # checked by mypy
     _ROLES: tuple[Family, Documented] = (FAMILY, FAMILY)

@@ -1,4 +1,4 @@
-"""Known bugs of TS2Vec ports: what a faulty layer may have computed instead, one place each."""
+"""Known bugs of TS2Vec ports, each in one place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 GELU = ("*/gelu?",)
 CONVOLUTION = ("*/conv?/conv",)
 DILATED = ("*/block_[1-9]*/conv?/conv",)
-"""Those that dilate by more than 1."""
+"""Convolutions with a dilation above 1."""
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:
-    """All of them that this configuration can have."""
+    """All mutants that this configuration can have."""
     last = (f"*/block_{config.depth}",)
     found = [
         Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)), quick=True,
@@ -52,7 +52,8 @@ def _flipped(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]
 
 
 def _unprojected(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """The network's last block as the others are; where channels differ, as far as there are any."""
+    """The network's last block without a projection, like the others; if channel counts differ, over the common
+    channels."""
     made = layer.conv2(layer.gelu2(layer.conv1(layer.gelu1(x))))
     width = min(made.shape[-1], x.shape[-1])
     return made.at[..., :width].add(x[..., :width])

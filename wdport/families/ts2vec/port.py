@@ -1,4 +1,4 @@
-"""TS2Vec's encoder in Keras 3: a series (B, T, F) to its representation (B, T, D) and its embedding (B, D).
+"""TS2Vec's encoder in Keras 3: maps a series (B, T, F) to its representation (B, T, D) and its embedding (B, D).
 
 The readable source of truth. Every layer named in `mappings/ts2vec.yaml` is a Keras layer whose output can be
 recorded and whose inputs can be fed, eager or under jit. Source: arXiv 2106.10466.
@@ -16,11 +16,11 @@ from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 
 DROPOUT = 0.1
-"""The public code's rate, which is no setting there. Inference does not use it."""
+"""The public code's rate, which is not a setting there. Inference does not use it."""
 
 
 class Around(layers.Layer):
-    """One layer by itself, which the public code has a module around: so both are compared."""
+    """A single layer that the public code wraps in a module, so that both are compared."""
 
     def __init__(self, inner: KerasLayer, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -96,7 +96,7 @@ class TS2Vec(keras.Model):
     enters the first block as zeros, without the bias of ``input_fc``. Outputs: the representation (B, T, D), and the
     embedding (B, D), its maximum over all steps, missing ones included, both in the compute dtype.
 
-    The random masks of the training are not part of it.
+    The random masks of training are not part of the model.
     """
 
     def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
@@ -132,7 +132,7 @@ class TS2Vec(keras.Model):
         return (*series_shape[:2], width), (series_shape[0], width)
 
     def __dir__(self) -> list[str]:
-        # Keras files a layer under the first attribute that leads to it, in the order of dir(). Its own
+        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
         # generic `layers` would come before `pool`; without it the file has our structural paths.
         return [name for name in super().__dir__() if name != "layers"]
 

@@ -1,7 +1,6 @@
 """TS2Vec's encoder in PyTorch, by the public code's module names: the reference of a comparison.
 
-The modules ``gelu1``, ``gelu2`` and ``pool`` have no counterpart there, where functions are called in their place;
-they have no tensors.
+The modules ``gelu1``, ``gelu2`` and ``pool`` replace function calls of the public code; they have no tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from wdport.model import Array
 
 
 class SameConvolution(nn.Module):
-    """(B, C, T) -> (B, C', T), dilated, zeros on both sides alike."""
+    """(B, C, T) -> (B, C', T), dilated, with symmetric zero padding."""
 
     def __init__(self, before: int, after: int, kernel: int, dilation: int) -> None:
         super().__init__()

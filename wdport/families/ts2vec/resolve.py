@@ -1,4 +1,4 @@
-"""Finding an encoder's configuration: shapes tell all of it; what is given beside them has to agree.
+"""Find an encoder's configuration: shapes determine all of it; given values must agree.
 
 Dilations leave no trace in a file. Block i has 2^i: the public code builds no other.
 """
@@ -17,8 +17,8 @@ from wdport.model import Document, Resolved, Source
 
 FIELDS = ("input_dims", "hidden_dims", "output_dims", "depth", "kernel_size")
 
-_NAMES = {**{name: name for name in FIELDS}, "repr_dims": "output_dims"}
-"""What a configuration file may call them; ``repr_dims`` is the word of the public training script."""
+NAMES = {**{name: name for name in FIELDS}, "repr_dims": "output_dims"}
+"""Names of the fields in a configuration file; ``repr_dims`` is that of the public training script."""
 
 _BLOCK = re.compile(r"feature_extractor\.net\.(0|[1-9][0-9]{0,5})\.conv[12]\.conv\.weight")
 
@@ -27,16 +27,21 @@ _OUT = ("conv1.conv", "conv2.conv", "projector")
 
 
 def read_settings(document: Document, where: str | Path) -> dict[str, object]:
-    """The fields that a configuration file gives; raises :class:`MisfitError` if it has none, or one of another type.
+    """Read the fields of a configuration file; raises :class:`MisfitError` if it has none, or one of another type.
 
-    Its other settings are of the training and not read.
+    Its other settings concern training and are ignored.
     """
-    found = {_NAMES[key]: value for key, value in document.items() if key in _NAMES}
-    for name, value in found.items():
+    found: dict[str, object] = {}
+    for key, name in NAMES.items():
+        if key not in document:
+            continue
+        value = document[key]
         if type(value) is not int:
-            raise MisfitError((where, name), f"{str(value)[:40]!r} is no whole number", "correct the value")
+            raise MisfitError((where, key), f"{str(value)[:40]!r} is not a whole number", "correct the value")
+        if found.setdefault(name, value) != value:
+            raise MisfitError((where, key), f"is {value}, and {name} is {found[name]}", "keep the right one")
     if not found:
-        raise MisfitError(where, "no setting of a TS2Vec encoder in it", "leave it out: shapes tell all")
+        raise MisfitError(where, "holds no setting of a TS2Vec encoder", "leave it out: shapes determine all of them")
     return found
 
 
@@ -47,17 +52,17 @@ def parse_setting(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"--set {key}", f"{text[:40]!r} is no whole number", "give a number") from None
+        raise UsageError(f"--set {key}", f"{text[:40]!r} is not a whole number", "give a number") from None
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
-    """The configuration; raises :class:`MisfitError` where the file lacks a layer or a given value contradicts it."""
+    """The configuration; raises :class:`MisfitError` if the file lacks a layer or a given value contradicts it."""
     if "norm_mean" in flags:
         fix = "leave out --norm-stats and --data: normalise the series before encoding"
         raise UsageError("statistics", "a ts2vec encoder keeps none", fix)
     told = from_shapes(source.shapes)
     if lacking := [name for name in FIELDS if told.get(name) is None]:
-        what = f"{', '.join(lacking)} cannot be told from its shapes"
+        what = f"{', '.join(lacking)} cannot be determined from its shapes"
         raise MisfitError(source.path, what, "use a complete checkpoint")
     given = [(name, value, "config") for name, value in config.items()]
     given += [(name, value, "flag") for name, value in flags.items()]
@@ -72,10 +77,10 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
 
 
 def from_shapes(shapes: Mapping[str, Shape]) -> dict[str, int | None]:
-    """Every field by what shapes tell of it; ``None`` where none does.
+    """Every field as determined by the shapes; ``None`` for a field that they do not determine.
 
-    Each size is read off several tensors and the most frequent answer wins, so that one wrong tensor is reported as
-    such by the plan and does not change the configuration.
+    Each size is read from several tensors and the most frequent value is used, so that a single wrong tensor is
+    reported by the plan and does not change the configuration.
     """
     last = _contiguous(int(found[1]) for name in shapes if (found := _BLOCK.fullmatch(name))) - 1
     first, end = "feature_extractor.net.0.conv", f"feature_extractor.net.{last}"
@@ -90,7 +95,7 @@ def from_shapes(shapes: Mapping[str, Shape]) -> dict[str, int | None]:
 
 
 def _contiguous(numbers: Iterable[int]) -> int:
-    """How many numbers follow one another from 0 on: one stray name does not make a model larger."""
+    """The count of consecutive numbers from 0: a stray name does not make a model larger."""
     found = set(numbers)
     return next(i for i in range(len(found) + 1) if i not in found)
 

@@ -1,1 +1,1 @@
-"""UNet2DModel of diffusers: a U-Net for images, as denoising diffusion uses it. See docs/unet2d.md."""
+"""UNet2DModel of diffusers: a U-Net for images, as used in denoising diffusion. See docs/unet2d.md."""

@@ -1,4 +1,4 @@
-"""What the network takes and gives, at a size that a comparison in float64 can afford."""
+"""Inputs and outputs of the network, at a size suitable for comparisons in float64."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LARGEST: Final = 64
 heads in float64."""
 
 USUAL: Final = 16
-"""The least height and width that is chosen, if the network halves it so often."""
+"""The smallest height and width chosen, if the network can halve them often enough."""
 
 HIGHEST: Final = 1000
 """Times of a Fourier embedding, which are noise levels, are drawn up to here; published models have at most 1348."""
 
 
 def signature(config: Config) -> Signature:
-    """Images (B, C, H, W), timesteps (B,) as the library takes them, and labels where classes condition the network."""
+    """Images (B, C, H, W), timesteps (B,) as in the library, and labels for class-conditional networks."""
     (height, width), note = image_size(config)
     image = f"x: b c={config.in_channels} h={height} w={width} -> b h w c"
     inputs = [image, f"t: b, {_times(config)}"]
@@ -41,14 +41,14 @@ def _times(config: Config) -> str:
 
 
 def image_size(config: Config) -> tuple[tuple[int, int], str]:
-    """Height and width that the network is compared at, and a sentence if these are not its own."""
+    """Height and width for comparisons, and a note if these are not those of the model."""
     told = (config.sample_size,) * 2 if isinstance(config.sample_size, int) else config.sample_size
     least = max(USUAL, 2 * config.stride)
     chosen = -(-least // config.stride) * config.stride
     if told is None:
         return (chosen, chosen), f"compared at {chosen} x {chosen}: sample_size is null"
     if any(each % config.stride for each in told):
-        why = f"its own {told[0]} x {told[1]} is no multiple of {config.stride}, and the library does not run there"
+        why = f"its own {told[0]} x {told[1]} is not a multiple of {config.stride}, and the library does not run there"
         return (chosen, chosen), f"compared at {chosen} x {chosen}: {why}"
     if max(told) > LARGEST and max(told) > chosen:
         sizes = (min(told[0], chosen), min(told[1], chosen))

@@ -25,7 +25,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Blocks:
-    """Makes the blocks of one configuration; ``factor`` is what outputs are divided by."""
+    """Makes the blocks of one configuration; ``factor`` is the divisor of the outputs."""
 
     config: Config
     factor: float = 1.0
@@ -42,7 +42,8 @@ class Resnet(layers.Layer):
     """(B, H, W, C_in), time embedding (B, T) -> (B, H, W, C), the input added; ``resize`` "halve" or "double" changes
     height and width of both after the first norm.
 
-    The embedding is a shift of what ``norm2`` takes, or with ``scale_shift`` 1 + scale and shift of what it makes.
+    The embedding is added to the input of ``norm2``, or with ``scale_shift`` applied to its output as 1 + scale and
+    shift.
     """
 
     def __init__(
@@ -93,9 +94,9 @@ class Resnet(layers.Layer):
 
 
 class Down(layers.Layer):
-    """One resolution on the way down: (B, H, W, C_in), (B, T) -> what the last step makes, and all that it keeps.
+    """One resolution on the way down: (B, H, W, C_in), (B, T) -> the output of the last step, and all skip connections.
 
-    ``resnet_<i>``, each followed by ``attention_<i>`` where the stage has it, then ``downsample``.
+    ``resnet_<i>``, each followed by ``attention_<i>`` if the stage has it, then ``downsample``.
     """
 
     def __init__(self, config: Config, stage: Stage, **kwargs: object) -> None:
@@ -151,8 +152,8 @@ class Mid(layers.Layer):
 
 
 class Up(layers.Layer):
-    """One resolution on the way up: (B, H, W, C_in), what it takes of all that was kept, and (B, T) -> what the last
-    step makes. Every residual block takes its input and beside it, behind it in the channels, the last kept."""
+    """One resolution on the way up: (B, H, W, C_in), its skip connections, and (B, T) -> the output of the last step.
+    Every residual block concatenates the last unused skip connection to the channels of its input."""
 
     def __init__(self, config: Config, stage: Stage, **kwargs: object) -> None:
         super().__init__(**kwargs)

@@ -26,23 +26,23 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "resnet_time_scale_shift": ("default", "scale_shift"),
     "class_embed_type": (None, "timestep", "identity"),
 }
-"""Fields of few values, each with those that are supported."""
+"""Fields with few values, and the supported ones."""
 
-_RES: Final = "UNetRes"
-"""What names of blocks may begin with, in old files."""
+RES: Final = "UNetRes"
+"""Prefixes of block names in old files."""
 
 STEPS: Final = 1000
-"""Steps of training where nothing tells their number, which the network then does not use."""
+"""Steps of training if their number is unknown; the network then does not use it."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes and switches of one network; raises ``ValueError`` for one that the library does not build or this family
-    does not have.
+    """Sizes and switches of one network; raises ``ValueError`` for values that the library or this family does not
+    support.
 
-    ``scheduler`` is what the network was trained to undo, as ``scheduler_config.json`` tells it, or ``None``.
-    ``sample_size`` is the height and width that the model was made for, a number, two, or ``None``; the network takes
-    any. ``attention_head_dim`` is the width of a head, ``None`` that of all channels.
+    ``scheduler`` is the process that the network was trained to undo, from ``scheduler_config.json``, or ``None``.
+    ``sample_size`` is the height and width that the model was made for, one number, two, or ``None``; the network takes
+    any size. ``attention_head_dim`` is the width of a head, ``None`` for a single head of all channels.
     """
 
     sample_size: int | tuple[int, int] | None = None
@@ -77,9 +77,9 @@ class Config:
 
     def __post_init__(self) -> None:
         self._normalise()
-        for name, (accepted, word) in _KINDS.items():
+        for name, (accepted, word) in KINDS.items():
             value = getattr(self, name)
-            if type(value) not in accepted and not (value is None and name in _OPTIONAL):
+            if type(value) not in accepted and not (value is None and name in OPTIONAL):
                 raise ValueError(f"{name} is not {word}")
         self._check_lists()
         self._check_numbers()
@@ -96,13 +96,13 @@ class Config:
             raise ValueError("freq_shift is half of block_out_channels[0], so the frequencies have no values")
 
     def _normalise(self) -> None:
-        """Other words for the same become one; lists, as JSON has them, become tuples."""
+        """Synonyms are unified; JSON lists become tuples."""
         for name in ("down_block_types", "up_block_types", "block_out_channels", "sample_size"):
             if isinstance(value := getattr(self, name), list):
                 self._set(name, tuple(value))
         for name in ("down_block_types", "up_block_types"):
             if isinstance(value := getattr(self, name), tuple):
-                self._set(name, tuple(b.removeprefix(_RES) if isinstance(b, str) else b for b in value))
+                self._set(name, tuple(b.removeprefix(RES) if isinstance(b, str) else b for b in value))
         for name in ("downsample_type", "upsample_type"):
             if getattr(self, name) is None:
                 self._set(name, "conv")
@@ -120,7 +120,7 @@ class Config:
     def _check_lists(self) -> None:
         levels = len(self.block_out_channels)
         if not 1 <= levels <= MAX_LEVELS:
-            raise ValueError(f"block_out_channels has {levels} values, from 1 to {MAX_LEVELS} are read")
+            raise ValueError(f"block_out_channels has {levels} values, from 1 to {MAX_LEVELS} are supported")
         for name in ("down_block_types", "up_block_types"):
             if len(getattr(self, name)) != levels:
                 raise ValueError(f"{name} has {len(getattr(self, name))} blocks, block_out_channels {levels} values")
@@ -133,7 +133,7 @@ class Config:
                 _require("sample_size", size, 1, MAX_IMAGE)
 
     def _check_numbers(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
+        for name, (least, most) in BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, tuple):
                 _require(name, value, least, most)
@@ -157,24 +157,24 @@ class Config:
 
     @property
     def wave_width(self) -> int:
-        """The width of what the time embedding's MLP takes."""
+        """The input width of the time embedding's MLP."""
         return self.block_out_channels[0] * (2 if self.time_embedding_type == "fourier" else 1)
 
     @property
     def steps(self) -> int:
-        """Steps of training: times are below."""
+        """Steps of training, an exclusive upper bound of times."""
         return self.num_train_timesteps or STEPS
 
     @property
     def classes(self) -> str:
-        """How classes condition the network: "table", "timestep", "identity" or, where they do not, ""."""
+        """How classes condition the network: "table", "timestep", "identity", or "" without classes."""
         if self.class_embed_type is not None:
             return self.class_embed_type
         return "table" if self.num_class_embeds is not None else ""
 
     @property
     def stride(self) -> int:
-        """Height and width have to be multiples of it."""
+        """Height and width must be multiples of it."""
         return int(2 ** (len(self.block_out_channels) - 1))
 
     def to_dict(self) -> dict[str, object]:
@@ -184,7 +184,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A configuration from such values, those that are absent the library's; raises ``ValueError``."""
+        """A configuration from such values, with the library's defaults for absent ones; raises ``ValueError``."""
         if not isinstance(values, Mapping):
             raise ValueError("the configuration is not a table of values")
         if unknown := sorted(str(name) for name in set(values) - set(FIELDS)):
@@ -196,11 +196,11 @@ def _require(name: str, value: object, least: int, most: int) -> None:
     if type(value) is not int:
         raise ValueError(f"{name} has a value that is not a whole number")
     if not least <= value <= most:
-        raise ValueError(f"{name} {_shown(value)}: from {least} to {most} is read")
+        raise ValueError(f"{name} {_shown(value)}: from {least} to {most} is supported")
 
 
 def _shown(value: object) -> str:
-    """A value for a sentence; a number of thousands of digits cannot be written out."""
+    """A value for an error message; numbers of thousands of digits are not written out."""
     if type(value) is int:
         return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
     return repr(value)[:60]
@@ -214,7 +214,7 @@ FIELDS: Final = tuple(field.name for field in fields(Config))
 """Every field of ``config.json`` that is read."""
 
 _INTEGER, _REAL, _FLAG, _TEXT = ((int,), "a whole number"), ((int, float), "a number"), ((bool,), "true or false"), ((str,), "text")  # noqa: E501  # fmt: skip
-_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "sample_size": ((int, tuple), "a number, two numbers or null"),
     **dict.fromkeys(("down_block_types", "up_block_types"), ((tuple,), "a list of names")),
     "block_out_channels": ((tuple,), "a list of whole numbers"),
@@ -226,12 +226,12 @@ _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     **dict.fromkeys(("time_embedding_type", "mid_block_type", "downsample_type", "upsample_type", "act_fn",
                      "resnet_time_scale_shift", "class_embed_type"), _TEXT),
 }  # fmt: skip
-"""Types of the fields, a truth value being no number, and each in words."""
+"""Types of the fields (a bool is not a number), and their descriptions."""
 
-_OPTIONAL: Final = ("sample_size", "time_embedding_dim", "mid_block_type", "attention_head_dim", "attn_norm_num_groups",
+OPTIONAL: Final = ("sample_size", "time_embedding_dim", "mid_block_type", "attention_head_dim", "attn_norm_num_groups",
                     "class_embed_type", "num_class_embeds", "num_train_timesteps")  # fmt: skip
 
-_BOUNDS: Final = {
+BOUNDS: Final = {
     "sample_size": (1, MAX_IMAGE),
     "in_channels": (1, MAX_WIDTH),
     "out_channels": (1, MAX_WIDTH),
@@ -244,4 +244,4 @@ _BOUNDS: Final = {
     "num_class_embeds": (1, MAX_STEPS),
     "num_train_timesteps": (1, MAX_STEPS),
 }
-"""The least and largest value of every size."""
+"""The smallest and largest value of every size."""

@@ -1,4 +1,4 @@
-"""Small networks that between them have every part, with every parameter random: what known faults are put into."""
+"""Small networks that together have every part, with all parameters random, for known faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SMALL: dict[str, Any] = {
 
 
 def examples() -> dict[str, Config]:
-    """By a few words each; the first is the smallest, and the one that draws samples."""
+    """Configurations by a short description; the first is the smallest, and draws samples."""
     steps = Scheduler(num_train_timesteps=100, timestep_spacing="leading", steps_offset=1)
     return {
         "convolutions, classes": Config(
@@ -41,7 +41,7 @@ def examples() -> dict[str, Config]:
 
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and norms included, float32; the frequencies of a Fourier
-    embedding stay as they are drawn."""
+    embedding are kept as initialised."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""UNet2DModel as a family: the one object through which the rest of wdport reaches it."""
+"""UNet2DModel as a family: the object through which the rest of wdport uses it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class UNet2DFamily:
-    """The roles of :mod:`wdport.families.roles` that an image diffusion has, but for training."""
+    """An image diffusion in the roles of :mod:`wdport.families.roles`, except training."""
 
     name = "unet2d"
     bounds: Mapping[str, Bound] = MappingProxyType({})
@@ -50,6 +50,11 @@ class UNet2DFamily:
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         return read_settings(document, where)
 
+    def settings_schema(self) -> dict[str, object]:
+        from wdport.families.unet2d.form import settings_schema
+
+        return settings_schema()
+
     def parse_setting(self, key: str, text: str) -> object:
         return parse_setting(key, text)
 
@@ -57,7 +62,7 @@ class UNet2DFamily:
         return resolve(source, config, flags)
 
     def features(self, config: Config) -> frozenset[str]:
-        """What a network may lack, by the names that the table has under ``when:``."""
+        """Optional parts of a network, by their names under ``when:`` in the table."""
         return features(config)
 
     def variables(self, config: Config) -> dict[str, Shape]:
@@ -82,7 +87,7 @@ class UNet2DFamily:
         return signature(config)
 
     def build(self, config: Config, dtype: str | None = None) -> UNet2D:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+        import keras  # noqa: F401  before our modules that need it: importing it imports the port
 
         from wdport.families.unet2d.port import UNet2D
         from wdport.keras_runtime import unfilled
@@ -106,6 +111,11 @@ class UNet2DFamily:
         from wdport.families.unet2d.reference import reference_of
 
         return reference_of(config)
+
+    def library_of(self, config: Config) -> str:
+        from wdport.families.unet2d.reference import library_of
+
+        return library_of(config)
 
     def unsampled(self, config: Config) -> str:
         return unsampled(config)
@@ -175,8 +185,8 @@ def features(config: Config) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _variables(config: Config) -> Mapping[str, Shape]:
-    """Every variable of the Keras model, which is built for it once, without values."""
-    import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+    """Every variable of the Keras model, which is built once for this, without values."""
+    import keras  # noqa: F401  before our modules that need it: importing it imports the port
 
     from wdport.families.unet2d.port import UNet2D
     from wdport.keras_runtime import described, variables_by_path
@@ -188,5 +198,5 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 
 FAMILY = UNet2DFamily()
 
-if TYPE_CHECKING:  # what mypy holds the family to
+if TYPE_CHECKING:  # checked by mypy
     _ROLES: tuple[Faulty, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)

@@ -1,8 +1,8 @@
-"""UNet2DModel in Keras 3: (image (B, H, W, C), time (B,)[, labels]) to the prediction (B, H, W, C').
+"""UNet2DModel in Keras 3: maps (image (B, H, W, C), time (B,)[, labels]) to the prediction (B, H, W, C').
 
 The readable source of truth. Every layer named in `mappings/unet2d.yaml` is a Keras layer whose output can be recorded
-and whose inputs can be fed, eager or under jit. What depends on time and labels alone is :meth:`UNet2D.embed`, so that
-a sampler computes it once for all its steps. Source: diffusers 0.42.1, ``UNet2DModel``.
+and whose inputs can be fed, eager or under jit. Everything that depends only on time and labels is in
+:meth:`UNet2D.embed`, so that a sampler computes it once for all its steps. Source: diffusers 0.42.1, ``UNet2DModel``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from wdport.nets.precision import wide
 
 @keras.saving.register_keras_serializable("wdport")
 class UNet2D(keras.Model):
-    """The denoiser: ``model((x, t))``, or ``model((x, t, labels))`` where classes condition it.
+    """The denoiser: ``model((x, t))``, or ``model((x, t, labels))`` if it is class-conditional.
 
     Args:
         config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
 
-    Inputs: x (B, H, W, in_channels), where H and W are multiples of :attr:`Config.stride`; t (B,), timesteps as the
-    library takes them, above zero for a Fourier embedding; labels (B,) below ``num_class_embeds``, or timesteps, or for
+    Inputs: x (B, H, W, in_channels), where H and W are multiples of :attr:`Config.stride`; t (B,), timesteps as in the
+        library, above zero for a Fourier embedding; labels (B,) below ``num_class_embeds``, or timesteps, or for
     "identity" the embedding itself, (B, T). Output: (B, H, W, out_channels) in the compute dtype.
     """
 
@@ -86,9 +86,9 @@ class UNet2D(keras.Model):
         return self.denoise(x, self.embed(times, *labels))
 
     def embed(self, times: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Times (B,) and labels to their embedding (B, T): all that depends on these alone.
+        """The embedding (B, T) of times (B,) and labels: everything that depends only on these.
 
-        With a Fourier embedding the time itself is one more column, by which :meth:`denoise` divides.
+        With a Fourier embedding, the time itself is an additional column, by which :meth:`denoise` divides.
         """
         embedding = self.time_embedding(self.time_proj(times))
         if self.config.classes == "timestep":
@@ -103,7 +103,7 @@ class UNet2D(keras.Model):
         return jnp.concatenate([embedding, ops.cast(times, embedding.dtype)[:, None]], axis=-1)
 
     def denoise(self, state: Tensor, embedding: Tensor) -> Tensor:
-        """An image (B, H, W, C) and what :meth:`embed` makes to the prediction (B, H, W, C')."""
+        """The prediction (B, H, W, C') for an image (B, H, W, C) and the output of :meth:`embed`."""
         divisor, embedding = embedding[:, None, None, self.config.time_width :], embedding[:, : self.config.time_width]
         embedding = ops.cast(embedding, self.compute_dtype)
         x = self.conv_in(2 * state - 1 if self.config.center_input_sample else state)
@@ -125,7 +125,7 @@ class UNet2D(keras.Model):
         return (*inputs_shape[0][:-1], self.config.out_channels)
 
     def __dir__(self) -> list[str]:
-        # Keras files a layer under the first attribute that leads to it, in the order of dir(). Its own
+        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
         # generic `layers` would come before `up_0`; without it the file has our structural paths.
         return [name for name in super().__dir__() if name != "layers"]
 
@@ -134,7 +134,7 @@ class UNet2D(keras.Model):
 
 
 def _time_proj(config: Config) -> KerasLayer:
-    """Times (B,) to what the time embedding's MLP takes."""
+    """The layer from times (B,) to the input of the time embedding's MLP."""
     width = config.block_out_channels[0]
     if config.time_embedding_type == "fourier":
         return Fourier(width, name="time_proj")

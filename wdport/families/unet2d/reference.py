@@ -1,7 +1,7 @@
-"""The network in PyTorch that a port is compared with: the library's own class, or where it is not installed, ours.
+"""The PyTorch network that a port is compared with: the library's own class, or ours if it is not installed.
 
-Both have the library's module names. In float64 they are built and called lifted: the library computes its time
-embedding in float32 by name.
+Both have the library's module names. In float64 they are built and called lifted, because the library explicitly
+computes its time embedding in float32.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def library_class(config: Config) -> Callable[..., nn.Module] | None:
 
 
 def reference_of(config: Config) -> str:
-    """Whose code it is, for a report."""
+    """Whose code the reference is, for a report."""
+    return library_of(config) or "wdport's own PyTorch code; with diffusers installed it is the library's"
+
+
+def library_of(config: Config) -> str:
+    """The library's class and release, if it is the reference."""
     if library_class(config) is None:
-        return "wdport's own PyTorch code; with diffusers installed it is the library's"
+        return ""
     return f"{CLASS} of diffusers {importlib.import_module('diffusers').__version__}"
 
 
@@ -50,7 +55,7 @@ def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) ->
 
 
 def _arguments(config: Config) -> dict[str, object]:
-    """What the library's class is called with: the fields that are not its defaults."""
+    """Arguments for the library's class: the fields that differ from its defaults."""
     usual = Config().to_dict()
     told = config.to_dict()
     return {name: value for name, value in told.items() if value != usual[name] and name != "scheduler"}

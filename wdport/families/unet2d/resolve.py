@@ -1,7 +1,7 @@
-"""Finding a model's configuration: ``config.json``, what the user says beside it, the library's defaults.
+"""Find a model's configuration: ``config.json``, the user's values, the library's defaults.
 
-Names and shapes of the tensors tell most sizes a second time. What they tell otherwise is an error that names every
-contradiction, before a model is built.
+Names and shapes of the tensors also determine most sizes. Contradictions are reported in one error before a model is
+built.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _INDEX: Final = re.compile(r"\.(0|[1-9][0-9]{0,5})\.")
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
-    """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
+    """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
     document = _fields(source.document(), source.path)
     if not document and not config:
         fix = "give the model's folder, or --config FILE"
-        raise MisfitError(source.path, "no config.json tells the network's configuration", fix)
+        raise MisfitError(source.path, "there is no config.json with the network's configuration", fix)
     statistics = [name for name in ("norm_mean", "norm_std") if name in flags]
     if statistics:
         raise MisfitError(source.path, "an image model has no series to normalise", "leave out --norm-stats and --data")
@@ -56,7 +56,7 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
 
 
 def _scheduler(source: Source) -> Scheduler | None:
-    """What the file beside the model says; raises :class:`MisfitError` for what is not supported."""
+    """The scheduler from the file beside the model; raises :class:`MisfitError` for unsupported values."""
     document = source.beside(SCHEDULER)
     try:
         return Scheduler.from_document(document) if document else None
@@ -66,7 +66,7 @@ def _scheduler(source: Source) -> Scheduler | None:
 
 
 def load(values: Document) -> Config:
-    """A configuration whose network can be built; raises ``ValueError``."""
+    """Load a configuration and check that its network can be built; raises ``ValueError``."""
     made = require_sizes(Config.from_dict(values))
     if wrong := list(faults(made)):
         raise ValueError("; ".join(wrong))
@@ -74,15 +74,15 @@ def load(values: Document) -> Config:
 
 
 def read_settings(document: Document, where: str | Path) -> dict[str, object]:
-    """The fields of a configuration file, which is such a ``config.json`` or part of one."""
+    """The fields of a configuration file, which is a ``config.json`` or part of one."""
     return dict(_fields(document, where))
 
 
 def parse_setting(key: str, text: str) -> object:
-    """One ``--set KEY=VALUE``, the value as JSON has it, or text; raises ``UsageError``."""
+    """One ``--set KEY=VALUE``, the value as JSON or text; raises ``UsageError``."""
     if key not in FIELDS:
         raise UsageError(
-            f"--set {printable(key)}", "is no field of this model's config.json", f"use one of {', '.join(FIELDS)}"
+            f"--set {printable(key)}", "is not a field of this model's config.json", f"use one of {', '.join(FIELDS)}"
         )
     try:
         return json.loads(text)
@@ -91,20 +91,20 @@ def parse_setting(key: str, text: str) -> object:
 
 
 def _fields(document: Document, where: str | Path) -> dict[str, object]:
-    """What is a field of the model; raises :class:`MisfitError` for others, whose meaning is not known. Names that
-    begin with ``_`` are the library's own notes."""
+    """The fields of the model; raises :class:`MisfitError` for unknown names. Names that begin with ``_`` are the
+    library's own notes."""
     own = {name: value for name, value in document.items() if not name.startswith("_")}
     kind = document.get("_class_name", CLASS)
     if kind != CLASS:
         what = f"_class_name is {printable(repr(kind), 60)}"
-        raise MisfitError(where, what, f"{CLASS} is supported; other classes need a table of their own (--mapping)")
+        raise MisfitError(where, what, f"{CLASS} is supported; other classes need their own table (--mapping)")
     if unknown := [name for name in own if name not in FIELDS]:
         raise MisfitError(where, f"unknown field {printable(repr(unknown[0]), 60)}", _SUPPORTED, unknown)
     return own
 
 
 def _unused(config: Config) -> tuple[str, ...]:
-    """Sentences on values that change nothing."""
+    """Notes on values without effect."""
     found = []
     if config.class_embed_type is not None and config.num_class_embeds is not None:
         found.append(f"num_class_embeds is not used with class_embed_type {config.class_embed_type}, as in the library")
@@ -114,13 +114,13 @@ def _unused(config: Config) -> tuple[str, ...]:
 
 
 def contradictions(config: Config, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """What the tensors tell otherwise; sizes that they do not tell are passed over."""
+    """Contradictions with the tensors; sizes that these do not determine are skipped."""
     ours, theirs = _sizes(config), _told_sizes(shapes)
     differing = [name for name in ours if theirs[name] not in (None, ours[name])]
     parts, told = _parts(config), _told_parts(shapes)
     for name in (*differing, *(name for name in parts if parts[name] != told[name])):
         mine, other = (ours[name], theirs[name]) if name in ours else (parts[name], told[name])
-        yield f"{name} is {_word(mine)}, but {_word(other)} by the tensors"
+        yield f"{name} is {_word(mine)}, but {_word(other)} in the tensors"
     if "block_out_channels" not in differing:
         yield from _stages("down", down_stages(config), shapes)
         yield from _stages("up", up_stages(config), shapes)
@@ -140,7 +140,7 @@ def _sizes(config: Config) -> dict[str, object]:
 
 
 def _told_sizes(shapes: Mapping[str, Shape]) -> dict[str, object]:
-    """The same, read off the tensors; ``None`` where they do not tell."""
+    """The same, read from the tensors; ``None`` if unknown."""
     first = "down_blocks.0.resnets.0."
     levels = [_axis(shapes, f"down_blocks.{at}.resnets.0.conv1.bias", 0) for at in range(_count(shapes, "down_blocks"))]
     projected, channels = _axis(shapes, f"{first}time_emb_proj.weight", 0), _axis(shapes, f"{first}conv1.bias", 0)
@@ -159,7 +159,7 @@ def _told_sizes(shapes: Mapping[str, Shape]) -> dict[str, object]:
 
 
 def _parts(config: Config) -> dict[str, object]:
-    """What the network has or lacks, by the field that says so."""
+    """Optional parts of the network, by their configuration field."""
     mid = config.mid_block_type is not None
     return {
         "time_embedding_type": config.time_embedding_type,
@@ -171,7 +171,7 @@ def _parts(config: Config) -> dict[str, object]:
 
 
 def _told_parts(shapes: Mapping[str, Shape]) -> dict[str, object]:
-    """The same, by the tensors that are there."""
+    """The same, from the existing tensors."""
     return {
         "time_embedding_type": _time_type(shapes),
         "num_class_embeds": _axis(shapes, "class_embedding.weight", 0),
@@ -182,23 +182,23 @@ def _told_parts(shapes: Mapping[str, Shape]) -> dict[str, object]:
 
 
 def _stages(way: str, stages: Iterable[Stage], shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """Blocks that have attention, or change the resolution, otherwise than their types say."""
+    """Blocks whose attention or change of resolution contradicts their types."""
     for at, stage in enumerate(stages):
         field, prefix = f"{way}_block_types[{at}]", f"{way}_blocks.{at}."
         if stage.attention != _any(shapes, f"{prefix}attentions."):
-            yield f"{field} has {'' if stage.attention else 'no '}attention, but the tensors say the reverse"
+            yield f"{field} has {'' if stage.attention else 'no '}attention, but the tensors show the opposite"
         sampler = f"{prefix}{way}samplers.0."
         found = "conv" if _any(shapes, f"{sampler}conv.") else "resnet" if _any(shapes, f"{sampler}conv1.") else ""
         if found != stage.step:
-            yield f"{field} ends with {_STEPS[stage.step]}, but {_STEPS[found]} by the tensors"
+            yield f"{field} ends with {_STEPS[stage.step]}, but {_STEPS[found]} in the tensors"
 
 
 _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
-"""How a stage changes the resolution, in words."""
+"""How a stage changes the resolution, as text."""
 
 
 def _count(shapes: Mapping[str, Shape], prefix: str) -> int:
-    """How many numbers follow one another from 0 on behind ``prefix``."""
+    """The count of consecutive numbers from 0 after ``prefix``."""
     found = {int(m[1]) for name in shapes if name.startswith(prefix) and (m := _INDEX.match(name, len(prefix)))}
     return next(i for i in range(len(found) + 1) if i not in found)
 

@@ -1,4 +1,4 @@
-"""What sampling has to know of a UNet2DModel: images are diffused in [-1, 1], and given in [0, 1]."""
+"""What sampling needs to know about a UNet2DModel: images are diffused in [-1, 1], and returned in [0, 1]."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ STATES: Final = Named("states", "pixel", "pixel")
 IMAGES: Final = Named("images", "pixel", "pixel")
 
 _LAYERS: Final = 12
-"""Activations of a stage's size that are held at once, generously: those of the skip connections among them."""
+"""Upper estimate of the activations of a stage's size that exist at once, including skip connections."""
 
 
 def unsampled(config: Config) -> str:
-    """Why a model of this configuration draws no samples; "" where it does."""
+    """Why a model of this configuration cannot draw samples; "" if it can."""
     if config.time_embedding_type == "fourier":
-        return "it is told noise levels, and only diffusions in steps are sampled"
+        return "it takes noise levels, and only diffusions in steps are sampled"
     if config.in_channels != config.out_channels:
-        return f"it makes {config.out_channels} channels of {config.in_channels}"
+        return f"it maps {config.in_channels} channels to {config.out_channels}"
     if config.classes not in ("", "table"):
         return f"its class embedding is a {config.classes}, and only tables of classes are sampled"
     if config.sample_size is None:
         return "its sample_size is null; convert it with --set sample_size=N"
     if any(size % config.stride for size in _size(config)):
-        return f"its sample_size is no multiple of {config.stride}, and the network does not run there"
+        return f"its sample_size is not a multiple of {config.stride}, and the network does not run there"
     return ""
 
 
 def diffused(config: Config) -> Diffused:
-    """Images (H, W, C) in both places."""
+    """Images (H, W, C) as states and as samples."""
     shape = (*_size(config), config.in_channels)
     clip = (config.scheduler or Scheduler()).clip
     one = (1.0,) * config.in_channels
@@ -46,7 +46,7 @@ def diffused(config: Config) -> Diffused:
 
 
 def to_images(states: Array | Tensor) -> Tensor:
-    """States (B, H, W, C) as images from 0 to 1, as diffusers' pipelines give them."""
+    """States (B, H, W, C) as images from 0 to 1, as in diffusers' pipelines."""
     import jax.numpy as jnp
 
     return jnp.clip(states / 2.0 + 0.5, 0.0, 1.0)

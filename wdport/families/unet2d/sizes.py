@@ -1,4 +1,4 @@
-"""How large a configuration's network is, counted before one is built."""
+"""Size limits of a configuration's network, checked before it is built."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _VARIABLES = 22
 
 
 def require_sizes(config: Config) -> Config:
-    """The configuration; raises ``ValueError`` where its network would be larger than any that is."""
+    """The configuration; raises ``ValueError`` if its network exceeds the size limits."""
     blocks = list(_blocks(config))
     values = sum(blocks) + config.time_width * (config.wave_width + config.time_width + (config.num_class_embeds or 0))
     if config.time_embedding_type == "learned":
         values += config.steps * config.block_out_channels[0]
     for count, most, word in ((_VARIABLES * len(blocks), MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
         if count > most:
-            raise ValueError(f"the sizes are those of a model of about {count} {word}, at most {most} are read")
+            raise ValueError(f"the sizes are those of a model of about {count} {word}, at most {most} are supported")
     return config
 
 
 def _blocks(config: Config) -> Iterator[int]:
-    """The values of every residual block, roughly."""
+    """Approximate number of values of every residual block."""
     for stage in (*down_stages(config), *up_stages(config)):
         for inputs in stage.inputs:
             yield stage.channels * (10 * inputs + 14 * stage.channels + config.time_width)

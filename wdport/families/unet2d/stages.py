@@ -1,7 +1,7 @@
-"""The network as a list of stages: which blocks there are and how many channels each has, from the configuration.
+"""The network as a list of stages: its blocks and their channels, from the configuration.
 
-A down stage keeps what each of its blocks makes, and what its last step makes; an up stage takes them back from the
-end, each beside its own channels.
+A down stage keeps the outputs of its blocks and of its last step as skip connections; an up stage takes them from the
+end and concatenates them to its own channels.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wdport.families.unet2d.config import Config
 class Stage:
     """One resolution, on the way down or up.
 
-    ``inputs`` are the channels that each residual block takes, ``channels`` those that it makes. ``attention`` says
-    whether attention follows each. ``step`` is how the resolution changes at the end: "conv", "resnet" or "".
+    ``inputs`` are the input channels of each residual block, ``channels`` its output channels. ``attention`` says
+    whether attention follows each block. ``step`` is the kind of resolution change at the end: "conv", "resnet" or "".
     """
 
     inputs: tuple[int, ...]
@@ -32,7 +32,7 @@ class Stage:
 
 
 def down_stages(config: Config) -> list[Stage]:
-    """From the image's size to the smallest."""
+    """The stages from the image size to the smallest."""
     found, before = [], config.block_out_channels[0]
     for at, (block, channels) in enumerate(zip(config.down_block_types, config.block_out_channels, strict=True)):
         inputs = (before, *[channels] * (config.layers_per_block - 1))
@@ -44,7 +44,7 @@ def down_stages(config: Config) -> list[Stage]:
 
 
 def up_stages(config: Config) -> list[Stage]:
-    """From the smallest size to the image's."""
+    """The stages from the smallest size to the image size."""
     kept = skips(config)
     found, before = [], config.block_out_channels[-1]
     for at, (block, channels) in enumerate(zip(config.up_block_types, config.block_out_channels[::-1], strict=True)):
@@ -58,7 +58,7 @@ def up_stages(config: Config) -> list[Stage]:
 
 
 def skips(config: Config) -> list[int]:
-    """The channels of all that the way down keeps, in order; the first is what the first convolution makes."""
+    """The channels of all skip connections, in order; the first is the output of the first convolution."""
     kept = [config.block_out_channels[0]]
     for stage in down_stages(config):
         kept += [stage.channels] * (len(stage.inputs) + bool(stage.step))
@@ -66,24 +66,25 @@ def skips(config: Config) -> list[int]:
 
 
 def attends(config: Config) -> bool:
-    """Whether there is attention between the two ways."""
+    """Whether the middle block has attention."""
     return config.mid_block_type is not None and config.add_attention
 
 
 def mid_groups(config: Config) -> int | None:
-    """Groups of the norm of that attention; ``None`` where it has none."""
+    """Groups of the norm of that attention; ``None`` without a norm."""
     if config.attn_norm_num_groups is not None:
         return config.attn_norm_num_groups
     return config.norm_num_groups if config.resnet_time_scale_shift == "default" else None
 
 
 def head_width(config: Config, channels: int) -> int:
-    """The width of a head where there are so many channels."""
+    """The width of a head for this number of channels."""
     return channels if config.attention_head_dim is None else config.attention_head_dim
 
 
 def faults(config: Config) -> Iterator[str]:
-    """Channels that a norm's groups or attention's heads do not divide; the library builds no such network."""
+    """Errors for channels that a norm's groups or attention heads do not divide; the library cannot build such
+    networks."""
     down, up = down_stages(config), up_stages(config)
     normed = {channels for stage in (*down, *up) for channels in (*stage.inputs, stage.channels)}
     normed |= {config.block_out_channels[0], config.block_out_channels[-1]}
@@ -98,7 +99,7 @@ def faults(config: Config) -> Iterator[str]:
 
 
 def _step(block: str, told: str) -> str:
-    """How a stage of this kind of block changes the resolution; only those with attention are told."""
+    """How a stage of this kind of block changes the resolution; only blocks with attention use the configured kind."""
     if block.startswith("Attn"):
         return told
     return "resnet" if block.startswith("Resnet") else "conv"

@@ -1,6 +1,6 @@
 """UNet2DModel in PyTorch: our own implementation, with exactly the library's module names.
 
-It is what a converted model is compared with where diffusers is not installed; a test holds it against the library.
+A converted model is compared with it if diffusers is not installed; a test compares it with the library.
 Source: diffusers 0.42.1. Images are (B, C, H, W).
 """
 
@@ -60,7 +60,7 @@ class TimeEmbedding(nn.Module):
 
 
 class Halve(nn.Module):
-    """Half the height and width, by a convolution, or by means where there are no ``channels``."""
+    """Halve height and width, by a convolution, or without ``channels`` by means."""
 
     def __init__(self, channels: int | None, padding: int = 1) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Halve(nn.Module):
 
 
 class Double(nn.Module):
-    """Twice the height and width, every pixel four times, then a convolution if there are ``channels``."""
+    """Double height and width by nearest neighbour, then a convolution if there are ``channels``."""
 
     def __init__(self, channels: int | None = None) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Resnet(nn.Module):
 
 
 class Attention(nn.Module):
-    """(B, C, H, W) plus what every pixel reads from all others."""
+    """(B, C, H, W) plus self-attention over its pixels."""
 
     def __init__(self, config: Config, channels: int, groups: int | None, factor: float = 1.0) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class Attention(nn.Module):
 
 
 class StageBlock(nn.Module):
-    """What both ways have: residual blocks, each with attention behind it if the stage has that."""
+    """Base of down and up blocks: residual blocks, each followed by attention if the stage has it."""
 
     def __init__(self, config: Config, stage: Stage) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class StageBlock(nn.Module):
 
 
 class Down(StageBlock):
-    """(B, C_in, H, W) -> what the last step makes, and all that is kept."""
+    """(B, C_in, H, W) -> the output of the last step, and all skip connections."""
 
     def __init__(self, config: Config, stage: Stage) -> None:
         super().__init__(config, stage)
@@ -198,7 +198,7 @@ class Mid(nn.Module):
 
 
 class Up(StageBlock):
-    """(B, C_in, H, W) and what it takes of all that was kept, the last first."""
+    """(B, C_in, H, W) and its skip connections, the last first."""
 
     def __init__(self, config: Config, stage: Stage) -> None:
         super().__init__(config, stage)
@@ -213,7 +213,7 @@ class Up(StageBlock):
 
 
 class UNet2DTwin(nn.Module):
-    """Image (B, C, H, W), timesteps (B,) and labels, where classes condition it, to the prediction (B, C', H, W)."""
+    """Image (B, C, H, W), timesteps (B,) and, if class-conditional, labels to the prediction (B, C', H, W)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from math import inf, isfinite
 from typing import Any
 
+from wdport.data.names import checked_names
 from wdport.diffusion.schedules import NAMES as SCHEDULES
 from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
 from wdport.wavelets.lengths import BOUNDARY_MODES
@@ -16,12 +17,12 @@ PREDICTION_TARGETS = ("noise", "coefficient")
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes and switches of one network; raises ``ValueError`` for an impossible combination.
+    """Sizes and switches of one network; raises ``ValueError`` for invalid combinations.
 
     ``level_lengths`` are the coefficients per group and feature, [cA_L, cD_L, ..., cD_1]. ``wavelet``,
-    ``boundary_mode`` and ``seq_len`` say how a series becomes coefficients and back; the network
-    itself does not use them, and they are ``None`` where nothing tells them. So are ``norm_mean`` and
-    ``norm_std``, per feature, which take a series out of z-score space into the units of the data.
+    ``boundary_mode`` and ``seq_len`` describe the transform from series to coefficients; the network itself does not
+    use them, and they are ``None`` if unknown. So are ``norm_mean`` and ``norm_std``, per feature, which scale a series
+    from z-scores to the units of the data, and ``feature_names``.
     """
 
     level_lengths: tuple[int, ...]
@@ -41,6 +42,7 @@ class Config:
     seq_len: int | None = None
     norm_mean: tuple[float, ...] | None = None
     norm_std: tuple[float, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -60,9 +62,11 @@ class Config:
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
         self._check_statistics()
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", checked_names(self.feature_names, self.features))
 
     def _check_types(self) -> None:
-        """Every field of its own type; lists, as JSON has them, become tuples."""
+        """Check the type of every field; JSON lists become tuples."""
         for name, (kinds, most) in _LISTS.items():
             values = getattr(self, name)
             if values is None and name not in _REQUIRED:
@@ -70,7 +74,7 @@ class Config:
             if not isinstance(values, (list, tuple)) or any(type(value) not in kinds for value in values):
                 raise ValueError(f"{name} is not a list of {_NUMBERS[kinds]}")
             if len(values) > most:
-                raise ValueError(f"{name} has {len(values)} values, at most {most} are read")
+                raise ValueError(f"{name} has {len(values)} values, at most {most} are supported")
             object.__setattr__(self, name, tuple(values))
         for name, (accepted, word) in _KINDS.items():
             value = getattr(self, name)
@@ -78,16 +82,16 @@ class Config:
                 raise ValueError(f"{name} is not {word}")
 
     def _check_sizes(self) -> None:
-        """Every size between 1 and its cap; what they are together, :func:`sizes` of `variables` counts."""
+        """Check every size against its limits; :func:`sizes` of `variables` checks the size of the model."""
         if not self.level_lengths:
             raise ValueError("level_lengths is empty: there must be at least 1 group")
         values = [("level_lengths", length) for length in self.level_lengths]
-        values += [(name, getattr(self, name)) for name in _MOST if name != "level_lengths"]
+        values += [(name, getattr(self, name)) for name in MOST if name != "level_lengths"]
         for name, value in values:
             if value is not None and value < 1:
                 raise ValueError(f"{name} {_shown(value)}: every size must be at least 1")
-            if value is not None and value > _MOST[name]:
-                raise ValueError(f"{name} {_shown(value)}: at most {_MOST[name]} is read")
+            if value is not None and value > MOST[name]:
+                raise ValueError(f"{name} {_shown(value)}: at most {MOST[name]} is supported")
 
     def _check_statistics(self) -> None:
         for name in ("norm_mean", "norm_std"):
@@ -117,7 +121,7 @@ class Config:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Token width of each group: the approximation's is twice the others'."""
+        """Token width of each group: twice as large for the approximation."""
         return tuple(self.embed_dim * (2 if i == 0 else 1) for i in range(self.groups))
 
     @property
@@ -138,13 +142,16 @@ class Config:
 
     @property
     def level_slices(self) -> tuple[slice, ...]:
-        """Where each group lies on the coefficient axis."""
+        """Slice of each group on the coefficient axis."""
         ends = [sum(self.level_lengths[: i + 1]) for i in range(self.groups)]
         return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """Plain JSON values; :meth:`from_dict` reads them back. Without ``feature_names`` if there are none."""
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        if self.feature_names is None:
+            del values["feature_names"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -161,7 +168,7 @@ class Config:
 
 
 def _shown(value: int) -> str:
-    """A number for a sentence; one of thousands of digits cannot be written out."""
+    """A number for an error message; numbers of thousands of digits are not written out."""
     return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
 
 
@@ -174,9 +181,9 @@ _LISTS = {
     "norm_mean": (_REALS, MAX_FEATURES),
     "norm_std": (_REALS, MAX_FEATURES),
 }
-"""Fields of several values: their types, a truth value being no number, and how many there are at most."""
+"""Fields of several values: their types (a bool is not a number), and their maximum length."""
 
-_MOST = {
+MOST = {
     "level_lengths": MAX_STEPS,
     "features": MAX_FEATURES,
     "embed_dim": MAX_WIDTH,
@@ -189,9 +196,9 @@ _MOST = {
 
 _OPTIONAL = ("wavelet", "boundary_mode", "seq_len")
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **{name: (_INTEGERS, "a whole number") for name in _MOST if name != "level_lengths"},
+    **{name: (_INTEGERS, "a whole number") for name in MOST if name != "level_lengths"},
     **dict.fromkeys(("qk_norm", "cross_level_attention", "scale_embedding"), ((bool,), "true or false")),
     **dict.fromkeys(("prediction_target", "noise_schedule", "wavelet", "boundary_mode"), ((str,), "text")),
     "dropout": (_REALS, "a number"),
 }
-"""Types of the other fields, and each in words."""
+"""Types of the other fields, and their descriptions."""

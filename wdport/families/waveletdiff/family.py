@@ -1,4 +1,4 @@
-"""WaveletDiff as a family: the one object through which the rest of wdport reaches it."""
+"""WaveletDiff as a family: the object through which the rest of wdport uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wdport.wavelets.transform import WaveletTransform
 
 _TRAINING = ("C", "D", "E")
-"""The gates that go beyond the network's forward pass, to its loss and its sampling."""
+"""The gates beyond the network's forward pass, for its loss and its sampling."""
 
 RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "prediction_target": _TRAINING,
@@ -51,7 +51,7 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 
 
 def _known(values: Array, tolerance: float | None) -> Constant:
-    """A small table, built already."""
+    """A small table that is already built."""
     return Constant(values.shape, lambda: values, tolerance)
 
 
@@ -74,6 +74,11 @@ class WaveletDiffFamily:
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         return read_settings(document, where)
+
+    def settings_schema(self) -> dict[str, object]:
+        from wdport.families.waveletdiff.form import settings_schema
+
+        return settings_schema()
 
     def parse_setting(self, key: str, text: str) -> object:
         return parse_setting(key, text)
@@ -126,7 +131,7 @@ class WaveletDiffFamily:
         }
 
     def build(self, config: Config, dtype: str | None = None) -> WaveletDiff:
-        import keras  # noqa: F401  before our modules that need it: its arrival imports the port
+        import keras  # noqa: F401  before our modules that need it: importing it imports the port
 
         from wdport.families.waveletdiff.initial import blank
         from wdport.families.waveletdiff.port import WaveletDiff
@@ -282,7 +287,7 @@ class WaveletDiffFamily:
 
 
 def _decoder(config: Config) -> Callable[[Array], Array] | None:
-    """From coefficients to series, where the wavelet is known."""
+    """The function from coefficients to series, if the wavelet is known."""
     if not (config.wavelet and config.seq_len):
         return None
     mode = config.boundary_mode or "symmetric"
@@ -290,7 +295,7 @@ def _decoder(config: Config) -> Callable[[Array], Array] | None:
 
 
 def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:
-    """(B, C, F) to the series (B, N, F), by PyWavelets."""
+    """Reconstruct series (B, N, F) from (B, C, F) with PyWavelets."""
     import pywt
 
     groups = [coefficients[:, part] for part in slices]
@@ -300,6 +305,6 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 
 FAMILY = WaveletDiffFamily()
 
-if TYPE_CHECKING:  # what mypy holds the family to
+if TYPE_CHECKING:  # checked by mypy
     _ROLES: tuple[Edited, FaultyAround, Rewritten] = (FAMILY, FAMILY, FAMILY)
     _MORE: tuple[Documented, Sampled, Trained] = (FAMILY, FAMILY, FAMILY)

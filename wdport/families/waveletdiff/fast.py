@@ -1,10 +1,10 @@
-"""The denoiser for sampling: the Keras model's weights in, the same function of them with nothing computed twice.
+"""The denoiser for sampling: the function of the Keras model and its weights, with nothing computed twice.
 
-Within one sampling step all samples share the time, so whatever depends on time alone (its embedding, every
-adaptive scale and shift, half of each gate) is computed once per plan; what is equal for all tokens of a group
-(what it reads from the other groups) once per group. Queries, keys and values are one product, the attention's scale
-and the position tables are folded into weights. The readable source of truth is `port.py`; a test holds this to
-it in float64.
+Within one sampling step all samples share the time, so everything that depends only on time (its embedding, every
+adaptive scale and shift, half of each gate) is computed once per plan; values equal for all tokens of a group
+(cross-attention to the other groups) once per group. Queries, keys and values are one product, the attention's scale
+and the position tables are folded into weights. The readable source of truth is `port.py`; a test compares both in
+float64.
 
 Sizes: S steps, B samples, L tokens of a group, D its width, H heads, K head width, T time width, W cross width.
 """
@@ -31,14 +31,14 @@ Dense = tuple[Kernel, Tensor]
 
 ScaleShift = tuple[Tensor, Tensor]
 Norms = list[ScaleShift]
-"""Of a block's two norms."""
+"""Scales and shifts of a block's two norms."""
 
 Gate = tuple[ScaleShift, Tensor]
-"""A group's norm in the cross-level block, and the time's part of its gate."""
+"""A group's norm in the cross-level block, and the time part of its gate."""
 
 
 class Conditions(TypedDict):
-    """All that depends on time, each array with S in front: norms by level and block, and gates by level."""
+    """Everything that depends on time, arrays with leading axis S: norms by level and block, and gates by level."""
 
     norms: list[list[Norms]]
     gates: list[Gate]
@@ -50,11 +50,11 @@ SQRT_HALF = 0.5**0.5
 
 @dataclass(frozen=True)
 class Denoiser:
-    """One configuration's functions, free of side effects; ``dtype`` is what products are computed in.
+    """One configuration's functions, free of side effects; ``dtype`` is the dtype of products.
 
-    ``pad_widths`` fills the model's, hidden and heads' widths up with zeros to a multiple of it, which changes no
-    output beyond rounding. It may pay where matrix units take whole tiles of such a size, on a TPU or GPU; on a CPU
-    it is work for nothing, and so it is where widths are multiples already.
+    ``pad_widths`` pads model, hidden and head widths with zeros to a multiple of it, which changes outputs only by
+    rounding. It may be faster on a TPU or GPU with matrix units of such a size; it has no benefit on a CPU, or if
+    widths are multiples already.
     """
 
     config: Config
@@ -62,7 +62,8 @@ class Denoiser:
     pad_widths: int = 1
 
     def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
-        """The model's variables by path as the other two want them, lying so (`kernels.py`), which is for speed."""
+        """Arrange the model's variables, by path, for the other two methods; their layout (`kernels.py`) only affects
+        speed."""
         config, get = self.config, variables.__getitem__
 
         def low(path: str) -> Tensor:
@@ -80,15 +81,15 @@ class Denoiser:
         return lay_kernels(found, by_outputs)
 
     def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
-        """Arranged weights, lying so."""
+        """Arranged weights in this layout."""
         return lay_kernels(weights, by_outputs)
 
     def by_outputs(self, batch: int | None) -> bool:
-        """How weights are best laid out for ``batch`` samples, or for any number of them."""
+        """The fastest layout for ``batch`` samples, or for any number (None)."""
         return many_rows(self.config, batch)
 
     def conditions(self, weights: Weights, times: Tensor) -> Conditions:
-        """Everything that depends on time (S,) = step / 1000 alone, each array with S in front."""
+        """Everything that depends only on time (S,) = step / 1000, arrays with leading axis S."""
         (w1, b1), (w2, b2) = weights["time"]
         wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
         frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
@@ -125,7 +126,8 @@ class Denoiser:
 
 
 def _query_apart(part: Weights) -> Weights:
-    """What asks another group's tokens than it reads: the query's kernel (D, D), and (D, 2D) of key and value."""
+    """For attention whose queries come from other tokens than its keys: the query's kernel (D, D), and (D, 2D) of key
+    and value."""
     (kernel, bias), rest = part["qkv"], {name: value for name, value in part.items() if name != "qkv"}
     each = kernel.shape[1] // 3
     return {**rest, "query": (kernel[:, :each], bias[:each]), "key_value": (kernel[:, each:], bias[each:])}
@@ -156,7 +158,8 @@ def _level(config: Config, index: int, low: Get, get: Get) -> Weights:
 
 
 def _projections(config: Config, get: Get, path: str) -> Weights:
-    """Query, key and value side by side (D, 3D); the scale of the logits is the query's where nothing normalises it."""
+    """Query, key and value side by side (D, 3D); the scale of the logits is folded into the query unless it is
+    normalised."""
     kernels, biases = zip(*(_linear(get, f"{path}/{part}") for part in ("query", "key", "value")), strict=True)
     width, _, head = kernels[0].shape
     scale = head**-0.5
@@ -191,7 +194,7 @@ def _cross(config: Config, index: int, low: Get, get: Get) -> Weights:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In at least float32, as the port has it: sums and exponentials are not taken in 16 bits."""
+    """In at least float32, as in the port: sums and exponentials are not computed in 16 bits."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -207,7 +210,7 @@ def _adapted(x: Tensor, scale_shift: ScaleShift, width: int) -> Tensor:
 
 @partial(jax.jit, static_argnums=(3, 4))
 def _block(block: Weights, h: Tensor, norms: Norms, width: int, heads: int) -> Tensor:
-    """A transformer block; a function of its own to jax, so that blocks of one shape are traced and lowered once."""
+    """A transformer block, jitted separately so that blocks of one shape are traced and lowered once."""
     first, second = norms
     h = h + _attention(block, _adapted(h, first, width), width, heads)
     return h + _mlp(block["mlp"], _adapted(h, second, width))
@@ -218,23 +221,24 @@ def _mlp(parts: list[Dense], x: Tensor) -> Tensor:
 
 
 def _gelu(x: Tensor) -> Tensor:
-    """By the error function, as PyTorch has it: by its complement, as jax has it, it takes twice as long on a CPU."""
+    """GELU by the error function, as in PyTorch: by its complement, as in jax, it takes twice as long on a CPU."""
     return x * (0.5 + 0.5 * jax.lax.erf(x * SQRT_HALF))
 
 
 def _attention(part: Weights, x: Tensor, width: int, heads: int) -> Tensor:
-    """Self-attention of tokens (B, L, D), ``width`` of whose entries are the model's."""
+    """Self-attention of tokens (B, L, D), of which ``width`` entries are not padding."""
     query, key, value = _by_head(_dense(x, part["qkv"]), 3, heads)
     return _attend(part, query, key, value, width // heads)
 
 
 def _by_head(x: Tensor, count: int, heads: int) -> Tensor:
-    """(B, L, count H K) to (count, B, H, L, K): one rearrangement, after which every product is a plain one."""
+    """(B, L, count H K) to (count, B, H, L, K): one transposition, after which every product is a plain batched one."""
     return jnp.moveaxis(x.reshape(*x.shape[:2], count, heads, -1), (2, 3), (0, 2))
 
 
 def _attend(part: Weights, query: Tensor, key: Tensor, value: Tensor, head: int) -> Tensor:
-    """Projected query (B, H, Q, K), key and value (B, H, L, K) to (B, Q, D); ``head`` of K entries are the model's."""
+    """Projected query (B, H, Q, K), key and value (B, H, L, K) to (B, Q, D); ``head`` of the K entries are not
+    padding."""
     if "query_norm" in part:
         query, key = _rms(query, head) * part["query_norm"], _rms(key, head) * part["key_norm"]
     both = ((0, 1), (0, 1))
@@ -250,7 +254,7 @@ def _rms(x: Tensor, head: int) -> Tensor:
 
 
 def _cross_level(weights: Weights, tokens: list[Tensor], gates: list[Gate], config: Config) -> list[Tensor]:
-    """Every group's tokens with what its pooled vector reads from the other groups'."""
+    """Every group's tokens plus the attention of its pooled vector to those of the other groups."""
     pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
     pooled = pooled + weights["embeddings"]
     found: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""The gate that is WaveletDiff's own: F, the wavelet transform and the series in the units of the data."""
+"""WaveletDiff's own gate, F: the wavelet transform and the series in the units of the data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Way = Callable[[Array], object]
 
 
 def gates(config: Config, transform: WaveletTransform, decode: Callable[[Array], Array], sampled: Way) -> list[Gate]:
-    """Gate F; ``decode`` is PyWavelets' inverse, ``sampled`` the way that samples take, to the units of the data."""
+    """Gate wavelet (F); ``decode`` is PyWavelets' inverse, ``sampled`` the decoding of samples to the units of the
+    data."""
     return [wavelet_gate(transform, series_errors(config, decode, sampled))]
 
 

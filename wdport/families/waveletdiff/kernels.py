@@ -1,8 +1,8 @@
-"""How the kernels of matrix products lie in memory: by inputs for few rows, by outputs for many.
+"""Memory layout of the kernels of matrix products: by inputs for few rows, by outputs for many.
 
-XLA's products on a CPU read (out, in) fastest where they multiply many rows, and rearrange it anew at every step where
-they multiply few (jax 0.10). The network has as many rows as all samples have tokens, so its batch settles how its
-kernels lie: nothing is measured on the spot, and a run that is taken up again has the same bits.
+XLA's products on a CPU are fastest with (out, in) for many rows, but transpose it again at every step for few (jax
+0.10). The network has one row per token of every sample, so the batch size determines the layout: nothing is measured
+at run time, and a resumed run gives the same bits.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ to 1.8 times as long as by (in, out) at 5 to 40 rows, 1.0 to 1.2 at 80 and 160, 
 (AVX-512) three quarters at 320 to 832."""
 
 TABLES = ("position", "embeddings")
-"""What has two axes and is no kernel."""
+"""Arrays with two axes that are not kernels."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Kernel:
-    """A matrix ``array`` (in, out), or (out, in) where it lies ``by_outputs``, which compiled programs know of."""
+    """A matrix ``array`` (in, out), or (out, in) if ``by_outputs``, which is static in compiled programs."""
 
     array: Tensor
     by_outputs: bool = field(metadata={"static": True})
 
     def laid(self, by_outputs: bool) -> Kernel:
-        """The same matrix, lying so."""
+        """The same matrix in this layout."""
         return self if by_outputs == self.by_outputs else Kernel(self.array.T, by_outputs)
 
 
 def many_rows(config: Config, batch: int | None) -> bool:
-    """Whether batches of so many samples are for kernels (out, in); any number of samples (None) is."""
+    """Whether batches of this size use kernels (out, in); any number of samples (None) does."""
     return batch is None or batch * config.coefficients >= MANY_ROWS * config.groups
 
 
 def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
-    """Every matrix (in, out) among arranged weights, or kernel, as a kernel that lies so."""
+    """Every matrix (in, out) or kernel among arranged weights as a kernel in this layout."""
 
     def laid(path: tuple[object, ...], leaf: Tensor | Kernel) -> Tensor | Kernel:
         if isinstance(leaf, Kernel):

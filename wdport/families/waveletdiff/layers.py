@@ -1,10 +1,10 @@
-"""The building blocks of the Keras port: Keras layers, each one tap, exact in float64 as they stand.
+"""The building blocks of the Keras port: Keras layers, each one tap, exact in float64.
 
 Keras's own layers are used where they fit. Four do not, for measured reasons (Keras 3.15 on JAX, see
 `tests/families/test_keras_precision.py`): `LayerNormalization` and `ops.var` compute in float32 inside
-a float64 model; so do `ops.sin` and `ops.cos`; `MultiHeadAttention` casts its softmax to float32 on
-its fused path and knows no query/key normalisation. Every attribute that holds a layer has that
-layer's name, so the structural path of a variable is the same in the code, in Keras and in a file.
+a float64 model; so do `ops.sin` and `ops.cos`; `MultiHeadAttention` casts its softmax to float32 on its fused path and
+has no query/key normalisation. Every attribute that holds a layer has that layer's name, so the structural path of a
+variable is the same in the code, in Keras and in a file.
 
 Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T time width.
 """
@@ -23,7 +23,7 @@ from wdport.nets.precision import wide as wide
 
 
 class Standardize(layers.Layer):
-    """(..., D) to zero mean and unit biased variance over the last axis; no parameters."""
+    """Normalise (..., D) to zero mean and unit biased variance over the last axis; no parameters."""
 
     def __init__(self, epsilon: float = 1e-5, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -53,7 +53,7 @@ class RMSNorm(layers.Layer):
 class AdaptiveNorm(layers.Layer):
     """Tokens (B, L, D), time embedding (B, T) -> scale * LN(tokens) + shift, [scale | shift] from time.
 
-    The scale is the first half and is used as it is, without the usual "1 +".
+    The scale is the first half and is used without the usual "1 +".
     """
 
     def __init__(self, width: int, time_width: int, **kwargs: object) -> None:
@@ -106,9 +106,9 @@ class Attention(layers.Layer):
     Kernels are laid out as in `keras.layers.MultiHeadAttention`: query, key, value (D, H, K) and
     out (H, K, D). With ``qk_norm`` query and key are RMS-normalised per head after projection.
 
-    The scale is the query's, as in PyTorch's own attention, not the logits': XLA would contract that product and the
-    softmax's subtraction of the largest logit into one instruction. Its exact product is above the rounded largest by
-    up to half a unit in the last place, 512 at logits of 1e10, and the exponential of that is infinite.
+    The scale is applied to the query, as in PyTorch's own attention, not to the logits: XLA would contract that product
+    and the softmax's subtraction of the largest logit into one instruction. Its exact product is above the rounded
+    largest by up to half a unit in the last place, 512 at logits of 1e10, and the exponential of that is infinite.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The diffusion training objective: clean coefficients, noise and steps in; network inputs, target and loss out.
+"""The diffusion training objective: network inputs, target and loss from clean coefficients, noise and steps.
 
 Source: arXiv 2510.11839. A level's weight is a_i / d_i, normalised to sum 1, where d_i are its coefficients,
 a_0 = 2 for the approximation and a_i = 1 for details; a level's loss is a mean over batch, coefficients, features.
@@ -17,7 +17,7 @@ from wdport.model import Array
 
 
 def draw_steps(uniform: Array) -> Array:
-    """Uniform numbers in [0, 1) to training steps 0, ..., 999 (sampling uses 1000, ..., 1), int64."""
+    """Map uniform numbers in [0, 1) to training steps 0, ..., 999 (sampling uses 1000, ..., 1), int64."""
     return np.asarray(np.floor(np.asarray(uniform) * STEPS), dtype=np.int64)
 
 

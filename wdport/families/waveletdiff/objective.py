@@ -1,4 +1,4 @@
-"""What training a WaveletDiff minimises, on both sides: batches of random numbers in, losses out."""
+"""The training objective of WaveletDiff, for port and reference."""
 
 from __future__ import annotations
 

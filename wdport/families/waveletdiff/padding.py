@@ -1,8 +1,7 @@
-"""A denoiser's arranged weights in, the same with zeros up to wider widths out: the function stays what it was.
+"""Pad a denoiser's arranged weights with zeros to larger widths, without changing its function.
 
-What is added is zero and stays so: a state's added entries come out of added columns of zeros, an activation of them
-is zero (GELU(0) = 0), and every product with them adds zeros. Means and variances are taken over the true width
-alone (`fast.py`). Sizes: as there.
+Padded entries stay zero: they are outputs of zero columns, activations of zero are zero (GELU(0) = 0), and products
+with them add zeros. Means and variances are computed over the true width only (`fast.py`). Sizes: as there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from wdport.families.waveletdiff.kernels import Weights
 
 
 def pad_weights(weights: Weights, config: Config, multiple: int) -> Weights:
-    """Model widths, hidden widths and the heads' widths together as multiples of ``multiple``."""
+    """Pad model widths, hidden widths and total head widths to multiples of ``multiple``."""
     padding = _Padding(config, multiple)
     found = {**weights, "levels": [padding.level(level) for level in weights["levels"]]}
     if "cross" in weights:
@@ -58,7 +57,7 @@ class _Padding:
         }
 
     def attention(self, part: Weights) -> Weights:
-        """Every head gets the same width K, such that all heads together have a multiple."""
+        """Pad every head to the same width K, so that the total width is a multiple."""
         (qkv, shift), (out, bias), heads = part["qkv"], part["out"], self.heads
         head, each = qkv.shape[1] // (3 * heads), self.multiple // gcd(self.multiple, heads)
         more = -head % each
@@ -69,16 +68,16 @@ class _Padding:
         return {**norms, "qkv": (self.ends(qkv, 0), shift), "out": self.both((out, bias))}
 
     def both(self, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """A kernel's inputs and outputs, and the bias."""
+        """Pad a kernel's inputs and outputs, and the bias."""
         return self.ends(part[0], 0, 1), self.ends(part[1])
 
     def halves(self, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """A kernel (T, 2D) and its bias, of which one half makes the scale and the other the shift."""
+        """Pad both halves, scale and shift, of a kernel (T, 2D) and its bias."""
         kernel, bias = (self.ends(each.reshape(*each.shape[:-1], 2, -1)) for each in part)
         return kernel.reshape(len(kernel), -1), bias.reshape(-1)
 
     def ends(self, array: Tensor, *axes: int) -> Tensor:
-        """Zeros at the end of these axes, of the last if none is given."""
+        """Append zeros to these axes, by default the last."""
         padded = axes or (array.ndim - 1,)
         return _zeros(array, tuple(-size % self.multiple if at in padded else 0 for at, size in enumerate(array.shape)))
 

@@ -1,4 +1,4 @@
-"""WaveletDiff in Keras 3: (coefficients (B, C, F), time (B,)) to the prediction (B, C, F).
+"""WaveletDiff in Keras 3: maps (coefficients (B, C, F), time (B,)) to the prediction (B, C, F).
 
 The readable source of truth. Every layer named in `mappings/waveletdiff.yaml` is a Keras layer whose
 output can be recorded and whose inputs can be fed, eager or under jit. Source: arXiv 2510.11839.
@@ -74,7 +74,7 @@ class Block(layers.Layer):
 class Level(layers.Layer):
     """One coefficient group: (B, L, F), time embedding (B, T) -> tokens (B, L, D).
 
-    ``output_proj`` takes tokens back to (B, L, F); the model calls it after the cross-level block.
+    ``output_proj`` maps tokens back to (B, L, F); the model calls it after the cross-level block.
     """
 
     def __init__(self, config: Config, index: int, **kwargs: object) -> None:
@@ -133,8 +133,8 @@ class Gate(layers.Layer):
 class CrossLevel(layers.Layer):
     """Tokens of all groups [(B, L_i, D_i)], time embedding (B, T) -> the same shapes.
 
-    Each group is pooled to one vector of the common width W; each vector attends to the others'; the
-    result is expanded, normalised, gated and added to every token of its group.
+    Each group is pooled to one vector of the common width W; each vector attends to the others; the result is expanded,
+    normalised, gated and added to every token of its group.
     """
 
     def __init__(self, config: Config, **kwargs: object) -> None:
@@ -200,8 +200,8 @@ class WaveletDiff(keras.Model):
             its variables from the start.
 
     Inputs: coefficients (B, C, F) in z-score space, laid out [cA_L, cD_L, ..., cD_1]; time (B,) = step / 1000,
-    divided on the host (XLA rewrites the division under jit). A third input (B,) conditions the scale where
-    the checkpoint has a scale embedding. Output: (B, C, F) in the compute dtype.
+    divided on the host (XLA rewrites the division under jit). A third input (B,) conditions the scale if the checkpoint
+    has a scale embedding. Output: (B, C, F) in the compute dtype.
     """
 
     def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
@@ -238,7 +238,7 @@ class WaveletDiff(keras.Model):
         self.built = True
 
     def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
-        # Keras's compiled training step calls this without a context: handing `training` on makes one,
+        # Keras's compiled training step calls this without a context: passing `training` on creates one,
         # in which every dropout layer below finds it.
         coefficients, time = inputs[:2]
         embedded = self.time_embedding(time)
@@ -254,13 +254,13 @@ class WaveletDiff(keras.Model):
         return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
 
     def denoiser(self, pad_widths: int = 1) -> Denoiser:
-        """The same function for sampling, with nothing computed twice: see `fast.py`."""
+        """The equivalent denoiser for sampling, with nothing computed twice: see `fast.py`."""
         return Denoiser(self.config, self.compute_dtype, pad_widths)
 
     def to_series(self, coefficients: Tensor) -> Tensor:
-        """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.
+        """Transform coefficients (B, C, F) to series (B, N, F), in the units of the data if the statistics are known.
 
-        Float32 at full precision under any policy. Raises :class:`UsageError` where the wavelet is unknown.
+        Float32 at full precision under any policy. Raises :class:`UsageError` if the wavelet is unknown.
         """
         return to_series(self.config, coefficients)
 
@@ -268,7 +268,7 @@ class WaveletDiff(keras.Model):
         return inputs_shape[0]
 
     def __dir__(self) -> list[str]:
-        # Keras files a layer under the first attribute that leads to it, in the order of dir(). Its own
+        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
         # generic `layers` would come before `level_0`; without it the file has our structural paths.
         return [name for name in super().__dir__() if name != "layers"]
 

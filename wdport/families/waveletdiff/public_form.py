@@ -1,6 +1,6 @@
-"""The public training configuration by its names: those that are read, those that do not matter here, and near misses.
+"""Names of the public training configuration: those that are read, those that are ignored, and near misses.
 
-A name that is none of them is refused, for it may be one that is read, wrongly written: its value would be assumed.
+Unknown names are refused: a misspelt name would otherwise be ignored, and its value assumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
     ("noise", "schedule"): ("noise_schedule", str),
     ("dataset", "seq_len"): ("seq_len", int),
 }
-"""Where a field of :class:`Config` stands, and its type; the two names of ``wavelet`` are read apart."""
+"""Section, name and type of each field of :class:`Config`; the two names of ``wavelet`` are read separately."""
 
 WAVELET: Final = (("wavelet", "type"), ("wavelet", "levels"))
 
@@ -45,7 +45,7 @@ IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
                  "accumulate_grad_batches", "check_val_every_n_epoch", "enable_progress_bar", "ema_decay"),
     "wavelet": (),
 }  # fmt: skip
-"""Names, by their section, that change nothing in the network or in the way from a series to coefficients."""
+"""Names, by section, that affect neither the network nor the transform from series to coefficients."""
 
 ALSO_CALLED: Final = {
     "num_heads": ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads"),
@@ -63,7 +63,7 @@ ALSO_CALLED: Final = {
     "levels": ("level", "wavelet_levels", "num_levels"),
     "dropout": ("dropout_rate", "p_dropout"),
 }
-"""What else the names that are read are called elsewhere."""
+"""Synonyms of the names that are read."""
 
 _CLOSE: Final = 0.8
 
@@ -81,7 +81,7 @@ def unknown_names(document: Document) -> list[tuple[str, str]]:
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that ``name`` may have been meant to be: written otherwise, a synonym, or a slip."""
+    """The one of ``known`` that ``name`` probably means: another spelling, a synonym, or a typo."""
     plain = {_plain(each): each for each in known}
     also = {_plain(other): each for each in plain.values() for other in ALSO_CALLED.get(each, ())}
     wanted = _plain(name)
@@ -92,7 +92,7 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 def _remedy(name: str, value: object) -> str:
-    """For a name at the top that is no section."""
+    """The remedy for a top-level name that is not a section."""
     if isinstance(value, Mapping):
         section = near(name, IGNORED)
         return f"did you mean {section}?" if section else _UNKNOWN
@@ -100,7 +100,7 @@ def _remedy(name: str, value: object) -> str:
 
 
 def _misplaced(section: str, name: str) -> str:
-    """For a name that its section does not have."""
+    """The remedy for a name that its section does not have."""
     meant = near(name, _read(section))
     if meant:
         return f"did you mean {section}.{meant}?"

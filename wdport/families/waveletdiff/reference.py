@@ -1,8 +1,8 @@
 """WaveletDiff in PyTorch: our own implementation, with exactly the public keys, shapes and order.
 
-It is what a converted model is compared with when the user's own code is not at hand. Source: arXiv
-2510.11839. Built in float64 it is float64 throughout: every table is computed in the dtype that it is
-used in, and nothing is cast down.
+A converted model is compared with it if the user's own code is not available. Source: arXiv
+2510.11839. Built in float64, it is float64 throughout: every table is computed in the dtype in which it is used, and
+nothing is cast down.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RMSNorm(nn.Module):
 
 
 class PackedAttention(nn.MultiheadAttention):
-    """torch's packed attention, returning the attended output alone."""
+    """torch's packed attention, returning only the attended output."""
 
     def __init__(self, width: int, num_heads: int, dropout: float) -> None:
         super().__init__(width, num_heads, dropout=dropout, batch_first=True)
@@ -148,7 +148,7 @@ class LevelTransformer(nn.Module):
 
 
 class CrossLevelAttention(nn.Module):
-    """Tokens of all groups -> the same, each with what its pooled vector reads from the others'."""
+    """Tokens of all groups -> the same shapes, each group plus the attention of its pooled vector to the others."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class WaveletDiff(nn.Module):
 def build_reference(config: Config, tensors: Mapping[str, Array], dtype: torch.dtype) -> WaveletDiff:
     """The network in evaluation mode with these weights, every one of them used.
 
-    In float32 the weights are the arrays of ``tensors`` themselves and the tables the file's own; in
+    In float32 the weights are the arrays of ``tensors`` themselves and the tables those of the file; in
     float64 the tables are computed (the lift: a float32 table in float64 would be off by 2e-6).
     """
     with _undrawn():
@@ -240,9 +240,9 @@ def random_tensors(config: Config, seed: int) -> dict[str, Array]:
 
 @contextmanager
 def _undrawn() -> Iterator[None]:
-    """Parameters made inside keep whatever memory holds: they are replaced at once.
+    """Context in which parameters are uninitialised, since they are replaced at once.
 
-    Not the meta device: drawing there imports half of torch's compiler, 2.4 s.
+    Not the meta device: initialisation there imports half of torch's compiler, 2.4 s.
     """
 
     def keep(tensor: Tensor, *_: object, **__: object) -> Tensor:
@@ -256,7 +256,7 @@ def _undrawn() -> Iterator[None]:
 
 
 def _tables(config: Config) -> dict[str, Array]:
-    """Every buffer of the network in float64; a custom noise schedule stays the file's."""
+    """Every buffer of the network in float64; a custom noise schedule is that of the file."""
     tables = {"time_embedding.emb": time_frequencies(config.time_embed_dim)}
     if config.scale_embedding:
         tables["scale_embedding.emb"] = time_frequencies(config.time_embed_dim)
@@ -273,7 +273,7 @@ def _attention(config: Config, width: int) -> nn.Module:
 
 
 def _initialize(module: nn.Module) -> None:
-    """Linear layers Xavier-uniform with zero biases, over everything, as the public script does."""
+    """Initialise all linear layers Xavier-uniform with zero biases, as the public script does."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)

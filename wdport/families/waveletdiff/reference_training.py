@@ -1,4 +1,4 @@
-"""The training loss in PyTorch, written out level by level: what the port's own is held against.
+"""The training loss in PyTorch, written out level by level: the reference for that of the port.
 
 It shares nothing with `wdport/training`. Source: arXiv 2510.11839.
 """

@@ -1,8 +1,8 @@
-"""Finding a checkpoint's configuration: shapes, what was given, what the file says of itself, stated assumptions.
+"""Find a checkpoint's configuration from shapes, given values, the file's metadata and stated assumptions.
 
-Shapes tell most of it; the head count, the prediction target and the wavelet leave no trace in an
-official checkpoint. A given value that contradicts the file is an error, never a preference. Hyper-parameters that
-contradict the rest of the file are those of another model, and none of them is used.
+Shapes determine most of it; the head count, the prediction target and the wavelet cannot be derived from an official
+checkpoint. A given value that contradicts the file is an error, never an override. Hyper-parameters that contradict the
+rest of the file belong to another model, and none of them is used.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ASSUMED = {
     "dropout": 0.1,
     "boundary_mode": "symmetric",
 }
-"""The released configuration's values for what a checkpoint cannot tell."""
+"""The released configuration's values for fields that a checkpoint does not determine."""
 
 SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
-"""How far a file's float32 beta is from the formula at most; measured on real files: 2.0e-9 for the
+"""Largest deviation of a file's float32 beta from the formula; measured on real files: 2.0e-9 for the
 exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float32 numbers)."""
 
 Values = Mapping[str, tuple[object, str]]
-"""Fields, each with its value and where that came from."""
+"""Fields, each with its value and its origin."""
 
 _NUMBER = "(0|[1-9][0-9]{0,5})"
 _LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
@@ -46,7 +46,7 @@ _BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
-    """Put the configuration together; raises :class:`MisfitError` naming every contradiction."""
+    """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
     told = _told(source)
     config = {name: value for name, value in config.items() if value is not None}
     given = {**{name: (value, "config") for name, value in config.items()},
@@ -66,14 +66,15 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
 
 
 def _told(source: Source) -> Values:
-    """What the tensors tell."""
+    """The fields that the tensors determine."""
     told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
     schedule = _from_buffers(source)
     return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
 
 
 def _refuse_contradictions(source: Source, saved: Saved, config: Document, settled: Collection[str]) -> None:
-    """Between the file's own words and a configuration file, but for what its tensors or a flag settle."""
+    """Refuse contradictions between the file's metadata and a configuration file, except for fields that tensors or a
+    flag determine."""
     faults = [
         f"{name} is {config[name]} in the config but {value} in its {NAME}"
         for name, value in saved.fields.items()
@@ -85,14 +86,14 @@ def _refuse_contradictions(source: Source, saved: Saved, config: Document, settl
 
 
 def _settle(source: Source, told: Values, given: Values) -> Resolved:
-    """The configuration of what the tensors tell, what is given, and assumptions for the rest."""
+    """The configuration from the tensors, given values, and assumptions for the rest."""
     faults = []
     for name, (value, origin) in given.items():
         if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):
             faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
     values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
     if "noise_schedule" not in values and "beta_all" in source.shapes:
-        faults.append("its noise schedule is none of the known ones (--set noise_schedule=custom keeps it as it is)")
+        faults.append("its noise schedule is not one of the known ones (--set noise_schedule=custom keeps it)")
     if faults:
         raise MisfitError(source.path, "; ".join(faults), "correct the configuration or leave the value out", faults)
     for name, value in ASSUMED.items():
@@ -109,7 +110,7 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
 
 
 def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
-    """What else gives these groups, where the wavelet was assumed; no file can tell them apart."""
+    """Other wavelets and lengths with these groups, if the wavelet was assumed; the file cannot distinguish them."""
     if origins["wavelet"] != "assumed":
         return {}
     found = candidates(config.level_lengths, config.boundary_mode or "symmetric")
@@ -118,15 +119,15 @@ def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_shapes(source: Source) -> dict[str, Any]:
-    """Everything that the names and shapes alone tell.
+    """Everything that names and shapes determine.
 
-    Each size is read off several tensors and the most frequent answer wins, so that one wrong or
-    missing tensor is reported as such by the plan and does not change the configuration.
+    Each size is read from several tensors and the most frequent value is used, so that a single wrong or missing tensor
+    is reported by the plan and does not change the configuration.
     """
     shapes = source.shapes
     groups = _contiguous(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
     if groups > MAX_GROUPS:
-        what = f"{groups} level transformers (at most {MAX_GROUPS} are read)"
+        what = f"{groups} level transformers (at most {MAX_GROUPS} are supported)"
         raise MisfitError(source.path, what, "use a checkpoint of this model")
     blocks: dict[int, list[int]] = {}
     for name in shapes:
@@ -155,7 +156,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     }  # fmt: skip
     if unknown := [name for name, value in values.items() if value is None]:
         raise MisfitError(
-            source.path, f"{', '.join(unknown)} cannot be told from its shapes", "use a complete checkpoint"
+            source.path, f"{', '.join(unknown)} cannot be determined from its shapes", "use a complete checkpoint"
         )
     if values["qk_norm"]:
         widths = [s for name in shapes if name.startswith("level_transformers.1.") and name.endswith(".q_norm.scale")
@@ -167,7 +168,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
 
 
 def _contiguous(numbers: Iterable[int]) -> int:
-    """How many numbers follow one another from 0 on: one stray name does not make a model larger."""
+    """The count of consecutive numbers from 0: a stray name does not make a model larger."""
     found = set(numbers)
     return next(i for i in range(len(found) + 1) if i not in found)
 
@@ -186,7 +187,7 @@ def _most(answers: list[int]) -> int | None:
 
 
 def _from_buffers(source: Source) -> str | None:
-    """Which schedule the file's beta is; ``None`` if it is none of them or not there."""
+    """The schedule that matches the file's beta; ``None`` if none matches or there is no beta."""
     if source.shapes.get("beta_all") is None:
         return None
     beta = source.read("beta_all")
@@ -195,7 +196,7 @@ def _from_buffers(source: Source) -> str | None:
 
 
 def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
-    """Settle wavelet, length and boundary mode, and check them against the group lengths."""
+    """Determine wavelet, length and boundary mode, and check them against the group lengths."""
     lengths = values["level_lengths"][0]
     level = len(lengths) - 1
     mode = values["boundary_mode"][0]

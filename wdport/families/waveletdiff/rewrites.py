@@ -1,6 +1,6 @@
-"""Correct WaveletDiff ports that compute the same by another way: none of them may fail a gate.
+"""Correct WaveletDiff ports that compute the same in another way: none of them may fail a gate.
 
-Each is what a sane programmer would write instead of what `port.py` has; it replaces it everywhere at once.
+Each is a reasonable alternative to code in `port.py`, and replaces it everywhere at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def rewrites(config: Config) -> tuple[Mutant, ...]:
-    """All of them that this configuration can have; ``equivalent`` says why they are correct."""
+    """All rewrites that this configuration can have; ``equivalent`` says why they are correct."""
     found = [*_attention(), *_layers(), *_network()]
     if config.qk_norm:
         norms = ("*/query_norm", "*/key_norm")

@@ -1,4 +1,4 @@
-"""What sampling has to know of a WaveletDiff configuration: coefficients are diffused, series are decoded of them."""
+"""What sampling needs to know about a WaveletDiff configuration: coefficients are diffused, and decoded to series."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ UNKNOWN = NotDecoded(
 
 
 def diffused(config: Config) -> Diffused:
-    """Coefficients (C, F) as the state, series (N, F) as what they stand for."""
+    """Coefficients (C, F) as the state, series (N, F) as the decoded form."""
     sizes = {
         "coefficients": config.coefficients,
         "features": config.features,
         "length": config.seq_len if config.wavelet else None,
     }
     shape = (config.coefficients, config.features)
-    return Diffused(shape, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes)
+    features = config.feature_names or ()
+    return Diffused(shape, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes, features=features)
 
 
 def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
-    """The checkpoint's own schedule, target and samplers, and those of :mod:`wdport.diffusion` beside them."""
+    """The checkpoint's own schedule, target and samplers, and the samplers of :mod:`wdport.diffusion`."""
     held = (np.asarray(table(f"noise_schedule.{name}")).astype(np.float64) for name in NoiseSchedule._fields)
     schedule = NoiseSchedule(*held)
     return Diffusion(
@@ -99,13 +100,13 @@ def _decode(config: Config, coefficients: Array | Tensor) -> Tensor:
 
 
 def _transform(config: Config) -> WaveletTransform:
-    from wdport.families.waveletdiff.series import transform_of  # brings in jax
+    from wdport.families.waveletdiff.series import transform_of  # imports jax
 
     return transform_of(config)
 
 
 def _numbers(config: Config) -> int:
-    """Every token's widest activations and the attention weights of the longest level, generously."""
+    """Upper estimate: every token's widest activations and the attention weights of the longest level."""
     lengths, widths = config.level_lengths, config.widths
     tokens: int = 16 * sum(length * width for length, width in zip(lengths, widths, strict=True))
     weights: int = 3 * config.num_heads * max(lengths) ** 2

@@ -1,6 +1,7 @@
-"""The hyper-parameters that Lightning saved in a checkpoint: what of them is a setting of this model, or nearly one.
+"""The hyper-parameters that Lightning saved in a checkpoint: those that are settings of this model, or nearly match
+one.
 
-People save everything there, nested as in the public form or flat, so nothing in it is refused.
+They may contain anything, nested as in the public form or flat, so nothing in them is refused.
 """
 
 from __future__ import annotations
@@ -22,26 +23,25 @@ FLAT: Final[Mapping[str, tuple[str, type]]] = {
     "noise_schedule": ("noise_schedule", str),
     "boundary_mode": ("boundary_mode", str),
 }
-"""Names that say by themselves what they are."""
+"""Names that are unambiguous in any group."""
 
 _WAVELET: Final = {"wavelet": "type", "wavelet_type": "type", "wavelet_levels": "levels"}
 _AROUND: Final = ("config", "cfg", "hparams", "args", "kwargs", "params", "model_config", "model", "model_kwargs")
-"""Groups in which flat names are taken to be the model's."""
+"""Groups whose flat names are assumed to be those of the model."""
 
 _DEEPEST: Final = 6
 _MOST: Final = 5000
-"""Values that are looked at: each name is compared with all that are known."""
+"""Limit of values that are checked: each name is compared with all known ones."""
 
 Names = tuple[str, ...]
-"""The names that lead to a value."""
+"""The path of names to a value."""
 
 
 @dataclass
 class Saved:
-    """Fields of :class:`Config` by what the file itself says, and sentences on what could not be read of it.
+    """Fields of :class:`Config` from the metadata of a file, and notes on unreadable values.
 
-    ``torn`` are the fields that it contradicts itself in, ``unknown`` other names in it with the field that each of
-    them nearly is.
+    ``torn`` are fields with contradictory values, ``unknown`` other names with the field that each nearly matches.
     """
 
     fields: dict[str, object] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Saved:
 
 
 def read_saved(values: object) -> Saved:
-    """The settings among hyper-parameters, which may be anything."""
+    """Read the settings among hyper-parameters of any form."""
     saved, wavelet = Saved(), dict[str, object]()
     if not isinstance(values, Mapping):
         if values is not None:
@@ -68,12 +68,12 @@ def read_saved(values: object) -> Saved:
 
 
 def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
-    """Sentences on names that may have been meant to be those of values that are now assumed."""
+    """Notes on names that may be misspelt fields whose values are now assumed."""
     return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
 
 
 def _leaves(values: Mapping[object, object], path: Names, seen: set[int]) -> Iterator[tuple[Names, object]]:
-    """Every value with its names; a group that stands in several places, or in itself, once."""
+    """Every value with its names; a group that occurs several times, or within itself, once."""
     seen.add(id(values))
     for name, value in values.items():
         here = (*path, str(name))
@@ -84,7 +84,7 @@ def _leaves(values: Mapping[object, object], path: Names, seen: set[int]) -> Ite
 
 
 def _take(saved: Saved, wavelet: dict[str, object], path: Names, value: object) -> None:
-    """One value into ``saved.fields`` or ``wavelet``, or its name to what is nearly known."""
+    """Store one value in ``saved.fields`` or ``wavelet``, or its name among the near misses."""
     section, key = ("", *path)[-2:]
     flat = all(part.casefold() in _AROUND for part in path[:-1])
     told = READ.get((section, key)) or (FLAT.get(key) if flat else None)
@@ -104,7 +104,7 @@ def _keep(saved: Saved, path: Names, told: tuple[str, type], value: object) -> N
     name, kind = told
     what = f"{NAME}.{'.'.join(path)} is {printable(repr(value), 60)}"
     if not is_of(kind, value):
-        saved.notes.append(f"{what}, which is no {kind.__name__}; not used")
+        saved.notes.append(f"{what}, which is not of type {kind.__name__}; not used")
     elif saved.fields.setdefault(name, value) != value:
         saved.torn.add(name)
         saved.notes.append(f"{what}, but {saved.fields[name]!r} elsewhere in it; not used")

@@ -1,4 +1,4 @@
-"""Coefficients in, series out: the way back that a configuration describes."""
+"""Reconstruct series from coefficients, as a configuration describes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wdport.wavelets.transform import WaveletTransform
 
 
 def to_series(config: Config, coefficients: Array | Tensor) -> Tensor:
-    """Coefficients (B, C, F) to series (B, N, F), in the units of the data where the statistics are known.
+    """Transform coefficients (B, C, F) to series (B, N, F), in the units of the data if the statistics are known.
 
-    At full precision. Raises :class:`UsageError` where the wavelet is unknown.
+    At full precision. Raises :class:`UsageError` if the wavelet is unknown.
     """
     series = transform_of(config).reconstruct(coefficients)
     if config.norm_mean is None or config.norm_std is None:
@@ -23,7 +23,7 @@ def to_series(config: Config, coefficients: Array | Tensor) -> Tensor:
 
 
 def transform_of(config: Config) -> WaveletTransform:
-    """The transform that made the coefficients; raises :class:`UsageError` where the wavelet is unknown."""
+    """The transform that made the coefficients; raises :class:`UsageError` if the wavelet is unknown."""
     if config.wavelet is None or config.seq_len is None:
         fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
         raise UsageError("to_series", "the model does not know its wavelet", fix)

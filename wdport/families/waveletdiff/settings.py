@@ -1,4 +1,4 @@
-"""Settings from outside: the public training script's YAML form, and ``--set NAME=VALUE`` flags."""
+"""User settings: the public training script's YAML form, and ``--set NAME=VALUE`` flags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLAGS: dict[str, Callable[[str], object]] = {
 
 
 def read_settings(document: Document, where: str | Path) -> dict[str, object]:
-    """The fields that a configuration file gives; raises :class:`MisfitError` for unknown names and wrong types."""
+    """Read the fields of a configuration file; raises :class:`MisfitError` for unknown names and wrong types."""
     if unknown := unknown_names(document if isinstance(document, Mapping) else {}):
         listed = [f"{name}: no such setting; {remedy}" for name, remedy in unknown]
         more = f", and {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
@@ -33,28 +33,42 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
         if value is None:
             continue
         if not is_of(kind, value):
-            raise MisfitError((where, f"{section}.{key}"), f"{value!r} is no {kind.__name__}", "correct the value")
+            raise MisfitError(
+                (where, f"{section}.{key}"), f"{value!r} is not of type {kind.__name__}", "correct the value"
+            )
         found[name] = value
     if not found and not _section(document, "wavelet", where):
-        raise MisfitError(where, "no setting of a WaveletDiff model in it", "give the training configuration")
+        raise MisfitError(where, f"holds no setting of a WaveletDiff model{_instead(document)}", _GIVE)
     # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
     found["boundary_mode"] = "symmetric"
     read_wavelet(_section(document, "wavelet", where), found, where)
     return found
 
 
+_GIVE = "give the training configuration, with its `model:` section, or --set NAME=VALUE"
+
+
+def _instead(document: object) -> str:
+    """What a document has instead of settings."""
+    if not isinstance(document, Mapping):
+        return ": it is not a mapping of sections"
+    if "model" in document:
+        return ""
+    return f": it has no `model:` section, only {', '.join(map(str, list(document)[:4]))}"
+
+
 def is_of(kind: type, value: object) -> bool:
-    """Whether a value has the type of a setting; a whole number is a float, and a truth value is no number."""
+    """Whether a value has the type of a setting; an int is a float, and a bool is not a number."""
     accepted = (int, float) if kind is float else kind
     return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
 
 
 def read_wavelet(section: Document, found: dict[str, object], where: str | Path) -> None:
-    """Wavelet name and group count, resolving ``auto`` by the length as the public code does."""
+    """Read wavelet name and group count, resolving ``auto`` by the length as the public code does."""
     name, levels, told = section.get("type"), section.get("levels"), found.get("seq_len")
     seq_len = told if isinstance(told, int) else None
     if name is not None and not isinstance(name, str):
-        raise MisfitError((where, "wavelet.type"), f"{name!r} is no name", "give auto or a wavelet of PyWavelets")
+        raise MisfitError((where, "wavelet.type"), f"{name!r} is not a name", "give auto or a wavelet of PyWavelets")
     if name == "auto":
         name = auto_wavelet(seq_len) if seq_len else None
     if name is not None:
@@ -66,7 +80,7 @@ def read_wavelet(section: Document, found: dict[str, object], where: str | Path)
             raise MisfitError((where, "wavelet.type"), str(error), "give a wavelet of PyWavelets") from None
     if levels is not None:
         if type(levels) is not int or levels < 1:
-            raise MisfitError((where, "wavelet.levels"), f"{levels!r} is no level count", "give auto or a number")
+            raise MisfitError((where, "wavelet.levels"), f"{levels!r} is not a level count", "give auto or a number")
         found["levels"] = levels
 
 

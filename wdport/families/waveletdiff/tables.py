@@ -1,7 +1,7 @@
 """The model's sinusoid tables, in float64: positions of a level's coefficients, and diffusion time.
 
-The two layouts differ: positions interleave sines and cosines, time has all sines first, and its
-frequencies divide by one less. Both bases are 10,000 (Vaswani et al., arXiv 1706.03762, sec. 3.5).
+The two layouts differ: positions interleave sines and cosines; time has all sines first, and its frequencies divide by
+one less. Both bases are 10,000 (Vaswani et al., arXiv 1706.03762, sec. 3.5).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEPS_PER_TIME = 1000.0
-"""The network's time is step / 1000; this undoes it."""
+"""The network's time is step / 1000; this factor converts it to steps."""
 
 _BASE = 10_000.0
 

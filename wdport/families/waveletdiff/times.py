@@ -1,4 +1,4 @@
-"""What depends on time alone: the sampling network's tables, and the same by the Keras model's own layers."""
+"""Values that depend only on time: the sampling network's tables, and the same from the Keras model's own layers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from wdport.families.waveletdiff.fast import Conditions
 
 CHANNELS = 32
-"""Of a layer's that are looked at, about."""
+"""Approximate number of channels checked per layer."""
 
 
 def time_tables(conditions: Conditions) -> Iterator[tuple[str, Array]]:
-    """By Keras layer path, the table (S, n) that sampling uses for it, some of its channels; ``conditions`` are a
-    :class:`Denoiser`'s."""
+    """By Keras layer path, some channels of the table (S, n) that sampling uses for it; ``conditions`` are those of a
+    :class:`Denoiser`."""
     for level, blocks in enumerate(conditions["norms"]):
         for block, norms in enumerate(blocks):
             for name, halves in zip(("norm1", "norm2"), norms, strict=True):
@@ -31,13 +31,14 @@ def time_tables(conditions: Conditions) -> Iterator[tuple[str, Array]]:
 
 
 def _some(array: Array) -> Array:
-    """Every so many channels, of which there are 50,000 at the released size: time is the same for all of a layer's."""
+    """Equally spaced channels, of which there are 50,000 at the released size: all channels of a layer share the
+    time."""
     return array[..., :: max(1, array.shape[-1] // CHANNELS)]
 
 
 def time_layers(model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-    """The same in the same order, by the model's time embedding of ``times`` (S,) and its layers' weights; a gate's
-    without the tokens' half. In numpy: hundreds of products of some shapes each, which JAX would compile."""
+    """The same in the same order, from the model's time embedding of ``times`` (S,) and its layers' weights; gates
+    without the token half. In numpy: JAX would compile hundreds of products of different shapes."""
     embedded = np.asarray(model.time_embedding(times))
 
     def made(layer: KerasLayer) -> Array:

@@ -1,8 +1,8 @@
-"""The port's variables without building it: a configuration to {path: shape}, in creation order.
+"""The port's variables without building it: {path: shape} of a configuration, in creation order.
 
-Listed rather than read off a model: to import keras and build one takes 1.4 s at the released size, about as long as
-the whole conversion, and every refusal of a misfit would wait for it. A test holds this list against the real model's
-over many configurations. (A user's own model is built, since nothing else knows it.)
+Listed rather than read from a model: importing keras and building one takes 1.4 s at the released size, about as long
+as the whole conversion, and would delay every error. A test compares this list with the real model over many
+configurations. (A user's own model is built, since its variables are not known otherwise.)
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def variables(config: Config) -> dict[str, Shape]:
 
 
 def sizes(config: Config) -> tuple[int, int]:
-    """How many variables there are and how many values they hold, counted by arithmetic: whatever the numbers in the
-    configuration, nothing is built."""
+    """The number of variables and of their values, computed without building the model, for any numbers in the
+    configuration."""
     parts = [(shape, 1) for _, shape in _all(config, (0,) * config.groups)]
     for width, depth in zip(config.widths, config.depths, strict=True):
         parts += [(shape, depth) for _, shape in _block("", width, config)]
@@ -32,12 +32,12 @@ def sizes(config: Config) -> tuple[int, int]:
 
 
 def require_sizes(config: Config) -> Config:
-    """The configuration; raises ``ValueError`` where its model, with its tables, would be larger than any that is."""
+    """The configuration; raises ``ValueError`` if its model, with its tables, exceeds the size limits."""
     variables, values = sizes(config)
     values += sum(length * width for length, width in zip(config.level_lengths, config.widths, strict=True))
     for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
         if count > most:
-            raise ValueError(f"the sizes are those of a model of {count} {word}, at most {most} are read")
+            raise ValueError(f"the sizes are those of a model of {count} {word}, at most {most} are supported")
     return config
 
 

@@ -1,6 +1,6 @@
-"""Known bugs of wavelet transforms, each in a transform that claims to be another: their fate at gate F.
+"""Known bugs of wavelet transforms, and their results at wavelet (F).
 
-Most go both ways, so that the round trip is still exact: only a comparison with PyWavelets sees them.
+Most affect both directions, so that the round trip is still exact: only a comparison with PyWavelets detects them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Matrices = tuple[Array, Array]
 """Analysis (C, N) and synthesis (N, C)."""
 
 QUICK = "filters reversed"
-"""The one that a short self-test tries."""
+"""The fault in the short self-test."""
 
 BOTH = ("analysis", "synthesis")
 OTHER_WAVELET = {"db2": "db3", "db4": "sym4"}
@@ -33,7 +33,8 @@ OTHER_MODE = {"symmetric": "periodic"}
 
 @dataclass(frozen=True)
 class WaveletFault:
-    """A fault: a correct transform to wrong matrices, ``None`` where it cannot be; ``ways`` that are then off."""
+    """A fault: maps a correct transform to wrong matrices, ``None`` if not applicable; ``ways`` are the affected
+    directions."""
 
     name: str
     change: Callable[[WaveletTransform], Matrices | None]
@@ -42,7 +43,7 @@ class WaveletFault:
 
 @dataclass(frozen=True)
 class _Broken(WaveletTransform):
-    """A transform that claims to be right and goes through these matrices."""
+    """A transform with these matrices instead of the correct ones."""
 
     matrices: Matrices = field(kw_only=True, compare=False)
 
@@ -56,7 +57,7 @@ class _Broken(WaveletTransform):
 def run_wavelet_faults(
     transforms: Sequence[WaveletTransform], held: Mapping[str, float] | None = None, names: Sequence[str] | None = None
 ) -> Iterator[Kill]:
-    """Every fault, or those of these names, in every transform where it can be."""
+    """Run every fault, or those of these names, in every transform to which it applies."""
     limits = {**{name: bound.value for name, bound in BOUNDS.items()}, **(held or {})}
     for transform in transforms:
         for fault in FAULTS:
@@ -102,7 +103,7 @@ def _flipped(bank: FilterBank) -> FilterBank:
 
 
 def _other_wavelet(transform: WaveletTransform) -> Matrices | None:
-    """Where the sizes stay: for periodization, or between filters of one length."""
+    """Another wavelet with the same sizes: for periodization, or with filters of the same length."""
     other = OTHER_WAVELET.get(transform.wavelet)
     alike = other and filter_length(other) == filter_length(transform.wavelet)
     if not other or not (alike or transform.mode == "periodization"):
@@ -112,7 +113,7 @@ def _other_wavelet(transform: WaveletTransform) -> Matrices | None:
 
 
 def _other_mode(transform: WaveletTransform) -> Matrices | None:
-    """Ways to extend a signal; synthesis is the same for all but periodization, which has other sizes."""
+    """Another boundary mode; synthesis is the same for all but periodization, which has other sizes."""
     if transform.mode == "periodization":
         return None
     other = OTHER_MODE.get(transform.mode, "symmetric")
@@ -125,7 +126,7 @@ def _rolled(transform: WaveletTransform) -> Matrices:
 
 
 def _wrong_end(transform: WaveletTransform) -> Matrices | None:
-    """A stage that restores a sample too many drops its first instead of its last."""
+    """A stage that restores one sample too many drops the first instead of the last."""
     plan = transform.plan
     if all(stage.restored == stage.length for stage in plan.stages):
         return None

@@ -1,7 +1,7 @@
-"""A strict reader of the HDF5 files that Keras writes: where the arrays lie, without HDF5's own library.
+"""A strict reader of the HDF5 files that Keras writes: it locates the arrays without the HDF5 library.
 
 From the bottom up: ``extents`` (the file's bytes, each claimed once), ``values`` (shapes and dtypes), ``headers`` (an
-object's messages), ``attributes``, ``groups``, and ``structure``, which goes through the tree.
+object's messages), ``attributes``, ``groups``, and ``structure``, which traverses the tree.
 """
 
 from wdport.files.hdf5.structure import Contents as Contents

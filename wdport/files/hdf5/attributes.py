@@ -1,7 +1,7 @@
-"""The attribute messages of an HDF5 object go in; names and values come out.
+"""Parse the attribute messages of an HDF5 object to names and values.
 
-Attributes of version 1 (section IV.A.2.m of the HDF5 File Format Specification) with one number or one string. A string
-of variable length stands in a collection of a global heap (section III.E), which several objects share.
+Attributes of version 1 (section IV.A.2.m of the HDF5 File Format Specification) with one number or one string. A
+string of variable length is stored in a collection of a global heap (section III.E), which several objects share.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wdport.files.hdf5.values import DTYPES, fixed_point, read_shape
 from wdport.limits import MAX_ATTRIBUTE_BYTES
 
 Value = str | int | float | bool
-"""What an attribute holds."""
+"""The value of an attribute."""
 
 _ATTRIBUTE: Final = Struct("<2B3H")
 _TYPE: Final = Struct("<4BL")
@@ -36,7 +36,7 @@ class Strings:
         self._collections: dict[int, dict[int, tuple[int, int]]] = {}
 
     def take(self, length: int, address: int, index: int) -> bytes:
-        """The string with this number in the collection at ``address``; nothing else may refer to it."""
+        """Return the string with this index in the collection at ``address``; nothing else may refer to it."""
         if address not in self._collections:
             self._collections[address] = self._collection(address)
         start, size = self._collections[address].pop(index, (0, -1))
@@ -47,7 +47,7 @@ class Strings:
         return self._extents.look(start, length)
 
     def _collection(self, address: int) -> dict[int, tuple[int, int]]:
-        """Number -> place and length of each object of a collection."""
+        """Return place and length of each object of a collection, by number."""
         head = (
             self._extents.look(address, _COLLECTION.size) if address <= self._extents.size - _COLLECTION.size else b""
         )
@@ -70,7 +70,7 @@ class Strings:
 
 
 def read_attributes(bodies: list[bytes], strings: Strings) -> dict[str, Value]:
-    """The attributes in these messages."""
+    """Return the attributes in these messages."""
     found: dict[str, Value] = {}
     for body in bodies:
         name, datatype, dataspace, data = _fields(body)
@@ -83,7 +83,8 @@ def read_attributes(bodies: list[bytes], strings: Strings) -> dict[str, Value]:
 
 
 def _fields(body: bytes) -> tuple[str, bytes, bytes, bytes]:
-    """Name, datatype, dataspace and data of one attribute; the three are padded to a multiple of eight bytes."""
+    """Return name, datatype, dataspace and data of one attribute; the first three are padded to a multiple of 8
+    bytes."""
     version, zero, *sizes = _ATTRIBUTE.unpack_from(body.ljust(_ATTRIBUTE.size, b"\0"))
     if (version, zero) != (1, 0):
         raise Fault("has an attribute of another form than version 1", SAVE_WITH_KERAS)
@@ -114,7 +115,7 @@ def _value(name: str, datatype: bytes, data: bytes, strings: Strings) -> Value:
 
 
 def _fixed_text(name: str, datatype: bytes, data: bytes) -> str:
-    """A string of fixed length, ended or filled with zeros, in ASCII or UTF-8."""
+    """Decode a string of fixed length, terminated or padded with zeros, in ASCII or UTF-8."""
     _, form, high, zero, size = _TYPE.unpack(datatype)
     if form & 15 > 1 or form >> 4 > 1 or high or zero or not 0 < size <= len(data):
         raise Fault(f"has an attribute {name[:40]!r} that is damaged or not plain text", SAVE_WITH_KERAS)

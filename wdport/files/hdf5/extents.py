@@ -1,8 +1,8 @@
-"""A read function goes in; the byte runs of an HDF5 file come out, each taken once and from within the file.
+"""Read the byte ranges of an HDF5 file, each at most once and only within the file.
 
-An HDF5 file is a web of addresses, and an address may say anything. All that is reached through one is claimed here
-first: what lies outside the file, or has been claimed before, is a fault. So no two objects share a byte, no chain of
-addresses can close to a loop, and the work is bounded by the size of the file, whatever it declares.
+An HDF5 file is a graph of addresses, and an address may have any value. Every object is claimed here before it is
+read: a range outside the file, or one that is already claimed, is a fault. So no two objects share a byte, addresses
+cannot form a loop, and the work is bounded by the size of the file, whatever it declares.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
 
 UNDEFINED: Final = 0xFFFFFFFFFFFFFFFF
-"""The address of what is not there."""
+"""The undefined address."""
 
 Read = Callable[[int, int], bytes]
-"""Exactly so many bytes from an offset, or a :class:`Fault`."""
+"""Reads exactly this many bytes from an offset, or raises a :class:`Fault`."""
 
 _PAGE: Final = 1 << 12
-"""Objects have some hundred bytes and lie in clusters of 2 KiB: most are found in a page that is there already."""
+"""Objects have some hundred bytes and lie in clusters of 2 KiB: most are in a page that is already cached."""
 
 _MAX_PAGES: Final = 1 << 10
 
 
 class Extents:
-    """The bytes of a file of ``size`` bytes, and who has which."""
+    """The bytes of a file of ``size`` bytes, and their claims."""
 
     def __init__(self, read: Read, size: int) -> None:
         self._read, self.size = read, size
@@ -34,7 +34,7 @@ class Extents:
         self._pages: dict[int, bytes] = {}
 
     def claim(self, offset: int, count: int, what: str) -> None:
-        """Take ``count`` bytes, at least one, from ``offset`` for ``what``, which may have to be said in a message."""
+        """Claim ``count`` bytes, at least one, from ``offset`` for ``what``, which messages name."""
         if count <= 0 or offset > self.size - count:
             raise Fault(f"{what}: {count} bytes at offset {offset} lie outside the HDF5 file")
         self._total += count
@@ -49,7 +49,7 @@ class Extents:
         return self.look(offset, count)
 
     def look(self, offset: int, count: int) -> bytes:
-        """Bytes within what has been claimed."""
+        """Read bytes within a claimed range."""
         start = offset % _PAGE
         if start + count > _PAGE:
             return self._read(offset, count)
@@ -63,7 +63,7 @@ class Extents:
         return page
 
     def settle(self) -> None:
-        """Refuse the file if any two claims overlap; to be called when all have been made."""
+        """Refuse the file if any two claims overlap; call it after all claims."""
         end = 0
         for offset in sorted(self._claimed):
             if offset < end:

@@ -1,9 +1,9 @@
-"""The header of an HDF5 group goes in; the names in it and the addresses behind them come out.
+"""Read the links of an HDF5 group from its header: names and addresses.
 
 A group of the old form keeps its names in a local heap and its links in symbol nodes, which a B-tree of version 1 holds
-in the order of the names (sections III.A.1, III.B, III.C and III.D of the HDF5 File Format Specification). The order is
-checked throughout: a library that searches the tree and one that walks it find the same. One name beyond ASCII makes
-the library turn the group into the newer form, where links are messages (IV.A.2.g).
+in the order of the names (sections III.A.1, III.B, III.C and III.D of the HDF5 File Format Specification). The order
+is checked completely: a library that searches the tree and one that traverses it find the same. A single non-ASCII
+name makes the library use the newer form, where links are messages (IV.A.2.g).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wdport.files.hdf5.extents import UNDEFINED, Extents
 from wdport.files.hdf5.headers import GROUP_INFO, LINK_INFO, SYMBOL_TABLE, Header
 from wdport.limits import MAX_HDF5_OBJECTS
 
-ASCII_NAMES: Final = "give the attributes or keys that hold its layers names in ASCII, and save the model again"
+ASCII_NAMES: Final = "use ASCII names for the attributes or keys of its layers, and save the model again"
 
 LEAF_K: Final = 4
 """Half the links of a symbol node."""
@@ -26,7 +26,7 @@ INTERNAL_K: Final = 16
 """Half the children of a tree node; with these two, the library's defaults, two levels hold some 100 to 256 names."""
 
 _MAX_LEVEL: Final = 8
-"""A tree of nine levels has room for more names than a file has bytes."""
+"""A tree of nine levels can hold more names than a file has bytes."""
 
 _TREE: Final = Struct("<4s2BH2Q")
 _TREE_BYTES: Final = _TREE.size + 8 * (4 * INTERNAL_K + 1)
@@ -47,7 +47,7 @@ _HAS_CHARSET: Final = 0x10
 
 @dataclass(slots=True)
 class Link:
-    """A name in a group; ``cached`` are the addresses of a group, as the link repeats them."""
+    """A name in a group; ``cached`` are the addresses of a group that the link repeats."""
 
     name: str
     address: int
@@ -56,7 +56,7 @@ class Link:
 
 @dataclass(slots=True)
 class _Tree:
-    """One node: ``children[i]`` holds the names after ``keys[i]`` up to ``keys[i + 1]``."""
+    """One node: ``children[i]`` contains the names after ``keys[i]`` up to ``keys[i + 1]``."""
 
     level: int
     siblings: tuple[int, int]
@@ -65,12 +65,12 @@ class _Tree:
 
 
 def is_group(header: Header) -> bool:
-    """Whether an object is a group, of either form."""
+    """Return whether an object is a group, of either form."""
     return SYMBOL_TABLE in header.messages or LINK_INFO in header.messages or bool(header.links)
 
 
 def read_links(extents: Extents, header: Header, cached: tuple[int, int] | None) -> list[Link]:
-    """All links of a group; ``cached`` is what the link to it says of its tree and its heap."""
+    """Return all links of a group; ``cached`` are the addresses of its tree and its heap in the link to it."""
     kinds = set(header.messages)
     if kinds == {SYMBOL_TABLE} and not header.links:
         _, body = header.messages[SYMBOL_TABLE]
@@ -86,16 +86,16 @@ def read_links(extents: Extents, header: Header, cached: tuple[int, int] | None)
 
 
 def _listed(header: Header) -> list[Link]:
-    """The links of a group of the newer form; more than eight would stand in an index of another kind."""
+    """Return the links of a group of the newer form; more than eight would be in an index of another kind."""
     _, body = header.messages[LINK_INFO]
     if len(body) != _LINK_INFO.size:
         raise Fault("the header of an HDF5 group is damaged")
     version, flags, heap, index, _ = _LINK_INFO.unpack(body)
     if (version, flags, heap, index) != (0, 0, UNDEFINED, UNDEFINED):
-        raise Fault("is a group with a name beyond ASCII and more than eight members", ASCII_NAMES)
+        raise Fault("is a group with a non-ASCII name and more than eight members", ASCII_NAMES)
     links = [_listed_link(body) for body in header.links]
     if len({link.name for link in links}) < len(links):
-        raise Fault("a name stands twice in an HDF5 group")
+        raise Fault("duplicate name in an HDF5 group")
     return links
 
 
@@ -116,7 +116,7 @@ def _listed_link(body: bytes) -> Link:
 
 
 def _indexed(extents: Extents, tree: int, heap: int) -> list[Link]:
-    """The links of the group with this tree and this heap, in the order of their names."""
+    """Return the links of the group with this tree and this heap, in the order of their names."""
     names = _heap(extents, heap)
     links: list[Link] = []
     last = b""
@@ -136,7 +136,7 @@ def _indexed(extents: Extents, tree: int, heap: int) -> list[Link]:
 
 
 def _leaves(extents: Extents, root: int) -> list[tuple[int, int, int]]:
-    """Key, symbol node and key of each leaf from left to right; the tree is read level by level."""
+    """Return key, symbol node and key of each leaf from left to right; the tree is read level by level."""
     nodes = [_tree(extents, root)]
     addresses = [root]
     if nodes[0].level > _MAX_LEVEL:
@@ -156,7 +156,7 @@ def _leaves(extents: Extents, root: int) -> list[tuple[int, int, int]]:
 
 
 def _check_level(nodes: list[_Tree], addresses: list[int], level: int) -> None:
-    """All nodes have the level, and each knows its neighbours."""
+    """Check that all nodes have the level and correct neighbours."""
     chain = [UNDEFINED, *addresses, UNDEFINED]
     for node, left, right in zip(nodes, chain, chain[2:], strict=False):
         if node.level != level or node.siblings != (left, right) or (not node.children and len(nodes) > 1):
@@ -190,7 +190,7 @@ def _symbols(extents: Extents, names: bytes, address: int) -> list[tuple[bytes, 
 
 
 def _heap(extents: Extents, address: int) -> bytes:
-    """The names of a group, as they lie in its local heap; what is free there is made such that no name can be."""
+    """Return the local heap of a group, which holds its names, with free space overwritten so that it holds no name."""
     magic, version, zero, size, free, start = _HEAP.unpack(extents.take(address, _HEAP.size, "the names of a group"))
     if magic != b"HEAP" or version or any(zero):
         raise Fault("the names of an HDF5 group are damaged")
@@ -209,7 +209,7 @@ def _heap(extents: Extents, address: int) -> bytes:
 
 
 def _name(names: bytes, offset: int) -> bytes:
-    """The name at ``offset``; that at offset 0 is empty and stands before all others."""
+    """Return the name at ``offset``; the one at offset 0 is empty and precedes all others."""
     end = names.find(b"\0", offset)
     if offset % 8 or end < 0:
         raise Fault("a name in an HDF5 group is not where its link says")

@@ -1,8 +1,8 @@
-"""The address of an HDF5 object goes in; its header's messages come out, by kind.
+"""Read the header messages of an HDF5 object, by kind.
 
 Object headers of version 1 (sections IV.A.1.a and IV.A.2 of the HDF5 File Format Specification): a prefix, messages,
-and continuation blocks with more of them. A kind of message that Keras does not write is a fault: it would be a link,
-a filter, storage in another file, or something yet unknown.
+and continuation blocks with more of them. A kind of message that Keras does not write is a fault: it may be a link, a
+filter, storage in another file, or something unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ZERO3: Final = bytes(3)
 
 @dataclass(slots=True)
 class Header:
-    """The messages of one object: one of each kind but attributes and links."""
+    """The messages of one object: one of each kind, except attributes and links."""
 
     messages: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """Offset in the file and bytes."""
@@ -63,7 +63,7 @@ def read_header(extents: Extents, address: int) -> Header:
     if version != 1 or reserved:
         raise Fault("is an HDF5 object of another form than version 1", SAVE_WITH_KERAS)
     if references != 1:
-        raise Fault("stands under several names in the HDF5 file", SAVE_WITH_KERAS)
+        raise Fault("has several names in the HDF5 file", SAVE_WITH_KERAS)
     if any(pad):
         raise Fault("its HDF5 header is damaged")
     header = Header()
@@ -77,7 +77,7 @@ def read_header(extents: Extents, address: int) -> Header:
 
 
 def _read_block(extents: Extents, header: Header, blocks: list[tuple[int, int]], start: int, length: int) -> int:
-    """Sort the messages of one block into ``header``, add continuations to ``blocks``; how many there were."""
+    """Add the messages of one block to ``header`` and continuations to ``blocks``; return the number of messages."""
     raw = extents.take(start, length, "an object header")
     position = count = 0
     while position < length:
@@ -118,7 +118,7 @@ def _continuation(body: bytes) -> tuple[int, int]:
 
 def _bad_message(flags: int) -> Fault:
     if flags & _SHARED:
-        return Fault("has a datatype or another property that stands elsewhere in the HDF5 file", SAVE_WITH_KERAS)
+        return Fault("has a datatype or another property that is stored elsewhere in the HDF5 file", SAVE_WITH_KERAS)
     if flags > 1:
         return Fault("its HDF5 header has a message of an unknown form", SAVE_WITH_KERAS)
     return Fault("its HDF5 header has a message that is damaged")

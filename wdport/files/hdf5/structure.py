@@ -1,9 +1,9 @@
-"""An HDF5 file goes in; where the bytes of each of its arrays lie comes out, or a fault. No library is asked.
+"""Locate the bytes of each array in an HDF5 file without the HDF5 library, or raise a fault.
 
-What is read is what Keras and h5py write when nobody asks for more: a superblock of version 0, groups of the old form,
-arrays of numbers in one piece, attributes with one number or string. Links to elsewhere, data in other files, virtual
-or compressed data and every newer form are refused: a converted model has none, and a reader that follows them can be
-led anywhere. The bytes of the arrays themselves are left to the caller.
+It reads what Keras and h5py write by default: a superblock of version 0, groups of the old form, contiguous numeric
+arrays, attributes with one number or string. External links, data in other files, virtual or compressed data and every
+newer form are refused: a converted model has none, and a reader that follows them can be led to any file. The caller
+reads the bytes of the arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ARRAY: Final = {DATASPACE, DATATYPE, FILL_VALUE, LAYOUT}
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One array: where its bytes lie in the HDF5 file, in C order and little-endian.
+    """One array: the place of its bytes in the HDF5 file, in C order and little-endian.
 
     The dtype is that of the stored bytes: two raw bytes, ``V2``, with an attribute ``dtype`` for Keras's bfloat16.
     """
@@ -53,7 +53,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The arrays and the groups' attributes of an HDF5 file, by path without a slash in front; the root is ``""``."""
+    """The arrays and the groups' attributes of an HDF5 file, by path without a leading slash; the root is ``""``."""
 
     datasets: dict[str, Dataset]
     groups: dict[str, dict[str, Value]]
@@ -67,7 +67,7 @@ class _Object:
 
 
 def read_hdf5(read: Read, size: int) -> Contents:
-    """Read the structure of an HDF5 file of ``size`` bytes, of which ``read`` gives those from an offset."""
+    """Read the structure of an HDF5 file of ``size`` bytes, whose bytes ``read`` returns."""
     extents = Extents(read, size)
     strings = Strings(extents)
     contents = Contents({}, {})
@@ -83,9 +83,9 @@ def read_hdf5(read: Read, size: int) -> Contents:
 
 
 def _root(extents: Extents) -> _Object:
-    """The root group, from the superblock."""
+    """Return the root group, from the superblock."""
     if extents.size < _SUPERBLOCK.size or not (raw := extents.look(0, _SUPERBLOCK.size)).startswith(_MAGIC):
-        raise Fault("is not an HDF5 file, or something stands before it")
+        raise Fault("is not an HDF5 file, or has data before it")
     extents.claim(0, _SUPERBLOCK.size, "the superblock")
     (_, *forms, leaf_k, internal_k, flags, base, free, end, driver) = _SUPERBLOCK.unpack(raw)[:16]
     if forms[0] != 0:
@@ -103,7 +103,7 @@ def _root(extents: Extents) -> _Object:
 
 
 def _visit(extents: Extents, strings: Strings, contents: Contents, waiting: list[_Object], found: _Object) -> None:
-    """Enter an object into ``contents``, and what lies within it into ``waiting``, if it is a group."""
+    """Add an object to ``contents`` and, if it is a group, its members to ``waiting``."""
     header = read_header(extents, found.address)
     attributes = read_attributes(header.attributes, strings)
     if not is_group(header):
@@ -125,7 +125,7 @@ def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[
         raise Fault("is neither an HDF5 group nor a whole array", SAVE_WITH_KERAS)
     dtype = read_dtype(header.messages[DATATYPE][1])
     if dtype.kind == "V" and attributes.get("dtype") != "bfloat16":
-        raise Fault("holds raw bytes that are no bfloat16", SAVE_WITH_KERAS)
+        raise Fault("holds raw bytes that are not bfloat16", SAVE_WITH_KERAS)
     shape = read_shape(header.messages[DATASPACE][1])
     nbytes = count_bytes(shape, dtype.itemsize)
     offset = _place(extents, *header.messages[LAYOUT], nbytes)
@@ -135,7 +135,7 @@ def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[
 
 
 def _place(extents: Extents, at: int, layout: bytes, nbytes: int) -> int:
-    """Offset of the ``nbytes`` bytes of an array whose layout message begins at ``at``."""
+    """Return the offset of the ``nbytes`` bytes of an array whose layout message begins at ``at``."""
     version, kind = layout[:2].ljust(2, b"\0")
     if version != 3:
         raise Fault("is an HDF5 array of another form than version 3", SAVE_WITH_KERAS)
@@ -155,7 +155,7 @@ def _place(extents: Extents, at: int, layout: bytes, nbytes: int) -> int:
 
 
 def _compact(at: int, layout: bytes, nbytes: int) -> int:
-    """The same for an array that stands in its layout message."""
+    """Return the offset of an array that is stored in its layout message."""
     if int.from_bytes(layout[2:4], "little") != nbytes or nbytes > len(layout) - 4:
         raise Fault("has another size in the HDF5 file than its shape and type need")
     return at + 4 if nbytes else 0

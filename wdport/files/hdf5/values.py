@@ -1,7 +1,7 @@
-"""The messages of an HDF5 object go in; its shape and its dtype come out.
+"""Parse the messages of an HDF5 object to its shape and its dtype.
 
-A datatype is recognised whole, by comparison with the bytes that the HDF5 library writes for each numpy type: another
-byte order, padding or mantissa is another datatype, and none that Keras writes.
+A datatype is recognised by comparing all its bytes with those that the HDF5 library writes for each numpy type: another
+byte order, padding or mantissa is another datatype, which Keras does not write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPACE: Final = Struct("<3BB4s")
 
 
 def fixed_point(size: int, signed: bool) -> bytes:
-    """The datatype message of an integer of ``size`` bytes."""
+    """Return the datatype message of an integer of ``size`` bytes."""
     return pack("<B3sL2H", 0x10, b"\x08\0\0" if signed else b"\0\0\0", size, 0, 8 * size).ljust(16, b"\0")
 
 
@@ -46,7 +46,7 @@ DTYPES: Final = {
 
 
 def read_dtype(body: bytes) -> np.dtype[np.generic]:
-    """The dtype that a datatype message stands for."""
+    """Return the dtype of a datatype message."""
     dtype = DTYPES.get(body)
     if dtype is None:
         kind = _CLASSES[body[0] & 15] if body and body[0] & 15 < len(_CLASSES) else ""
@@ -55,7 +55,7 @@ def read_dtype(body: bytes) -> np.dtype[np.generic]:
 
 
 def read_shape(body: bytes) -> Shape:
-    """The shape that a dataspace message stands for; it may not be one that can grow."""
+    """Return the shape of a dataspace message; resizable shapes are refused."""
     version, rank, flags, zero, zeros = _SPACE.unpack_from(body.ljust(_SPACE.size, b"\0"))
     if version != 1 or zero or any(zeros):
         raise Fault("has an HDF5 dataspace of another form than version 1", SAVE_WITH_KERAS)
@@ -69,7 +69,7 @@ def read_shape(body: bytes) -> Shape:
 
 
 def count_bytes(shape: Shape, itemsize: int) -> int:
-    """The bytes of an array; also the shape of one without any may not be absurd."""
+    """Return the size of an array in bytes; an absurd shape is refused even if the array is empty."""
     total = room = itemsize
     for size in shape:
         total *= size

@@ -1,4 +1,4 @@
-"""Attention: packed, as ``torch.nn.MultiheadAttention`` stores it, and with projections of their own."""
+"""Attention: packed, as ``torch.nn.MultiheadAttention`` stores it, and with separate projections."""
 
 from __future__ import annotations
 

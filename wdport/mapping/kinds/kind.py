@@ -1,4 +1,4 @@
-"""What a layer kind states: its tensors with their rules, its layouts, and the hyper-parameters to compare.
+"""The definition of a layer kind: its tensors with their rules, its layouts, and the hyper-parameters to compare.
 
 A kind is data. Texts in braces, such as ``{weight}``, are filled in from :attr:`Kind.names`, which a row of a table
 may change; ``{layer}`` is the number of one layer within a PyTorch RNN.
@@ -41,28 +41,28 @@ How = Literal[
 ]
 
 Level = Literal["differs", "training"]
-"""``differs``: the layer computes something else. ``training``: inference does not read the setting."""
+"""``differs``: the layer computes something else. ``training``: inference does not use the setting."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One hyper-parameter of the two layers, by attribute, and how it is to be compared.
+    """One hyper-parameter of the two layers, by attribute, and how it is compared.
 
-    ``equal``: the same number, flag or text. ``epsilon``: the same number, where PyTorch's ``None`` is that of the
-    dtype that it computes in. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
+    ``equal``: the same number, flag or text. ``epsilon``: the same number, where PyTorch's ``None`` means the epsilon
+    of the dtype that it computes in. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
     widths against Keras's ``same`` and ``valid``. ``zeros``: PyTorch pads with zeros. ``counted``: whether padding
     counts in a mean, which it never does in Keras. ``complement``: they add up to one. ``present``: PyTorch's
-    tensor is there where Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no
+    tensor exists if Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no
     counterpart. ``true``: Keras's flag is true. ``ones``: PyTorch's is one. ``ceil``: rounding up, which Keras does
     by padding. ``shape``: PyTorch's shape against the axes that Keras normalises. ``names``: the same function by
-    its name. ``needed``: PyTorch's is true, since Keras has no other way. ``is``: Keras's is ``value``, which is what
+    name. ``needed``: PyTorch's is true, since Keras has no alternative. ``is``: Keras's is ``value``, which is what
     PyTorch always does; ``not``: PyTorch's is anything else. ``unit``: Keras's is one. ``channels``: Keras's axis or
-    format is where PyTorch's channels lie; ``shared``: it shares a slope along all others. ``instance``: PyTorch has a
-    group per channel. ``masked``: Keras's mask leaves out the index that PyTorch's padding has. ``flat``: Keras moves
-    no axis before it flattens. ``margins``: PyTorch's widths, last axis first, against Keras's. ``time``: PyTorch's
-    steps come first only where the port exchanges these axes.
+    format is that of PyTorch's channels; ``shared``: it shares a slope along all others. ``instance``: PyTorch has a
+    group per channel. ``masked``: Keras's mask leaves out PyTorch's padding index. ``flat``: Keras moves no axis
+    before it flattens. ``margins``: PyTorch's widths, last axis first, against Keras's. ``time``: PyTorch's steps come
+    first only if the port exchanges these axes.
 
-    Several attributes on Keras's side that lead to one are joined by points. ``level`` tells what reads it.
+    A path of attributes on Keras's side is joined by dots. ``level`` states what uses the setting.
     """
 
     torch: str
@@ -78,11 +78,11 @@ class Part:
 
     Attributes:
         torch: names of the tensors within the module.
-        keras: paths of the variables within the layer; none where the tensor is dropped.
-        others: further paths that they may have.
-        rules: alternatives, told apart by the shapes.
-        combine: the arithmetic that makes one tensor of several.
-        flatten: the rule where the input was flattened, with ``{torch}`` and ``{keras}`` for the orders.
+        keras: paths of the variables within the layer; none if the tensor is dropped.
+        others: alternative paths of the variables.
+        rules: alternatives, distinguished by shape.
+        combine: the arithmetic that combines several tensors.
+        flatten: the rule if the input was flattened, with ``{torch}`` and ``{keras}`` for the orders.
         normed: whether the tensor may be stored as magnitude and direction (``torch.nn.utils.weight_norm``).
         drop: the reason for leaving it out.
     """
@@ -97,7 +97,7 @@ class Part:
     drop: str | None = None
 
     def alternatives(self) -> tuple[Part, ...]:
-        """The part, and the two ways in which PyTorch stores a normalised weight: the old and the new."""
+        """Return the part, and its variants for PyTorch's two formats of a normalised weight, old and new."""
         if not self.normed:
             return (self,)
         (name,) = self.torch
@@ -109,7 +109,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Inner:
-    """A module within the module and the layer within the layer that compute the same thing."""
+    """A submodule of the module and a sublayer of the layer that compute the same."""
 
     torch: str
     keras: tuple[str, ...]
@@ -121,18 +121,18 @@ class Kind:
     """A kind of layer, such as ``conv2d``.
 
     Attributes:
-        name: what a table calls it.
+        name: its name in a table.
         parts: its tensors; none for a layer without weights.
-        axes: layouts of its activations, PyTorch's to Keras's, the likeliest first.
+        axes: layouts of its activations, PyTorch's to Keras's, the most likely first.
         compared: hyper-parameters of the two layers.
         names: suffixes within the PyTorch module that a row's ``names:`` may change.
-        inner: layers within the layer that are compared as well.
-        flatten: the layout of the output where the layer itself flattens.
-        index: the index that the kind brings.
-        padded: what the port may have padded its input with before, since PyTorch's layer pads by itself: ``zeros``,
-            ``module`` where the module itself says it (its ``padding_mode``), or ``any`` where it is the values'
-            affair; empty for a kind that does not pad.
-        bare: whether it may have no tensors at all, as a norm without scale and shift has.
+        inner: sublayers that are also compared.
+        flatten: the layout of the output if the layer itself flattens.
+        index: the index that the kind adds.
+        padded: what the port may pad the input with in a preceding layer, since PyTorch's layer pads internally:
+            ``zeros``, ``module`` if the module states it (its ``padding_mode``), or ``any`` if only the values decide;
+            empty for a kind that does not pad.
+        bare: whether it may have no tensors, like a norm without scale and shift.
     """
 
     name: str

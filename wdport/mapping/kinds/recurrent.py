@@ -19,7 +19,7 @@ _AXES = layouts("b t c", "t b c -> b t c")
 
 
 def _parts(name: str, suffix: str, before: tuple[str, ...]) -> tuple[Part, ...]:
-    """The tensors of one direction of one layer, in a cell at one of these paths."""
+    """Return the tensors of one direction of one layer, in a cell at one of these paths."""
     torch, keras = _GATES[name]
     paths = {
         variable: tuple((f"{path}{variable}",) for path in before)
@@ -38,7 +38,7 @@ def _parts(name: str, suffix: str, before: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def _compared(name: str, within: str = "", back: bool = False) -> tuple[Compared, ...]:
-    """The settings of one direction of a layer, or of a cell, which the port has ``within`` a layer of its own."""
+    """Return the settings of one direction of a layer, or of a cell, which the port has ``within`` another layer."""
     gated = name in ("lstm", "gru")
     return (
         Compared("hidden_size", f"{within}units", "equal"),

@@ -1,6 +1,6 @@
-"""Layers without weights that have no kind: which classes of the two libraries go together, and what they are told.
+"""Layers without weights and without a kind: which classes of the two libraries correspond, and their settings.
 
-A row without a kind compares outputs alone. Where the module is PyTorch's own, its settings are compared too.
+A row without a kind compares only outputs. If the module is one of PyTorch's, its settings are compared too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from wdport.mapping.kinds.kind import Compared
 
 @dataclass(frozen=True)
 class Alike:
-    """Classes of ``torch.nn`` and of ``keras.layers``, any of which go together, and their settings."""
+    """Classes of ``torch.nn`` and of ``keras.layers`` that correspond in any combination, and their settings."""
 
     torch: tuple[str, ...]
     keras: tuple[str, ...]
@@ -39,7 +39,7 @@ KIND_OF = {
     "MultiheadAttention": "attention_packed",
     "PReLU": "prelu",
 }
-"""The kind that a class of ``torch.nn`` is of where the table's row states none, as that of a norm without weights."""
+"""The kind of a class of ``torch.nn`` if the table's row states none, for example of a norm without weights."""
 
 UNKINDED = (
     Alike(
@@ -75,5 +75,5 @@ UNKINDED = (
         (Compared("p", "rate", "equal", "training"),),
     ),
 )
-"""What is compared without a kind. Activations are compared by what they compute, see
+"""Classes that are compared without a kind. Activations are compared by their values, see
 :mod:`wdport.compare.functions`."""

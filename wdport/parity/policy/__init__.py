@@ -1,4 +1,4 @@
-"""What a project decides about its parity runs: a policy file and a baseline in, a re-judged verdict out."""
+"""A project's own requirements on its parity runs: judge a verdict by a policy file and a baseline."""
 
 from wdport.parity.policy.baseline import apply_baseline as apply_baseline
 from wdport.parity.policy.baseline import compare_baseline as compare_baseline

@@ -1,7 +1,7 @@
-"""A verdict in, the errors of its taps as a baseline out; and a later verdict held against that, both ways.
+"""Make a baseline of the errors of a verdict's taps, and compare a later verdict with it, in both directions.
 
-A bound tells a broken port from a sound one; a baseline tells that a sound one has changed. One that has
-become better is a fault as well, until it is recorded: or the next one could become worse again unseen.
+A bound detects a broken port; a baseline detects that a correct one has changed. An error that has become smaller
+fails as well until it is recorded: otherwise a later change could make it larger again unnoticed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from decimal import ROUND_CEILING, Decimal
 from math import inf, isfinite, isnan
 from typing import Any, Final, TypedDict
 
-from wdport.compare.findings import Finding, Gate, fact
+from wdport.compare.findings import Finding, fact
+from wdport.compare.glossary import GATES
 from wdport.errors import IncompleteError, UsageError
 from wdport.parity.verdict import TapResult, Verdict
 
@@ -29,20 +30,20 @@ Record = dict[str, float | str]
 
 
 class Baseline(TypedDict):
-    """What ``parity-baseline.json`` holds: its format, and a record of every tap."""
+    """The contents of ``parity-baseline.json``: its format, and a record of every tap."""
 
     schema: int
     taps: dict[str, Record]
 
 
 class _Rule:
-    """How one recorded number is held: its least value, and by how much it may grow and shrink."""
+    """How one recorded number is compared: its minimum, and the factors by which it may grow and shrink."""
 
     def __init__(self, least: float, worse: float, above: float, better: float) -> None:
         self.least, self.worse, self.above, self.better = least, worse, above, better
 
     def round(self, value: float) -> float:
-        """``value`` rounded up to one significant digit, never below the least; NaN is infinite."""
+        """Round ``value`` up to one significant digit, at least to the minimum; NaN becomes infinite."""
         if isnan(value) or value == inf:
             return inf
         if value <= self.least:
@@ -51,7 +52,7 @@ class _Rule:
         return float(exact.quantize(Decimal((0, (1,), exact.adjusted())), ROUND_CEILING))
 
     def fault(self, now: float, recorded: float) -> str:
-        """What is wrong with a number beside its record; "" if nothing is."""
+        """Compare a number with its record; "" if it is within the limits."""
         now = inf if isnan(now) else now
         if not now <= max(self.worse * recorded, self.above):
             return f"is {now:.1e}, over {self.worse:g} x its recorded {recorded:g}"
@@ -67,19 +68,19 @@ RULES: Final = {"isolated": _ERROR, "cumulative": _ERROR, "rms_ratio": _RATIO}
 
 
 def make_baseline(verdict: Verdict) -> Baseline:
-    """A verdict's taps as a baseline: plain JSON values, by tap in alphabetical order.
+    """Make a baseline of a verdict's taps: plain JSON values, by tap in alphabetical order.
 
     Every number is rounded up to one significant digit, so that a rerun elsewhere writes the same file;
     infinity, which only a waived tap can have, is the text "inf".
 
     Raises:
-        IncompleteError: something was not compared. UsageError: the verdict has failed.
+        IncompleteError: something was not compared. UsageError: the verdict failed.
     """
     if not verdict.complete:
-        raise IncompleteError(verdict.converted, "not everything was compared", "make a baseline of a whole run")
-    failing = [gate.name for gate in verdict.gates if not gate.passed and gate.name != NAME]
+        raise IncompleteError(verdict.converted, "not everything was compared", "make the baseline from a complete run")
+    failing = [gate.label for gate in verdict.gates if not gate.passed and gate.name != NAME]
     if failing:
-        what = f"fails gate {', '.join(failing)}, and a baseline records what passes"
+        what = f"fails {', '.join(failing)}, and a baseline needs a verdict that passes"
         raise UsageError(verdict.converted, what, "correct the port first, or waive the layer in the policy")
     taps = {tap.reference: _record(tap) for tap in sorted(verdict.taps, key=lambda tap: tap.reference)}
     return {"schema": SCHEMA, "taps": taps}
@@ -91,10 +92,10 @@ def _record(tap: TapResult) -> Record:
 
 
 def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Finding]:
-    """What has changed since ``baseline`` was made; empty if nothing has.
+    """The changes since ``baseline`` was made; empty if there are none.
 
-    A tap fails by an error of over 10 x its record (and over 1e-14) or a ratio of over 1.5 x (and over 2),
-    by an error of under its record / 100 or a ratio of under / 3, and by being new or gone.
+    A tap fails if an error is over 10 x its record (and over 1e-14) or a ratio over 1.5 x (and over 2), if an error is
+    under its record / 100 or a ratio under / 3, and if it is new or gone.
     """
     recorded: Mapping[str, Record] = baseline["taps"]
     known = {tap.reference for tap in verdict.taps}
@@ -113,8 +114,8 @@ def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Find
 
 
 def apply_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> Verdict:
-    """The verdict with a gate ``R`` that fails by every fault of :func:`compare_baseline`."""
+    """The verdict with the gate baseline (R), whose findings are those of :func:`compare_baseline`."""
     faults = compare_baseline(verdict, baseline)
     count = len({tap.reference for tap in verdict.taps} | set(baseline["taps"]))
-    gate = Gate(NAME, "baseline", count, count, facts=tuple(faults))
+    gate = GATES[NAME].gate(count, count, facts=tuple(faults))
     return replace(verdict, gates=(*verdict.gates, gate))

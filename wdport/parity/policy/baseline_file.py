@@ -1,4 +1,4 @@
-"""A baseline to ``parity-baseline.json`` and back, one line a tap, written whole or not at all."""
+"""Write and read ``parity-baseline.json``: one line per tap, written atomically."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FIX: Final = "make it again with wdport verify --update-baseline"
 
 
 def write_baseline(path: PathText, baseline: Baseline) -> None:
-    """Write a baseline; an older file stays until the new one is whole.
+    """Write a baseline; an older file stays until the new one is complete.
 
-    Raises :class:`~wdport.errors.MachineError` if the machine refuses; no temporary file is left then.
+    Raises :class:`~wdport.errors.MachineError` if writing fails; then no temporary file is left.
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in baseline["taps"].items()]
     body = ",\n".join(lines)
@@ -32,7 +32,7 @@ def write_baseline(path: PathText, baseline: Baseline) -> None:
 
 
 def read_baseline(path: PathText) -> Baseline:
-    """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is none."""
+    """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is not one."""
     file = Path(path)
     data = read_option(file, MAX_BASELINE_BYTES, InputError, _FIX)
     try:
@@ -40,7 +40,7 @@ def read_baseline(path: PathText) -> Baseline:
     except Fault as fault:
         raise InputError(file, fault.what, _FIX) from None
     if set(document) != {"schema", "taps"}:
-        raise InputError(file, "is not a baseline: it has not schema and taps, or more than these", _FIX)
+        raise InputError(file, "is not a baseline: its keys are not schema and taps", _FIX)
     if type(document["schema"]) is not int or document["schema"] != SCHEMA:
         raise InputError((file, "schema"), f"is not {SCHEMA}, which this wdport reads", _FIX)
     if not isinstance(document["taps"], dict) or not document["taps"]:
@@ -52,7 +52,7 @@ def read_baseline(path: PathText) -> Baseline:
 
 def _check(file: Path, name: str, entry: object) -> None:
     if not isinstance(entry, dict) or set(entry) != set(RULES):
-        raise InputError((file, name), f"has not just the numbers {', '.join(RULES)}", _FIX)
+        raise InputError((file, name), f"does not have exactly the numbers {', '.join(RULES)}", _FIX)
     for key, value in entry.items():
         number = inf if value == "inf" else value
         sound = isinstance(number, (int, float)) and not isinstance(number, bool)

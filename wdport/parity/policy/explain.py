@@ -1,62 +1,89 @@
-"""A verdict and one gate, or one tap of it, in; what is wrong there out, as lines of a test's message."""
+"""Explain the failure of one gate or one layer of a verdict, as lines of a test's message."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from wdport.compare.findings import Gate, by_subject
+from wdport.compare.calls import layer_of
+from wdport.compare.findings import OUTPUT, Gate, by_subject
+from wdport.compare.glossary import label
+from wdport.parity.reports.words import claim, place, probable
 from wdport.parity.verdict import TapResult, Verdict
+
+SHOWN = 10
+"""Maximum number of a gate's findings in a test's message."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``faults`` is empty where all is well; ``waived`` says until when and why a faulty tap may pass."""
+    """``faults`` is empty if the test passes; ``waived`` says until when and why a faulty layer may pass, ``left_out``
+    why a layer is compared only by its parts."""
 
     faults: tuple[str, ...] = ()
     waived: str = ""
+    left_out: str = ""
 
 
 def gate_outcome(verdict: Verdict, name: str) -> Outcome:
-    """One gate as a whole; one that was not run, or not wholly compared, is at fault."""
+    """The outcome of a whole gate; a gate that was not run or is incomplete is a fault."""
     gate = _find(verdict, name)
     if gate is None:
-        return Outcome((f"gate {name} was not run",))
+        return Outcome((f"{label(name)} was not run",))
     return Outcome(() if gate.passed else tuple(_lines(gate)))
 
 
-def verdict_outcome(verdict: Verdict, names: Collection[str]) -> Outcome:
-    """All gates; and every tap that was compared must be among ``names``, those that have tests."""
+def verdict_outcome(verdict: Verdict, layers: Collection[str]) -> Outcome:
+    """The outcome of all gates; every compared layer must be among ``layers``, those with tests."""
     lines = [line for gate in verdict.gates if gate_outcome(verdict, gate.name).faults
              for line in _lines(gate)]  # fmt: skip
-    lines += [f"{tap.reference} was compared and has no test" for tap in verdict.taps if tap.reference not in names]
+    lines += [f"{tap.reference} was compared and has no test" for tap in verdict.taps if _layer(tap) not in layers]
     if verdict and verdict.complete and not lines:
         return Outcome()
-    return Outcome(("the port does not compute what the checkpoint does, or not everything was compared", *lines))
+    head = "compared layers have no test" if verdict else claim(verdict)
+    faulty = [
+        f"faulty: {'; '.join(filter(None, (place(fault), probable(verdict, fault))))}" for fault in verdict.faults
+    ]
+    return Outcome((head, *_first(faulty), *lines))
 
 
-def tap_outcome(verdict: Verdict, gate_name: str, name: str) -> Outcome:
-    """One tap at gate A or B: its errors, the bound, and what the gate and the preflight gate say of it.
+def layer_outcome(verdict: Verdict, letter: str, layer: str) -> Outcome:
+    """The outcome of one layer at float64 (A) or float32 (B), in all of its calls; ``output`` stands for all outputs.
 
-    A tap that was not compared, or that gate 0 says something against, is at fault; no waiver changes that.
+    A layer that was not compared, or that preflight (0) has findings on, is a fault; no waiver changes that.
     """
-    gate, preflight = _find(verdict, gate_name), _find(verdict, "0")
-    tap = next((each for each in verdict.taps if each.reference == name), None)
-    if gate is None or preflight is None or tap is None:
-        lacks = f"gate {gate_name}" if gate is None else ("gate 0" if preflight is None else name)
-        return Outcome((f"{lacks} is not in the verdict: nothing was compared",))
-    numbers = _numbers(tap, gate_name)
+    gate, preflight = _find(verdict, letter), _find(verdict, "0")
+    if gate is None or preflight is None:
+        return Outcome((f"{label(letter if gate is None else '0')} is not in the verdict: nothing was compared",))
+    taps = [tap for tap in verdict.taps if _layer(tap) == layer]
+    if not taps and layer in verdict.left_out:
+        return Outcome(left_out=verdict.left_out[layer])
+    if not taps:
+        return Outcome((f"{layer} is not in the verdict: nothing was compared",))
+    each = [_tap_outcome(verdict, gate, preflight, tap) for tap in taps]
+    faults = tuple(line for one in each for line in one.faults)
+    return Outcome(faults, "" if faults else next((one.waived for one in each if one.waived), ""))
+
+
+def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) -> Outcome:
+    """The outcome of one call of a layer: its errors, the bound, and the findings of the gate and of preflight."""
+    name, numbers = tap.reference, _numbers(tap, gate.name)
     about = by_subject([*preflight.findings, *gate.findings]).get(name, [])
     said = [str(finding) for finding in about if not finding.notice]
     if not said and not verdict.complete and not any(numbers.values()):
         said = [f"{name} shows no error at all, in a run that did not compare everything"]
     if not said:
         return Outcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
-    what = "float64 error" if gate_name == "A" else "float32 error over the reference's own"
+    what = "float64 error" if gate.name == "A" else "float32 error over the reference's own"
     bound = "" if gate.bound is None else f"; bound {gate.bound:g}"
-    head = f"gate {gate.name}, {gate.title}: {name} (port: {tap.candidate or 'its output'})"
+    head = f"{gate.label}: {name} (port: {tap.candidate or 'its output'})"
     errors = ", ".join(f"{value:.2g} {how}" for how, value in numbers.items())
     return Outcome((head, *dict.fromkeys(said), f"{what}: {errors}{bound}"))
+
+
+def _layer(tap: TapResult) -> str:
+    """The name of a tap's test: its layer, regardless of the call, or "output"."""
+    return layer_of(tap.reference) if tap.candidate else OUTPUT
 
 
 def _find(verdict: Verdict, name: str) -> Gate | None:
@@ -64,13 +91,18 @@ def _find(verdict: Verdict, name: str) -> Gate | None:
 
 
 def _lines(gate: Gate) -> list[str]:
-    head = f"gate {gate.name}, {gate.title}: {gate.compared} of {gate.expected} compared"
+    head = f"{gate.label}: {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         head += f"; worst {gate.worst:.2g} of {gate.bound:g} at {gate.where}"
-    return [head, *(f"  {finding}" for finding in gate.findings)]
+    return [head, *_first([f"  {finding}" for finding in gate.findings])]
+
+
+def _first(lines: list[str]) -> list[str]:
+    """The first lines and the number of the others; every faulty layer has its own test."""
+    return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"  and {len(lines) - SHOWN} more"]
 
 
 def _numbers(tap: TapResult, gate: str) -> dict[str, float]:
     if gate == "A":
-        return {"alone": tap.isolated, "in what it is fed": tap.inputs, "within the network": tap.cumulative}
-    return {"in the mean": tap.rms_ratio, "at the worst value": tap.max_ratio, "in what it is fed": tap.inputs_ratio}
+        return {"isolated": tap.isolated, "in its inputs": tap.inputs, "within the network": tap.cumulative}
+    return {"in the mean": tap.rms_ratio, "at the worst value": tap.max_ratio, "in its inputs": tap.inputs_ratio}

@@ -1,4 +1,4 @@
-"""A finished verdict and a policy in, the verdict under that policy out. No model is run."""
+"""Judge a finished verdict under a policy. No model is run."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from datetime import date
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Finding, Gate, by_subject, fact
+from wdport.compare.glossary import GATES, label
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
 from wdport.parity.verdict import Verdict
 
 NAME = "P"
-"""The gate that a policy adds: its bounds, and what is wrong with its entries."""
+"""The gate that a policy adds: its bounds, and findings on its entries."""
 
 
 def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
-    """Judge a verdict again, under a policy's bounds and waivers.
+    """Judge a verdict again under a policy's bounds and waivers.
 
-    Every number is held against the policy's bound in place of the default. What was not compared stays not
-    compared, and facts stay. A gate ``P`` lists every bound that is not the default; it fails by an expired entry
-    and by a waiver that is not needed, and, where the policy says so, by a hyper-parameter that differs.
-    A policy without entries changes nothing.
+    Every number is compared with the policy's bound in place of the default. Missing comparisons and facts are not
+    affected. The gate policy (P) lists every bound that is not the default; it fails if an entry has expired or a
+    waiver is not needed, and, if the policy says so, if a hyper-parameter differs. A policy without entries changes
+    nothing.
     """
-    if not policy.bounds and not policy.waivers and not policy.settings:
+    if policy.empty:
         return verdict
     held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
@@ -45,7 +46,7 @@ def _faults(gate: Gate) -> list[Finding]:
 
 
 def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
-    """Without what the waived taps are found at fault with; a notice for each of them in its place."""
+    """The gate with the findings on waived taps replaced by one notice for each tap."""
     names = {waiver.tap for waiver in waivers}
     if not names:
         return gate
@@ -55,7 +56,7 @@ def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
 
 
 def _settings(verdict: Verdict) -> list[Finding]:
-    """Hyper-parameters that differ, or why none was compared."""
+    """Findings on hyper-parameters that differ, or the reason why none was compared."""
     if verdict.settings.note:
         return [fact(f"settings were not compared: {verdict.settings.note}")]
     told = verdict.settings.of("differs")
@@ -65,7 +66,7 @@ def _settings(verdict: Verdict) -> list[Finding]:
 def _policy_gate(
     policy: Policy, today: date, unneeded: Sequence[Waiver], taps: set[str], unmet: Sequence[Finding] = ()
 ) -> Gate:
-    """The policy's own gate: faults of its entries first, then what does not meet it, then every bound that is not the
+    """The policy's own gate: faults of its entries first, then settings that differ, then every bound that is not the
     default."""
     faults = [
         fact(f"{each.name} expired on {each.expires}: renew it with its reason, or remove it from {policy.source}")
@@ -74,19 +75,20 @@ def _policy_gate(
     ]
     faults += [
         fact(
-            f"waiver of {each.tap} for gate {each.gate} expired on {each.expires}: mend the layer, or renew the waiver",
+            f"waiver of {each.tap} for {label(each.gate)} expired on {each.expires}: "
+            "correct the layer, or renew the waiver",
             each.tap,
         )
         for each in policy.waivers
         if each.expired(today)
     ]
     for each in unneeded:
-        why = f"passes gate {each.gate}" if each.tap in taps else "is no layer that was compared"
+        why = f"passes {label(each.gate)}" if each.tap in taps else "is not a compared layer"
         faults.append(fact(f"waiver not needed: {each.tap} {why}; remove it from {policy.source}", each.tap))
     ordered = sorted(policy.bounds, key=lambda setting: not setting.looser)
     notices = [_bound_notice(each) for each in ordered if each.in_force(today) != each.default]
     count = len(policy.bounds) + len(policy.waivers) + policy.settings
-    return Gate(NAME, "policy", count, count, facts=(*faults, *unmet, *notices))
+    return GATES[NAME].gate(count, count, facts=(*faults, *unmet, *notices))
 
 
 def _bound_notice(setting: BoundSetting) -> Finding:

@@ -1,17 +1,18 @@
-"""``parity.toml`` in, a policy out; whatever is unknown, unexplained or without an end is refused."""
+"""Read ``parity.toml``; refuse unknown keys, and looser entries without a reason or an expiry."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from math import isfinite
 from pathlib import Path
 
 from wdport.checkpoint.regular import read_option
+from wdport.compare.glossary import GATES, label, letter_of
 from wdport.conversion.prepare import PathText
-from wdport.errors import UsageError
+from wdport.errors import UsageError, did_you_mean
 from wdport.families.registry import known_bounds
 from wdport.limits import MAX_POLICY_BYTES
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
@@ -25,7 +26,7 @@ def read_policy(path: PathText, today: date) -> Policy:
 
     Args:
         path: a TOML file with tables ``bounds`` and ``settings`` and an array of tables ``waivers``, all optional.
-        today: the day that decides what has expired, which is no error here: the verdict fails by it.
+        today: the day that decides what has expired; an expired entry is not an error here, but fails the verdict.
 
     Raises:
         UsageError: the file cannot be read, or a key is unknown, of the wrong type, or lacks its reason
@@ -45,13 +46,15 @@ def read_policy(path: PathText, today: date) -> Policy:
     seen: set[tuple[str, str]] = set()
     for at, waiver in enumerate(policy.waivers):
         if (waiver.tap, waiver.gate) in seen:
-            raise UsageError((file, f"waivers[{at}]"), f"waives {waiver.tap} for gate {waiver.gate} again", "keep one")
+            raise UsageError(
+                (file, f"waivers[{at}]"), f"waives {waiver.tap} for {label(waiver.gate)} again", "keep one"
+            )
         seen.add((waiver.tap, waiver.gate))
     return policy
 
 
 def _settings(table: _Table) -> bool:
-    """Whether a hyper-parameter that differs fails."""
+    """Whether a hyper-parameter that differs fails the verdict."""
     differs = (table.optional_text("differs") or "warn").lower()
     table.end()
     if differs not in ("warn", "fail"):
@@ -71,16 +74,16 @@ def _load(file: Path) -> dict[str, object]:
 
 
 def _require_flat(file: Path, data: bytes) -> None:
-    """Refuse a name of many parts: the library keeps every beginning of it, so memory grows with their square."""
+    """Refuse a key of many parts: the library keeps every prefix of it, so memory grows with their square."""
     longest = max((line.count(b".") for line in data.splitlines()), default=0)
     if longest > _MOST_DOTS:
-        raise UsageError(file, f"has a line with {longest} points", "break it up, or name one layer a waiver")
+        raise UsageError(file, f"has a line with {longest} dots", "split it, or name one layer per waiver")
 
 
 def _bound(table: _Table, name: str) -> BoundSetting:
     defaults = {name: bound.value for name, bound in known_bounds().items()}
     if name not in defaults:
-        raise UsageError((table.file, table.key), "is no bound", f"use one of {', '.join(defaults)}")
+        raise UsageError((table.file, table.key), "is not a bound", f"use one of {', '.join(defaults)}")
     value = table.number("value")
     reason, expires = table.optional_text("reason"), table.optional_day("expires")
     table.end()
@@ -88,7 +91,7 @@ def _bound(table: _Table, name: str) -> BoundSetting:
     if setting.looser:
         why = f"is missing, and {name} = {value:g} is looser than {setting.default:g}"
         if reason is None:
-            raise UsageError((table.file, table.at("reason")), why, "say why, or tighten the bound")
+            raise UsageError((table.file, table.at("reason")), why, "state the reason, or tighten the bound")
         if expires is None:
             raise UsageError((table.file, table.at("expires")), why, "write the last day, such as 2027-01-31")
     return setting
@@ -100,38 +103,45 @@ def _waiver(table: _Table) -> Waiver:
     table.end()
     if _PATTERN & set(tap):
         what = f"{tap!r} is a pattern"
-        raise UsageError((table.file, table.at("tap")), what, "name one layer by its full path, one waiver each")
-    if gate not in WAIVABLE:
-        what = f"gate {gate!r} does not judge single layers or does not exist"
-        raise UsageError((table.file, table.at("gate")), what, f"use one of {', '.join(WAIVABLE)}")
-    return Waiver(tap, gate, reason, expires)
+        raise UsageError((table.file, table.at("tap")), what, "write one waiver per layer, with its full path")
+    letter = letter_of(gate)
+    if letter not in WAIVABLE:
+        what = f"gate {gate!r} {'does not exist' if letter is None else 'does not judge single layers'}"
+        raise UsageError((table.file, table.at("gate")), what, f"use {' or '.join(GATES[a].name for a in WAIVABLE)}")
+    return Waiver(tap, letter, reason, expires)
 
 
 @dataclass
 class _Table:
-    """A TOML table whose keys are taken one by one; what is left at the end is unknown."""
+    """A TOML table whose keys are taken one by one; those left at the end are unknown."""
 
     rest: dict[str, object]
     file: Path
     key: str
+    known: list[str] = field(default_factory=list)
 
     def at(self, name: str) -> str:
         """The whole key of an entry."""
         return f"{self.key}.{name}" if self.key else name
 
     def end(self) -> None:
-        """Refuse what nobody took."""
+        """Refuse the keys that were not taken."""
         for name in self.rest:
-            raise UsageError((self.file, self.at(name)), "is an unknown key", "remove it or correct its name")
+            fix = did_you_mean(name, self.known, "remove it or correct its name")
+            raise UsageError((self.file, self.at(name)), "is an unknown key", fix)
+
+    def _pop(self, name: str, default: object = None) -> object:
+        self.known.append(name)
+        return self.rest.pop(name, default)
 
     def table(self, name: str) -> _Table:
-        value = self.rest.pop(name, {})
+        value = self._pop(name, {})
         if not isinstance(value, Mapping):
             raise self._wrong(name, "a table", "{ value = 1e-9, ... }" if self.key else f"[{name}]")
         return _Table(dict(value), self.file, self.at(name))
 
     def tables(self, name: str) -> list[_Table]:
-        value = self.rest.pop(name, [])
+        value = self._pop(name, [])
         if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
             raise self._wrong(name, "an array of tables", f"[[{name}]]")
         return [_Table(dict(each), self.file, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
@@ -139,7 +149,7 @@ class _Table:
     def text(self, name: str) -> str:
         value = self._take(name, f'{name} = "..."')
         if not isinstance(value, str) or not value.strip():
-            raise self._wrong(name, "a text with something in it", f'{name} = "..."')
+            raise self._wrong(name, "a non-empty string", f'{name} = "..."')
         return value.strip()
 
     def optional_text(self, name: str) -> str | None:
@@ -161,7 +171,7 @@ class _Table:
         example = f"{name} = 2027-01-31"
         value = self._take(name, example)
         if not isinstance(value, date) or isinstance(value, datetime):  # a time of day is a subclass
-            raise self._wrong(name, "a day", f"{example}, without quotes")
+            raise self._wrong(name, "a date", f"{example}, without quotes")
         return value
 
     def optional_day(self, name: str) -> date | None:
@@ -170,7 +180,7 @@ class _Table:
     def _take(self, name: str, example: str) -> object:
         if name not in self.rest:
             raise UsageError((self.file, self.at(name)), "is missing", f"write {example}")
-        return self.rest.pop(name)
+        return self._pop(name)
 
     def _wrong(self, name: str, kind: str, example: str) -> UsageError:
         return UsageError((self.file, self.at(name)), f"is not {kind}", f"write {example}")

@@ -1,4 +1,4 @@
-"""A verdict in, report files out: JSON, JUnit XML, Markdown and HTML."""
+"""Write a verdict as report files: JSON, JUnit XML, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PathText = str | PathLike[str]
 
 
 def render_json(verdict: Verdict) -> str:
-    """Everything that was compared, as JSON."""
+    """All results as JSON."""
     return dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n"
 
 
@@ -33,11 +33,11 @@ def write_reports(
     html: PathText | None = None,
     force: bool = False,
 ) -> None:
-    """Write the reports that were given a file name; an older file stays until the new one is whole.
+    """Write the reports that have a file name; an older file stays until the new one is complete.
 
-    An older report is replaced, and with ``force`` any other file. None of them may be one of the compared files.
-    Raises :class:`~wdport.errors.UsageError` where one may not be written, and then none is written;
-    :class:`~wdport.errors.MachineError` if the machine refuses one; the others are written, and no temporary file is
+    Replaces older reports, and with ``force`` any other file, but never one of the compared files. Raises
+    :class:`~wdport.errors.UsageError` if a file must not be written, and then writes none;
+    :class:`~wdport.errors.MachineError` if writing one fails: the others are written, and no temporary file is
     left.
     """
     given = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),

@@ -1,38 +1,36 @@
-"""A verdict in; its pictures out, as HTML: errors by tap and part, by depth, along sampling runs; decoded outputs."""
+"""The charts of a verdict as HTML: errors by tap and part, by depth, along sampling runs; decoded outputs."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from math import isfinite, isnan, log10
 
-from wdport.compare.bounds import LOGIC, TRAJECTORY
 from wdport.parity.reports.axes import LinearAxis, LogAxis
 from wdport.parity.reports.svg import Line, Span, chart, figure, legend, text
-from wdport.parity.reports.words import doubts, number, part_name
+from wdport.parity.reports.words import doubts, number, own_error, part_name
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
 _MIN_COLUMNS, _COLUMNS = 24, 64
-"""Cells beside one another in the heat strip, at least and at most; further ones go into the part's next line."""
+"""Minimum and maximum number of cells in a row of the heat strip; further ones go into the part's next row."""
+
+_FED, _FOOT = 6, 4
+"""Heights of the stripes at the top and the bottom of a cell, which is 18 high."""
 
 _DOTTED = 100
-"""Layers whose errors are drawn as dots on the line; more of them would hide the line."""
+"""Maximum number of layers that are drawn with dots on the line; more dots would hide the line."""
 
 _AIR = 30.0
-"""How far beyond the bound an axis reaches at least, so that the bound's label has room over its line."""
+"""Minimum factor by which an axis extends beyond the bound, so that the bound's label fits above its line."""
 
 _WITHIN = (-5, -4, -3, -2, -1, 0)
 _BEYOND = (2, 4, 6)
 """Upper ends of the colours, as powers of ten of error / bound: six shades within the bound, four beyond it."""
 
 
-def logic_bound(verdict: Verdict) -> float:
-    """The bound of the float64 errors that was in force."""
-    return verdict.bounds.get("logic", LOGIC)
-
-
 def heat_strip(verdict: Verdict) -> str:
-    """Every tap as one cell, part by part in the order of the computation, coloured by its isolated error."""
-    bound, doubted = logic_bound(verdict), doubts(verdict)
+    """Every tap as one cell, part by part in the order of the computation, coloured by its float64 errors: at the top
+    that of its inputs, at the bottom that of its outputs from the reference's inputs."""
+    held, doubted = (verdict.bound("logic"), verdict.bound("numerics")), doubts(verdict)
     parts = sorted({tap.part for tap in verdict.taps if tap.part is not None})
     groups = [(part, [tap for tap in verdict.taps if tap.part == part]) for part in (None, *parts)]
     groups = [(part, taps) for part, taps in groups if taps]
@@ -40,20 +38,30 @@ def heat_strip(verdict: Verdict) -> str:
     rows = []
     for part, taps in groups:
         name = part_name(verdict, part) or f"no {verdict.words.one}"
-        cells = [_cell(index, tap, columns, bound, tap.reference in doubted) for index, tap in enumerate(taps)]
+        cells = [_cell(index, tap, columns, held, tap.reference in doubted) for index, tap in enumerate(taps)]
+        off = sum(not (tap.sound(*held) and tap.fed(*held)) for tap in taps)
+        said = f"layers of {name}: {len(taps)} in all, {off or 'none'} beyond a bound"
         lines = -(-len(taps) // columns)
         frame = f'viewBox="0 0 {10 * columns} {20 * lines}" preserveAspectRatio="none" style="height:{22 * lines}px"'
-        picture = f'<svg {frame} role="img" aria-label="layers of {text(name)}">{"".join(cells)}</svg>'
+        picture = f'<svg {frame} role="img" aria-label="{text(said)}">{"".join(cells)}</svg>'
         rows.append(f'<div class="heatrow"><span title="{text(name)}">{text(name)}</span>{picture}</div>')
-    return f'<div class="heat">{"".join(rows)}</div>{_heat_legend(bound)}'
+    return f'<div class="heat">{"".join(rows)}</div>{_heat_legend(held[0])}'
 
 
-def _cell(index: int, tap: TapResult, columns: int, bound: float, doubted: bool) -> str:
-    row, column = divmod(index, columns)
-    place = f'x="{10 * column}" y="{20 * row}" width="9" height="18"'
-    style = f"{shade(tap.isolated, bound)}{' doubted' if doubted else ''}"
-    tip = f"{tap.reference}: {number(tap.isolated)} alone{', not to be relied on' if doubted else ''}"
-    return f'<rect class="cell {style}" {place}><title>{text(tip)}</title></rect>'
+def _cell(index: int, tap: TapResult, columns: int, held: tuple[float, float], doubted: bool) -> str:
+    """Stripes for the errors of the inputs and of the isolated outputs, and a foot if float32 exceeds its bound."""
+    (row, column), (logic, numerics) = divmod(index, columns), held
+    x, y = 10 * column, 20 * row
+    ratio = max(tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)
+    stripes = [("fed", tap.inputs, logic, y, _FED), ("own", tap.isolated, logic, y + _FED, 18 - _FED)]
+    stripes += [] if ratio <= numerics else [("single", ratio, numerics, y + 18 - _FOOT, _FOOT)]
+    drawn = "".join(
+        f'<rect class="{kind} {shade(error, bound)}" x="{x}" y="{top}" width="9" height="{height}"/>'
+        for kind, error, bound, top, height in stripes
+    )
+    tip = f"{tap.reference}: {number(tap.isolated)} isolated, {number(tap.inputs)} in its inputs, "
+    tip += f"{number(ratio)} times the reference's float32 error{', not reliable' if doubted else ''}"
+    return f'<g class="cell{" doubted" if doubted else ""}"><title>{text(tip)}</title>{drawn}</g>'
 
 
 def shade(error: float, bound: float) -> str:
@@ -74,18 +82,27 @@ def _heat_legend(bound: float) -> str:
     beyond = [(f"out{i}", "≤ " + number(10.0 ** (power + end))) for i, end in enumerate(_BEYOND)]
     keys = [("zero", "0"), *within, *beyond, (f"out{len(_BEYOND)}", "more, or inf")]
     shown = "".join(f'<span><i class="swatch {style}"></i>{text(name)}</span>' for style, name in keys)
-    return f'<p class="legend">{shown}<span>blue: within the bound of {number(bound)}; red: beyond it</span></p>'
+    said = (
+        f"Blue is within the bound of {number(bound)}, red beyond it. In each cell, the upper stripe is the error of "
+        "the layer's inputs, the lower that of its outputs from the reference's inputs; a foot marks a float32 error "
+        "beyond its bound."
+    )
+    return f'<p class="legend">{shown}</p><p class="note">{said}</p>'
 
 
 def depth_chart(verdict: Verdict) -> str:
-    """Isolated against cumulative float64 error, tap by tap in the order of the computation."""
-    taps, bound = verdict.taps, logic_bound(verdict)
+    """Isolated and cumulative float64 error, tap by tap in the order of the computation."""
+    taps, bound = verdict.taps, verdict.bound("logic")
     lines = (
-        Line("within the network, errors adding up", "under", [tap.cumulative for tap in taps]),
-        Line("alone, fed the reference's inputs", "first", [tap.isolated for tap in taps]),
+        Line("within the network, cumulative", "under", [tap.cumulative for tap in taps]),
+        Line("isolated: fed the reference's inputs, or of its inputs", "first", list(map(own_error, taps))),
     )
     axis = LogAxis.over([_AIR * bound, *(value for line in lines for value in line.values)])
-    tips = [f"{t.reference}: {number(t.isolated)} alone, {number(t.cumulative)} within the network" for t in taps]
+    tips = [
+        f"{t.reference}: {number(t.isolated)} isolated, {number(t.inputs)} in its inputs, "
+        f"{number(t.cumulative)} within the network"
+        for t in taps
+    ]
     picture = chart(
         "float64 error of every layer",
         lines,
@@ -114,11 +131,11 @@ def _part(tap: TapResult) -> int | None:
 
 
 def trajectory_charts(verdict: Verdict) -> str:
-    """Error growth along every sampling run, one chart per sampler; "" where no sampler was run."""
+    """Error growth along every sampling run, one chart per sampler; "" if no sampler was run."""
     drawn = [each for each in verdict.trajectories if each.logic or each.single]
     if not drawn:
         return ""
-    bound = verdict.bounds.get("trajectory", TRAJECTORY)
+    bound = verdict.bound("trajectory")
     axis = LogAxis.over([_AIR * bound, *(value for each in drawn for value in (*each.logic, *each.single))])
     figures = [_trajectory(each, axis, bound) for each in drawn]
     return legend(_trajectory_lines(drawn[0])) + f'<div class="small">{"".join(figures)}</div>'
@@ -127,7 +144,7 @@ def trajectory_charts(verdict: Verdict) -> str:
 def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
     return (
         Line("float32 port against float64, for information", "second", trajectory.single),
-        Line("float64, held against the bound", "first", trajectory.logic),
+        Line("float64, compared with the bound", "first", trajectory.logic),
     )
 
 
@@ -150,7 +167,7 @@ def _nan_last(value: float) -> float:
 
 
 def overlay_charts(verdict: Verdict) -> str:
-    """One channel decoded from each part alone, the port over the reference; "" where there are none."""
+    """One channel decoded from each part only, the port over the reference; "" if there are none."""
     figures = [_overlay(each, verdict.words.decoded) for each in verdict.overlays if each.reference or each.candidate]
     if not figures:
         return ""

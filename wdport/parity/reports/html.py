@@ -1,6 +1,6 @@
-"""A verdict in, one HTML file out that needs nothing beside it: no network, no fonts, and no script to be read.
+"""Render a verdict as one self-contained HTML file: no network, no fonts, and readable without the script.
 
-The one script sorts a table; the page's content policy admits it by its hash, and no other.
+The one script sorts and filters a table; the page's content security policy admits only that script, by its hash.
 """
 
 from __future__ import annotations
@@ -10,25 +10,34 @@ from base64 import b64encode
 from pathlib import Path
 
 from wdport.parity.reports.charts import depth_chart, heat_strip, overlay_charts, trajectory_charts
-from wdport.parity.reports.svg import text
+from wdport.parity.reports.svg import name, text
 from wdport.parity.reports.tables import (
     bounds_table,
     facts_table,
     faults_table,
     gates_table,
+    glossary,
     parts_table,
     settings_table,
     taps_table,
 )
-from wdport.parity.reports.words import claim, file_name, on_assumptions, outcome
+from wdport.parity.reports.words import (
+    claim,
+    compared_files,
+    file_name,
+    on_assumptions,
+    outcome,
+    reference_line,
+    started,
+)
 from wdport.parity.verdict import Verdict
 
 _HERE = Path(__file__).parent
 
 
 def render_html(verdict: Verdict) -> str:
-    """The verdict as one page: headline, gates, faulty layers, errors by part and depth, drawings, and the run."""
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("style.css", "sort.js"))
+    """The verdict as one page: headline, gates, faulty layers, errors by part and depth, charts, and the run."""
+    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
     seal = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
     word = outcome(verdict)
@@ -48,41 +57,43 @@ def _headline(verdict: Verdict, word: str) -> str:
     gates, taps, faults = len(verdict.gates), len(verdict.taps), len(verdict.faults)
     counts = [f"{passed} of {gates} gates passed", f"{taps} layer{'' if taps == 1 else 's'} compared"]
     counts += [f"{faults} faulty"] if faults else []
-    counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}"]
+    counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}", text(started(verdict))]
     return (
-        f'<header class="{word.lower()}"><h1><b>{word}</b> {claim(verdict, _name)}</h1>'
-        f"<p>{' · '.join(counts)}</p></header>"
+        f'<header class="{word.lower()}"><h1><b>{word}</b> {claim(verdict, _name, name)}</h1>'
+        f"<p>{' · '.join(filter(None, counts))}</p></header>"
     )
 
 
-def _name(name: str) -> str:
-    return f'<span class="path">{text(name)}</span>'
+def _name(told: str) -> str:
+    return f'<span class="path">{name(told)}</span>'
 
 
 def _results(verdict: Verdict) -> str:
     one, kind, decoded = map(text, (verdict.words.one, verdict.words.kind, verdict.words.decoded))
     parts = []
     if verdict.settings.told:
-        said = "What the two models were told, before a number is computed. It fails nothing: numbers judge."
+        said = "Hyper-parameters of the two models, compared before anything runs. A difference fails no gate."
         parts.append(_section("Settings", said, settings_table(verdict)))
-    parts.append(_section("Gates", "", gates_table(verdict) if verdict.gates else "<p>No gate was run.</p>"))
+    parts.append(
+        _section("Gates", "", gates_table(verdict) + glossary(verdict) if verdict.gates else "<p>No gate was run.</p>")
+    )
     if verdict.faults:
-        said = "Off by themselves, with every other layer answered for by the reference: each is one probable bug."
+        said = "Wrong even with every other layer's output replaced by the reference's: each is one probable bug."
         parts.append(_section("Faulty layers", said, faults_table(verdict)))
     if verdict.taps:
-        said = "Relative float64 error of each layer fed the reference's inputs; one cell a layer, in the order of the computation."  # noqa: E501
+        said = "Relative float64 errors, one cell a layer, in the order of the computation."
         title = f"Layers by {kind}" if verdict.parts else "Layers in their order"
         parts.append(_section(title, said, heat_strip(verdict)))
-        said = "A fault jumps in both lines where it is; further on, only the errors that add up stay high."
+        said = "A fault raises both lines where it is; behind it, only the cumulative error stays high."
         parts.append(_section("Error along the depth", said, depth_chart(verdict)))
     if verdict.parts:
-        said = f"Errors of the network's output, {one} by {one}, and of the {decoded} made from each {one} alone."
+        said = f"Errors of the network's output, {one} by {one}, and of the {decoded} made from each {one} only."
         parts.append(_section(f"{kind.capitalize()}s", said, parts_table(verdict)))
     if growth := trajectory_charts(verdict):
-        said = "Relative error of the state after every step, both sides started alike and given the same noise."
+        said = "Relative error of the state after every step; both sides have the same initial state and noise."
         parts.append(_section("Error along sampling runs", said, growth))
     if series := overlay_charts(verdict):
-        said = f"First feature of the first sample, made from one {kind} alone."
+        said = f"First feature of the first sample, made from one {kind} only."
         parts.append(_section(f"{decoded.capitalize()} by {kind}", said, series))
     if verdict.taps:
         count = "The one layer" if len(verdict.taps) == 1 else f"All {len(verdict.taps)} layers"
@@ -92,12 +103,14 @@ def _results(verdict: Verdict) -> str:
 
 
 def _run(verdict: Verdict) -> str:
-    files = facts_table({"checkpoint": verdict.checkpoint, "converted": verdict.converted})
+    files: dict[str, object] = {}
+    for what, path, digest in compared_files(verdict):
+        files |= {what: path, **({f"SHA-256 of the {what}": digest} if digest else {})}
+    files |= {"reference": reference_line(verdict), "date": started(verdict) or "unknown"}
     inputs = "".join(f"<li>{text(each)}</li>" for each in verdict.inputs)
-    hashes = facts_table({f"SHA-256 of the {name}": digest for name, digest in verdict.digests.items()})
-    parts = [_section("Files", "", files + (hashes if verdict.digests else ""))]
+    parts = [_section("What was compared", "", facts_table(files))]
     parts.append(_section("Inputs", "", f"<ol>{inputs}</ol>" if inputs else "<p>None.</p>"))
-    assumed = "<p>Nothing: every setting was found in the files or given.</p>"
+    assumed = "<p>None: every setting was found in the files or given.</p>"
     if verdict.assumed:
         assumed = f"<p>Not found in the files; {on_assumptions(verdict, _name)}.</p>{facts_table(verdict.assumed)}"
     parts.append(_section("Assumptions", "", assumed))
@@ -107,6 +120,6 @@ def _run(verdict: Verdict) -> str:
 
 
 def _section(title: str, said: str, body: str) -> str:
-    """A part of the page; all three are HTML already."""
+    """A section of the page; all three arguments are HTML."""
     note = f'<p class="note">{said}</p>' if said else ""
     return f"<section><h2>{title}</h2>{note}{body}</section>"

@@ -1,4 +1,4 @@
-"""A verdict in, JUnit XML out: one suite per gate, one test per gate and tap."""
+"""Render a verdict as JUnit XML: one suite per gate, one test per gate and tap."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from wdport.errors import printable
 from wdport.parity.reports.words import (
     NAME_CHARS,
     TEXT_CHARS,
+    bounds_line,
     claim,
     doubts,
     number,
     outcome,
     part_name,
+    reference_line,
     said_of,
     settings_line,
     shortfall,
+    started,
     worst,
 )
-from wdport.parity.verdict import TapResult, Verdict
+from wdport.parity.verdict import TERMS, TapResult, Verdict
 
 PER_TAP = ("A", "B")
 """The gates that judge every tap."""
@@ -30,27 +33,30 @@ PER_TAP = ("A", "B")
 
 @dataclass(frozen=True)
 class _Case:
-    """One test: passed where ``kind`` is "", failed on ``failure``, not compared on ``error``."""
+    """One test: passed if ``kind`` is "", failed if ``failure``, not compared if ``error``."""
 
     name: str
     kind: Literal["", "failure", "error"] = ""
     message: str = ""
     text: str = ""
+    seconds: float | None = None
 
 
 def render_junit(verdict: Verdict) -> str:
     """The verdict as JUnit XML, for the test report of a CI server.
 
-    A failure is a layer or a finding that is off, an error something that was not compared. The gates
-    are measured in one run, so that only the whole has a time. Control characters are escaped as
-    Python writes them: XML has no form for them.
+    A failure is a wrong layer or a finding, an error is a missing comparison. The tests of a gate are one run, so only
+    one of them has the gate's time: the test of its completeness; without a measurement there is no time. Control
+    characters are escaped as in Python, since XML cannot represent them.
     """
     suites = [(gate, _cases(gate, verdict)) for gate in verdict.gates]
     cases = [case for _, found in suites for case in found]
     lost = [] if verdict.gates else [_Case("gates", "error", "no gate was run")]
-    root = ET.Element("testsuites", _counts("wdport verify", [*cases, *lost], verdict.seconds))
+    before = sum(gate.seconds or 0.0 for gate in verdict.gates if gate.name in TERMS)  # the known faults
+    counts = _counts("wdport verify", [*cases, *lost], verdict.seconds + before)
+    root = ET.Element("testsuites", counts)
     for gate, found in suites:
-        _suite(root, verdict, f"gate {gate.name} {gate.title}", f"wdport.gate_{_slug(gate.name)}", found, gate)
+        _suite(root, verdict, gate.label, f"wdport.{_slug(gate.title)}", found, gate)
     if lost:
         _suite(root, verdict, "no gate", "wdport", lost, None)
     ET.indent(root)
@@ -60,9 +66,12 @@ def render_junit(verdict: Verdict) -> str:
 def _suite(
     root: ET.Element, verdict: Verdict, name: str, classname: str, cases: list[_Case], gate: Gate | None
 ) -> None:
-    suite = ET.SubElement(root, "testsuite", _counts(name, cases, 0.0))
+    counts = {**_counts(name, cases, gate.seconds if gate is not None else None), "skipped": "0"}
+    suite = ET.SubElement(root, "testsuite", counts | ({"timestamp": verdict.started} if verdict.started else {}))
     facts = {"verdict": outcome(verdict), "claim": claim(verdict)}
     facts |= {f"sha256 of the {name}": digest for name, digest in verdict.digests.items()}
+    facts |= {"date": started(verdict), "reference": reference_line(verdict), "bounds": bounds_line(verdict)}
+    facts |= {"versions": ", ".join(f"{name} {value}" for name, value in verdict.environment.items())}
     if verdict.settings.told:
         facts |= {"settings": settings_line(verdict)}
     if gate is not None:
@@ -72,9 +81,8 @@ def _suite(
         if value:
             ET.SubElement(properties, "property", {"name": key, "value": _text(value)})
     for case in cases:
-        element = ET.SubElement(
-            suite, "testcase", {"classname": classname, "name": _text(case.name, NAME_CHARS), "time": "0.000"}
-        )
+        about = {"classname": classname, "name": _text(case.name, NAME_CHARS)}
+        element = ET.SubElement(suite, "testcase", about | _time(case.seconds))
         if case.kind:
             what = {"type": "not compared" if case.kind == "error" else "different", "message": _text(case.message)}
             ET.SubElement(element, case.kind, what).text = case.text
@@ -82,10 +90,14 @@ def _suite(
         ET.SubElement(suite, "system-out").text = _lines(list(map(str, gate.findings)))
 
 
-def _counts(name: str, cases: list[_Case], seconds: float) -> dict[str, str]:
+def _counts(name: str, cases: list[_Case], seconds: float | None) -> dict[str, str]:
     kinds = [case.kind for case in cases]
-    counts = {"tests": len(cases), "failures": kinds.count("failure"), "errors": kinds.count("error"), "skipped": 0}
-    return {"name": _text(name), **{key: str(count) for key, count in counts.items()}, "time": f"{seconds:.3f}"}
+    counts = {"tests": len(cases), "failures": kinds.count("failure"), "errors": kinds.count("error")}
+    return {"name": _text(name), **{key: str(count) for key, count in counts.items()}, **_time(seconds)}
+
+
+def _time(seconds: float | None) -> dict[str, str]:
+    return {} if seconds is None else {"time": f"{seconds:.3f}"}
 
 
 def _cases(gate: Gate, verdict: Verdict) -> list[_Case]:
@@ -98,9 +110,11 @@ def _cases(gate: Gate, verdict: Verdict) -> list[_Case]:
     if not gate.passed:
         rest = [str(finding) for finding in gate.findings if finding.subject not in named]
         cases += [_Case(text, "failure", text, _lines([text, worst(gate)])) for text in rest]
-    if missing := shortfall(gate):
-        cases.append(_Case(f"{gate.title}: completeness", "error", missing, _text(missing)))
-    return cases or [_Case(gate.title)]
+    missing = shortfall(gate)
+    if not cases and not missing:
+        return [_Case(gate.title, seconds=gate.seconds)]
+    kind: Literal["", "error"] = "error" if missing else ""
+    return [*cases, _Case(f"{gate.title}: completeness", kind, missing, _text(missing), gate.seconds)]
 
 
 def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str], doubted: list[str]) -> _Case:
@@ -111,10 +125,10 @@ def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str],
         f"reference: {tap.reference}",
         f"port: {tap.candidate}",
         f"{verdict.words.one}: {part_name(verdict, tap.part) or 'none'}",
-        f"float64 error: {number(tap.isolated)} alone, {number(tap.inputs)} in what it is fed, "
+        f"float64 error: {number(tap.isolated)} isolated, {number(tap.inputs)} in its inputs, "
         f"{number(tap.cumulative)} within the network",
         f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "
-        f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in what it is fed",
+        f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in its inputs",
         f"bound: {bound}",
     ]
     if not findings:
@@ -132,5 +146,5 @@ def _text(value: str, limit: int = TEXT_CHARS) -> str:
 
 
 def _slug(name: str) -> str:
-    """``A'`` to ``A_prime``: a class name that test reports can sort and filter by."""
-    return re.sub(r"\W+", "_", name.replace("'", "_prime"), flags=re.ASCII)
+    """Convert ``known faults`` to ``known_faults``: a class name that test reports can sort and filter by."""
+    return re.sub(r"\W+", "_", name, flags=re.ASCII)

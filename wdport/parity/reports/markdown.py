@@ -1,7 +1,7 @@
-"""A verdict in, Markdown for the step summary of a CI run out, never longer than the CI allows.
+"""Render a verdict as Markdown for the step summary of a CI run, within the CI's size limit.
 
-Whatever comes from files is HTML inside Markdown: ``<code>`` with every character that means something to
-either as an entity, so that no name can break a table, start a link, or notify a user.
+Text from files is HTML inside Markdown: ``<code>`` with every character that is special in either as an entity, so
+that no name can break a table, start a link, or notify a user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from wdport.parity.reports.words import (
     NAME_CHARS,
     TEXT_CHARS,
     at_layers,
+    bounds_line,
     claim,
+    compared_files,
+    file_name,
+    layers_error,
     nearness,
     number,
     on_assumptions,
@@ -31,23 +35,25 @@ from wdport.parity.reports.words import (
     part_name,
     percent,
     place,
-    probable,
+    reference_line,
+    remark,
     settings_line,
     settings_told,
     shortfall,
+    started,
 )
 from wdport.parity.verdict import TapResult, Verdict
 
 LIMIT: Final = 1_000_000
-"""UTF-8 bytes; GitHub drops a step summary above 1 MiB whole."""
+"""In UTF-8 bytes; GitHub discards a step summary above 1 MiB."""
 
 MARK: Final = "<!-- wdport verify -->"
-"""A line that nobody is shown: it tells that the file is ours."""
+"""An invisible line that identifies the file as written by wdport."""
 
 WORST_TAPS: Final = 20
 
 OPEN_FINDINGS: Final = 10
-"""One fault makes every layer behind it off: more findings than this are folded away."""
+"""Maximum number of findings shown; the others are collapsed, since one fault affects every layer behind it."""
 
 _SPECIAL = re.compile(
     r"""[&<>"'`*\[\]|~\\$^!#@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.""", re.IGNORECASE
@@ -56,7 +62,7 @@ _SPECIAL = re.compile(
 
 @dataclass(frozen=True)
 class _Block:
-    """A heading and table head, the rows, of which any number may be cut, and what closes the block."""
+    """A heading and table head, the rows, any number of which may be cut, and the end of the block."""
 
     head: str
     rows: tuple[str, ...] = ()
@@ -64,18 +70,18 @@ class _Block:
     foot: str = ""
 
     def fixed(self) -> int:
-        """The bytes that it has with every row cut."""
+        """Its size in bytes with every row cut."""
         return _bytes(self.head) + _bytes(self.foot) + (_bytes(self.note(len(self.rows))) if self.rows else 0)
 
     def note(self, cut: int) -> str:
-        """The sentence on cut rows, outside the table."""
+        """The note on cut rows, outside the table."""
         return f"\n{cut} more {self.what} cut, to stay within the summary's limit.\n" if cut else ""
 
 
 def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
     """The verdict as Markdown of at most ``limit`` bytes of UTF-8: headline, gates, parts, faults, worst taps.
 
-    Where it would be longer, whole rows are cut from the longest tables and their number is said.
+    If it would be longer, whole rows are cut from the longest tables, and their number is stated.
     """
     blocks = [
         _headline(verdict),
@@ -89,7 +95,7 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
 
 def append_step_summary(text: str) -> bool:
-    """Append ``text`` to the file that ``$GITHUB_STEP_SUMMARY`` names; whether there was one.
+    """Append ``text`` to the file that ``$GITHUB_STEP_SUMMARY`` names; returns whether it is set.
 
     Raises :class:`MachineError` if it cannot be written.
     """
@@ -101,7 +107,7 @@ def append_step_summary(text: str) -> bool:
             file.write(text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         what = f"could not be written ({error.strerror or error})"
-        raise MachineError(path, what, "check what GITHUB_STEP_SUMMARY names") from error
+        raise MachineError(path, what, "check the path in GITHUB_STEP_SUMMARY") from error
     return True
 
 
@@ -140,15 +146,14 @@ def _gates(verdict: Verdict) -> _Block:
         bound = "" if gate.bound is None else number(gate.bound)
         where = escape(gate.where) if gate.where else ""
         count = f"{gate.compared} of {gate.expected}"
-        name, title = escape(gate.name), escape(gate.title)
-        rows.append(_row(name, title, "ok" if gate.passed else "**FAIL**", count, largest, bound, where))
-    return _table("Gates", "gate| |outcome|compared:|worst:|bound:|at", rows, "gates")
+        rows.append(_row(escape(gate.label), "ok" if gate.passed else "**FAIL**", count, largest, bound, where))
+    return _table("Gates", "gate|outcome|compared:|worst:|bound:|at", rows, "gates")
 
 
 def _findings(verdict: Verdict) -> list[_Block]:
-    said = [(gate.name, str(finding)) for gate in verdict.gates for finding in gate.findings]
-    said += [(gate.name, missing) for gate in verdict.gates if (missing := shortfall(gate))]
-    rows = [f"- gate {escape(name)}: {escape(finding)}\n" for name, finding in said]
+    said = [(gate.label, str(finding)) for gate in verdict.gates for finding in gate.findings]
+    said += [(gate.label, missing) for gate in verdict.gates if (missing := shortfall(gate))]
+    rows = [f"- {escape(name)}: {escape(finding)}\n" for name, finding in said]
     if len(rows) <= OPEN_FINDINGS:
         return [_Block("\n### Findings\n\n", tuple(rows), "findings")] if rows else []
     head = f"\n<details><summary>{len(rows)} findings</summary>\n\n"
@@ -160,7 +165,7 @@ def _parts(verdict: Verdict) -> list[_Block]:
         return []
     rows = []
     for index, part in enumerate(verdict.parts):
-        layers = max((tap.isolated for tap in verdict.taps if tap.part == index), default=None)
+        layers = layers_error(verdict, index)
         own = "" if layers is None else number(layers)
         numbers = (number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy))
         rows.append(_row(escape(part.name), own, *numbers))
@@ -173,7 +178,7 @@ def _parts(verdict: Verdict) -> list[_Block]:
 def _faults(verdict: Verdict) -> list[_Block]:
     rows = []
     for fault in verdict.faults:
-        cause = probable(verdict, fault)
+        cause = remark(verdict, fault)
         numbers = (number(fault.logic), number(fault.ratio))
         rows.append(_row(escape(place(fault), 2 * NAME_CHARS), *numbers, escape(cause) if cause else ""))
     heads = "layer|f64 error:|f32 ratio:|probable cause"
@@ -181,13 +186,13 @@ def _faults(verdict: Verdict) -> list[_Block]:
 
 
 def _worst_taps(verdict: Verdict) -> list[_Block]:
-    taps = sorted(verdict.taps, key=_badness)[:WORST_TAPS]
+    taps = sorted(verdict.taps, key=lambda tap: _badness(verdict, tap))[:WORST_TAPS]
     if not taps:
         return []
     rows = []
     for tap in taps:
         part = part_name(verdict, tap.part)
-        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio), nearness(tap))
+        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio), nearness(verdict, tap))
         rows.append(_row(escape(tap.reference), escape(part) if part else "", *map(number, numbers)))
     heads = f"layer|{verdict.words.one}|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
     table = _table("", heads, rows, "layers")
@@ -196,8 +201,8 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
     return [_Block(head, table.rows, table.what, "\n</details>\n")]
 
 
-def _badness(tap: TapResult) -> float:
-    nearest = nearness(tap)
+def _badness(verdict: Verdict, tap: TapResult) -> float:
+    nearest = nearness(verdict, tap)
     return -inf if isnan(nearest) else -nearest
 
 
@@ -206,9 +211,10 @@ def _run(verdict: Verdict) -> _Block:
     assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
     lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
     lines += [f"Assumed: {assumed} ({on_assumptions(verdict, escape)})"] if assumed else []
-    digests = ", ".join(f"{name} `{digest}`" for name, digest in verdict.digests.items())
-    lines += [f"SHA-256: {digests}"] if digests else []
-    lines += [f"Run: {packages or 'unknown'}; {verdict.seconds:.0f} s"]
+    lines += [f"Reference: {reference_line(verdict, escape)}", f"Bounds: {escape(bounds_line(verdict), TEXT_CHARS)}"]
+    for what, path, digest in compared_files(verdict):
+        lines += [f"{what.capitalize()}: {escape(file_name(path))}" + (f", SHA-256 `{digest}`" if digest else "")]
+    lines += [f"Run: {'; '.join(filter(None, (started(verdict), packages or 'unknown')))}; {verdict.seconds:.0f} s"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 
 
@@ -225,9 +231,9 @@ def _row(*cells: str) -> str:
 
 
 def _fit(blocks: Sequence[_Block], limit: int) -> str:
-    """The blocks with as many rows as there is room for, given to the shortest tables first.
+    """The blocks with as many rows as fit, given to the shortest tables first.
 
-    Without room even for their heads, the first blocks alone.
+    If not even the heads fit, only the first blocks.
     """
     kept = list(blocks)
     while len(kept) > 1 and sum(block.fixed() for block in kept) > limit:
@@ -241,7 +247,7 @@ def _fit(blocks: Sequence[_Block], limit: int) -> str:
 
 
 def _rows_within(block: _Block, room: int) -> int:
-    """How many of a block's rows can be shown in so many bytes beyond its fixed ones."""
+    """Number of a block's rows that fit into ``room`` bytes beyond its fixed size."""
     ends = list(accumulate(map(_bytes, block.rows)))
     if not ends or ends[-1] <= room + _bytes(block.note(len(ends))):
         return len(ends)

@@ -1,11 +1,12 @@
-"""Columns of values in, a chart as HTML around inline SVG out.
+"""Draw columns of values as a chart: HTML around inline SVG.
 
-The SVG holds only marks and is stretched to whatever width there is; every word stands beside it in HTML,
-placed in per cent, and stays readable on a narrow screen.
+The SVG holds only marks and is stretched to the available width; all text is HTML beside it, positioned in per cent,
+and stays readable on a narrow screen.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -17,8 +18,11 @@ from wdport.parity.reports.words import TEXT_CHARS
 
 Axis = LogAxis | LinearAxis
 
+_BREAKS, _UNDERSCORES = re.compile(r"(?<=[./])(?=[^./])"), re.compile(r"(?<=_)(?=[^_])")
+_LONG = 24
+
 _LABELLED = 90
-"""Thousandths of the width that a span must have for its label to fit on a narrow screen."""
+"""Minimum width of a span, in thousandths, for its label to fit on a narrow screen."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of columns with one label under it."""
+    """A range of columns with one label under it."""
 
     label: str
     start: int
@@ -42,6 +46,14 @@ class Span:
 def text(value: object, limit: int = TEXT_CHARS) -> str:
     """Text from a file as HTML, for an element or a quoted attribute."""
     return escape(printable(value, limit), quote=True)
+
+
+def name(value: object, limit: int = TEXT_CHARS) -> str:
+    """A path or a name as HTML in which a line may break after a dot or a slash, in a long part also after an
+    underscore, but never within a word."""
+    parts = _BREAKS.split(printable(value, limit))
+    pieces = [piece for part in parts for piece in ([part] if len(part) <= _LONG else _UNDERSCORES.split(part))]
+    return "<wbr>".join(escape(piece, quote=True) for piece in pieces)
 
 
 def chart(
@@ -55,8 +67,8 @@ def chart(
     ends: tuple[str, str] = ("", ""),
     dots: bool = True,
 ) -> str:
-    """A line chart: ``tips`` are the words shown over each column, ``bound`` a dashed line with its label,
-    ``spans`` the bands under the columns, and ``ends`` what the axis reads at its left and right."""
+    """A line chart: ``tips`` are the tooltips of the columns, ``bound`` is a dashed line with its label,
+    ``spans`` are the bands under the columns, and ``ends`` are the labels at the left and right of the axis."""
     count = max((len(line.values) for line in lines), default=0)
     marks = [f'<path class="grid" d="M0 {SIZE - at}h{SIZE}"/>' for at, _ in axis.ticks()]
     marks += [_band(span, count) for span in spans[1::2]]
@@ -82,18 +94,18 @@ def chart(
 
 
 def legend(lines: Sequence[Line]) -> str:
-    """What each line of a chart is."""
+    """The legend of a chart."""
     keys = [f'<span><i class="key {line.style}"></i>{text(line.name)}</span>' for line in lines]
     return f'<p class="legend">{"".join(keys)}</p>'
 
 
 def figure(caption: str, body: str) -> str:
-    """A chart under its caption, which is HTML already."""
+    """A chart under its caption, which is HTML."""
     return f"<figure><figcaption>{caption}</figcaption>{body}</figure>"
 
 
 def _path(values: Sequence[float], axis: Axis) -> str:
-    """A line through all columns; a linear axis has no place for what is not finite, and the line breaks there."""
+    """A line through all columns; on a linear axis, which has no position for non-finite values, it breaks there."""
     parts, pen = [], "M"
     for index, value in enumerate(values):
         if isinstance(axis, LinearAxis) and not isfinite(value):
@@ -105,7 +117,7 @@ def _path(values: Sequence[float], axis: Axis) -> str:
 
 
 def _dots(values: Sequence[float], axis: Axis) -> str:
-    """Strokes of no length, which round caps make dots: a circle would be stretched with the chart."""
+    """Strokes of zero length, drawn as dots by round caps: a circle would be stretched with the chart."""
     places = [
         (column(i, len(values)), axis.place(v))
         for i, v in enumerate(values)

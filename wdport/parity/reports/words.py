@@ -1,4 +1,4 @@
-"""Parts of a verdict in; the words and numbers that every report format says of them out."""
+"""Words and numbers for parts of a verdict, shared by all report formats."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
+from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
 from wdport.parity.verdict import Fault, TapResult, Verdict
 
 NAME_CHARS: Final = 240
-"""A layer's path in a report; the longest real one has 60 characters, and two that differ should stay apart."""
+"""Maximum length of a layer's path in a report; the longest real one has 60 characters."""
 
 LEVELS: Final[tuple[Level, Level]] = ("differs", "training")
-"""Of settings that differ, in the order in which reports have them."""
+"""Levels of settings that differ, in the order of reports."""
 
 TEXT_CHARS: Final = 1000
-"""A finding or a list in a report."""
+"""Maximum length of a finding or a list in a report."""
 
 
 def outcome(verdict: Verdict) -> str:
@@ -27,25 +27,84 @@ def outcome(verdict: Verdict) -> str:
     return {0: "PASS", 1: "FAIL"}.get(verdict.exit_code, "INCOMPLETE")
 
 
-def claim(verdict: Verdict, write: Callable[[str], str] = str) -> str:
-    """The verdict as a sentence, with what it rests on; ``write`` puts what comes from files into a format."""
+def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[str], str] | None = None) -> str:
+    """The verdict as a sentence, with its assumptions; ``write`` formats text from files, and ``say`` findings, if
+    differently."""
     ours, theirs = write(file_name(verdict.converted)), write(file_name(verdict.checkpoint))
     assuming = ", ".join(write(printable(f"{name} {value}", NAME_CHARS)) for name, value in verdict.assuming.items())
     rest = f", assuming {assuming}" if assuming else ""
     if verdict:
         return f"{ours} computes what {theirs} computes{rest}"
+    if unmet := verdict.unmet:
+        agree = f"{ours} computes what {theirs} computes{rest}"
+        if any(gate.name == "S" for gate in unmet):  # what finds no known fault vouches for nothing
+            agree = f"no difference was found between {ours} and {theirs}{rest}"
+        return f"{agree}, but {'; '.join(_unmet(gate, say or write) for gate in unmet)}"
     if verdict.exit_code == 1:
         more = "" if verdict.complete else ", and not everything could be compared"
         return f"{ours} does not compute what {theirs} computes{rest}{more}"
     return f"not everything in {ours} could be compared with {theirs}{rest}"
 
 
+_UNMET: Final = {
+    "P": "the policy is not met",
+    "R": "the errors differ from the baseline",
+    "S": "known faults are not found",
+}
+
+
+def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
+    """Why a policy, a baseline or the known faults failed, by the first finding."""
+    told = [str(each) for each in gate.findings if not each.notice] or [shortfall(gate)]
+    more = f", and {len(told) - 1} more" if len(told) > 1 else ""
+    return f"{_UNMET[gate.name]}: {say(printable(told[0], NAME_CHARS))}{more}"
+
+
+def reference_line(verdict: Verdict, write: Callable[[str], str] = str) -> str:
+    """Whose code the reference is."""
+    code = write(printable(verdict.reference_code or verdict.reference, NAME_CHARS))
+    if verdict.reference_kind == "wdport":
+        return "wdport's own PyTorch implementation"
+    kinds = {"library": "the library's own class", "own": "your own code", "recording": "a recording of your own code"}
+    return f"{kinds[verdict.reference_kind]}, {code}"
+
+
+def started(verdict: Verdict) -> str:
+    """Date and time for people, such as ``2026-11-22 18:05:00 UTC``; "" if unknown."""
+    return verdict.started.replace("T", " ").replace("Z", " UTC")
+
+
+def compared_files(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """The role of each compared file, its path, and its SHA-256, "" if unknown."""
+    first = "recording" if "recording" in verdict.digests else "checkpoint"
+    paths = {first: verdict.checkpoint, "converted": verdict.converted}
+    return [(what, path, verdict.digests.get(what, "")) for what, path in paths.items()]
+
+
+def changed_bounds(verdict: Verdict) -> dict[str, tuple[float, float]]:
+    """The bounds that a policy changed, by name: the one in force and the default."""
+    defaults = {name: bound.value for name, bound in known_bounds().items()}
+    pairs = {name: (value, defaults.get(name, value)) for name, value in verdict.bounds.items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def bounds_line(verdict: Verdict) -> str:
+    """The two bounds that judge every layer, and those that a policy changed."""
+    told = f"float64 {number(verdict.bound('logic'))} relative, float32 {number(verdict.bound('numerics'))} times"
+    changed = [f"{name} {number(now)} for {number(usual)}" for name, (now, usual) in changed_bounds(verdict).items()]
+    return f"{told} PyTorch's own" + (f"; by the policy: {', '.join(changed)}" if changed else "")
+
+
 def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
-    """What the values that nothing told are worth in this comparison."""
+    """How far the comparison confirms the assumed values."""
     if not verdict.reference:
         return "both sides use this"
     own = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
-    return f"{own} confirms what makes up the network" if verdict else f"the port uses this, {own} need not"
+    return (
+        f"{own} confirms those that define the network"
+        if verdict or verdict.unmet
+        else f"the port uses this, {own} may not"
+    )
 
 
 def file_name(path: str) -> str:
@@ -54,7 +113,7 @@ def file_name(path: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits at most, as the text report writes them: ``0``, ``2.41``, ``1.5e-15``, ``inf``."""
+    """At most three digits, as in the text report: ``0``, ``2.41``, ``1.5e-15``, ``inf``."""
     if value == 0.0:
         return "0"
     if 0.01 <= abs(value) < 1000.0:
@@ -63,7 +122,7 @@ def number(value: float) -> str:
 
 
 def optional(value: float | None) -> str:
-    """The same, with ``unknown`` for what nothing told."""
+    """The same, with ``unknown`` for ``None``."""
     return "unknown" if value is None else number(value)
 
 
@@ -73,14 +132,14 @@ def percent(share: float | None) -> str:
 
 
 def part_name(verdict: Verdict, part: int | None) -> str:
-    """The part of the output that a tap belongs to; "" for a layer that belongs to none."""
+    """The part of the output that a tap belongs to; "" if it belongs to none."""
     if part is None:
         return ""
     return verdict.parts[part].name if 0 <= part < len(verdict.parts) else f"{verdict.words.one} {part}"
 
 
 def place(fault: Fault) -> str:
-    """Where a fault is: the layer, and the layer inside it that it feeds wrongly."""
+    """The place of a fault: the layer, and the layer inside it that it feeds wrongly."""
     own = f"the network itself{_output(fault.reference)}"
     site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else own
     return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
@@ -97,26 +156,49 @@ def probable(verdict: Verdict, fault: Fault) -> str:
     return " or ".join(verdict.causes.get(fault.candidate, ()))
 
 
-def nearness(tap: TapResult) -> float:
-    """The largest of a tap's errors as a multiple of what that error may be: above 1 the tap has failed."""
-    logic = max(tap.isolated, tap.inputs, tap.cumulative) / LOGIC
-    return max(logic, tap.rms_ratio / NUMERICS, tap.max_ratio / NUMERICS, tap.inputs_ratio / NUMERICS)
+def remark(verdict: Verdict, fault: Fault) -> str:
+    """The explanation of a fault, and the waiver that lets it pass."""
+    waiver = waived(verdict, fault.feeds or fault.reference)
+    return "; ".join(filter(None, (probable(verdict, fault), f"waived {waiver}" if waiver else "")))
+
+
+def nearness(verdict: Verdict, tap: TapResult) -> float:
+    """The largest of a tap's errors as a multiple of the bound in force: above 1 the tap fails."""
+    logic = max(tap.isolated, tap.inputs, tap.cumulative) / verdict.bound("logic")
+    return max(logic, max(tap.rms_ratio, tap.max_ratio, tap.inputs_ratio) / verdict.bound("numerics"))
+
+
+def own_error(tap: TapResult) -> float:
+    """The larger float64 error of a layer's isolated outputs and of the inputs that its caller feeds it."""
+    return max(tap.isolated, tap.inputs)
+
+
+def layers_error(verdict: Verdict, part: int) -> float | None:
+    """The largest of these errors among the layers of one part; ``None`` if it has none."""
+    return max((own_error(tap) for tap in verdict.taps if tap.part == part), default=None)
+
+
+def waived(verdict: Verdict, name: str) -> str:
+    """Until when and why a policy lets a layer pass; "" if it does not."""
+    told = [each.detail for gate in verdict.gates for each in gate.findings if each.kind == "waived"
+            and each.subject == name]  # fmt: skip
+    return "; ".join(dict.fromkeys(told))
 
 
 def said_of(verdict: Verdict, names: Iterable[str], gates: Collection[str]) -> dict[str, list[str]]:
-    """What these gates have against layers, by layer."""
+    """These gates' findings on layers, by layer."""
     known = set(names)
     findings = [each for gate in verdict.gates if gate.name in gates for each in gate.findings if not each.notice]
     return {name: list(map(str, told)) for name, told in by_subject(findings).items() if name in known}
 
 
 def doubts(verdict: Verdict) -> dict[str, list[str]]:
-    """The layers that the preflight gate says something against: their numbers are not to be relied on."""
+    """The layers that the preflight gate has findings on: their numbers are not reliable."""
     return said_of(verdict, [tap.reference for tap in verdict.taps], ("0",))
 
 
 def shortfall(gate: Gate) -> str:
-    """What of a gate was not compared; "" if everything was."""
+    """The missing comparisons of a gate; "" if there are none."""
     if gate.compared == gate.expected > 0:
         return ""
     if gate.expected <= 0:
@@ -125,19 +207,19 @@ def shortfall(gate: Gate) -> str:
 
 
 def settings_line(verdict: Verdict) -> str:
-    """How many hyper-parameters were compared, and how many of them differ."""
+    """The number of hyper-parameters that were compared, and the number that differ."""
     report = verdict.settings
     if report.note:
         return f"not compared: {report.note}"
     differing, training = (len(report.of(level)) for level in LEVELS)
     layers = f"{report.layers} layer{'' if report.layers == 1 else 's'}"
     text = f"{report.compared} compared at {layers}; {differing or 'none'} differ{'s' if differing == 1 else ''}"
-    text += f", {training} that training alone reads" if training else ""
+    text += f", {training} that only training reads" if training else ""
     return f"{text}; not read: {at_layers(report.unread)}" if report.unread else text
 
 
 def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
-    """What differs, by its sentence, and the layers of the reference where it does."""
+    """Settings that differ, by sentence, and the layers of the reference where they do."""
     found: dict[str, list[str]] = {}
     for each in verdict.settings.of(level):
         found.setdefault(each.text, []).append(each.reference)
@@ -145,7 +227,7 @@ def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
 
 
 def at_layers(names: Sequence[str]) -> str:
-    """The first of these layers, and how many more there are."""
+    """The first of these layers, and the number of others."""
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 

@@ -1,1 +1,1 @@
-"""What this harness can find: known faults put into correct ports one at a time, and correct ports left alone."""
+"""Test the comparison itself: inject known faults into correct ports one at a time, and run unchanged correct ports."""

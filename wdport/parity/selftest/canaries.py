@@ -1,12 +1,15 @@
-"""Known faults tried before a verdict under a policy: a dozen in a small model, and the gate that they make."""
+"""Gate known faults (S): try a dozen known faults in a small model before a verdict under a policy."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 
 from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import Gate, fact
+from wdport.compare.glossary import GATES
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, Kill
 from wdport.families.registry import shipped
@@ -21,25 +24,27 @@ QUICK_SAMPLER_FAULT = "target mixed up"
 
 
 def canary_gate(policy: Policy | None) -> Gate:
-    """Gate S: a dozen known faults in a small model, which must all be found under the policy's bounds.
+    """Gate known faults (S): a dozen known faults in a small model, which must all be found under the policy's bounds.
 
     Raises :class:`MachineError` without torch, which comparing with a recording does not need.
     """
     require_torch("verify", "install wdport[torch], or give --no-canary")
     loose = loosened(policy) if policy else {}
+    begun = time.monotonic()
     kills = run_quick(loose or None)
+    seconds = time.monotonic() - begun
     missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
     if missed and policy and loose:
         missed.append(fact(f"the bounds of {policy.source} are too loose: tighten {', '.join(loose)}"))
-    return Gate("S", "known faults", len(kills), max(len(kills), 1), facts=tuple(missed))
+    return replace(GATES["S"].gate(len(kills), max(len(kills), 1), facts=tuple(missed)), seconds=seconds)
 
 
 def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
-    """The fates of a dozen faults and more, one at least for each bound; ``bounds`` are those to judge by that are not
+    """The outcomes of at least a dozen faults, at least one for each bound; ``bounds`` are the bounds that differ from
     the default, by name.
 
-    That is what a loosened bound must still do: every one of them must be :attr:`Kill.right`. The training faults
-    take as long as all the others, and are there only where ``gradient`` is looser than it is by default.
+    Even under a loosened bound, every one of them must be :attr:`Kill.right`. The training faults take as long as all
+    the others, and are tried only if ``gradient`` is looser than its default.
 
     Raises:
         MachineError: torch is missing.
@@ -49,8 +54,7 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
 
 
 def faulty_families(name: str = "") -> list[Faulty]:
-    """The families whose models faults are put into; or the one of this name, which raises :class:`UsageError` where
-    it is none of them."""
+    """The families with known faults, or the one of this name; raises :class:`UsageError` if it has none."""
     found = [family for family in shipped() if isinstance(family, Faulty)]
     chosen = [family for family in found if name in ("", family.name)]
     if not chosen:
@@ -62,11 +66,11 @@ def faulty_families(name: str = "") -> list[Faulty]:
 def require_torch(where: str, fix: str) -> None:
     """Raise :class:`MachineError` without torch."""
     if find_spec("torch") is None:
-        raise MachineError(where, "trying known faults needs torch, which is not installed", fix)
+        raise MachineError(where, "known faults need torch, which is not installed", fix)
 
 
 def quick_faults(held: Bounds) -> Iterator[Kill]:
-    """The fates of these faults, as they come: those of the first family, which between them go through every gate."""
+    """Yield the outcomes of the quick faults: those of the first family, which together go through every gate."""
     family = faulty_families()[0]
     example = Example("the smallest port", family, family.smallest())
     yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)

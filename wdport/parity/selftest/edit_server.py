@@ -1,9 +1,9 @@
-"""Runs `verify` in edited copies of wdport, each in a process of its own; a script that imports nothing of wdport.
+"""Run `verify` in edited copies of wdport, each in a separate process; this script imports nothing from wdport.
 
-Jobs come as lines of JSON on standard input: ``tree`` (the folder with the copy), ``checkpoint``, ``converted``,
-``convert`` (what :func:`wdport.convert` is given, to make the latter first; or null), ``verify`` (what
-:func:`wdport.verify` is given, or null), and ``result``, the file for the outcome.
-A line of JSON on standard output says that a job is done. The large libraries are imported once; every job is a fork.
+Jobs are lines of JSON on standard input: ``tree`` (the folder with the copy), ``checkpoint``, ``converted``,
+``convert`` (arguments of :func:`wdport.convert`, to make the latter first; or null), ``verify`` (arguments of
+:func:`wdport.verify`, or null), and ``result``, the file for the outcome. A line of JSON on standard output reports
+that a job is done. The large libraries are imported once; every job is a fork.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
 SECONDS = 600
-"""After which a job is ended."""
+"""Time limit of a job."""
 
 
 def verify(job: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def verify(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Fork for every line; one job at a time."""
+    """Fork for every line; run one job at a time."""
     import h5py  # noqa: F401
     import jax  # noqa: F401
     import keras  # noqa: F401

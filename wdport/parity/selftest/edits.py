@@ -1,7 +1,7 @@
-"""Faults that are no mutants: edits of wdport's own source, each tried by `verify` in a copy that has it.
+"""Faults that are not mutants: edits of wdport's own source, each tried by `verify` in an edited copy.
 
 They were written from the port and the description of the model, without sight of the mutants and the gates. The
-port, its rebuilt twin, the sampler and the file layout all run the edited code, as they would in the field.
+port, the rebuilt port, the sampler and the file layout all run the edited code, as they would in practice.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from wdport.families.roles import Edited
 from wdport.mapping.strict_yaml import load_yaml
 
 ELSEWHERE = {"sampling": ("E", "E'"), "series": ("F",), "file": ("0",)}
-"""Sites that are no layers, and the gates that are about them, any of which will do."""
+"""Sites that are not layers, and the gates about them, any of which may find the fault."""
 
 PACKAGE = Path(__file__).parents[2]
 """The folder of this package."""
 
 REFUSED = "refused"
-"""In place of a gate: the faulty code did not get as far as a comparison."""
+"""In place of a gate: the faulty code was refused before a comparison."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One fault: ``old`` stands once in ``file`` and becomes ``new``. ``sites`` are patterns of the layers whose own
-    computation is wrong, "" for the network, or a key of :data:`ELSEWHERE`; ``cause`` is what a right diagnosis says,
-    "" if it must be silent; ``full`` says that only the full battery can see it, ``outside`` why `verify` cannot."""
+    """One fault: ``old``, which occurs once in ``file``, is replaced by ``new``. ``sites`` are patterns of the layers
+    whose own computation is wrong, "" for the network, or a key of :data:`ELSEWHERE`; ``cause`` is the text of a
+    correct diagnosis, "" if it must be silent; ``full`` says that only the full battery can find it, ``outside`` why
+    `verify` cannot."""
 
     name: str
     file: str
@@ -55,7 +56,7 @@ class Edit:
         path = tree / self.file
         text = path.read_text(encoding="utf-8")
         if text.count(self.old) != 1:
-            raise InternalError(self.name, f"its text stands {text.count(self.old)} times in {self.file}", "correct it")
+            raise InternalError(self.name, f"its text occurs {text.count(self.old)} times in {self.file}", "correct it")
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
@@ -71,7 +72,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 
 def run_edits(family: Edited, edits: Sequence[Edit]) -> Iterator[Kill]:
-    """The fate of every edit that `verify` has to do with, one after another."""
+    """Yield the outcome of every edit of code that `verify` runs."""
     with TemporaryDirectory() as made, _Server(Path(made) / "compiled") as server:
         folder = Path(made)
         files = {name: _files(family, config, folder / f"{name}.pt") for name, config in family.edited().items()}
@@ -91,7 +92,7 @@ def run_edits(family: Edited, edits: Sequence[Edit]) -> Iterator[Kill]:
 
 
 def fate(edit: Edit, outcome: dict[str, Any]) -> Kill:
-    """What became of an edit, from what `verify` said."""
+    """The outcome of an edit, from the output of `verify`."""
     gates = dict(outcome.get("gates", ()))
     found = tuple(dict.fromkeys(candidate for _, candidate, _ in outcome.get("faults", ())))
     missing = tuple(outcome.get("missing", ()))
@@ -118,7 +119,7 @@ def _fits(patterns: Sequence[str], path: str) -> bool:
 def _job(
     tree: Path, checkpoint: Path, converted: Path, convert: dict[str, Any] | None, verify: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """As `edit_server.py` takes it."""
+    """A job for `edit_server.py`."""
     paths = {
         "tree": tree,
         "checkpoint": checkpoint,
@@ -129,7 +130,8 @@ def _job(
 
 
 def _files(family: Edited, config: Any, path: Path) -> tuple[Path, Path, dict[str, Any]]:
-    """A checkpoint of this configuration with random weights, where its conversion will be, and what that is given."""
+    """A checkpoint of this configuration with random weights, the path for its conversion, and the arguments of
+    that."""
     import torch
 
     tensors = family.random_tensors(config, 0)
@@ -144,7 +146,7 @@ def _files(family: Edited, config: Any, path: Path) -> tuple[Path, Path, dict[st
 
 
 def _copy_mappings(tree: Path) -> None:
-    """The tables of a source checkout lie beside the package; those of a wheel inside it."""
+    """Copy the mapping tables: in a source checkout they are beside the package, in a wheel inside it."""
     beside = PACKAGE.parent / "mappings"
     if not (tree / "wdport" / "_mappings").is_dir():
         shutil.copytree(beside, tree / "mappings")

@@ -1,4 +1,4 @@
-"""A correct pair of small models of one configuration: what a run of the port shows at every tap.
+"""A correct pair of small models of one configuration, and the errors of a run of the port at every tap.
 
 The reference runs once per case and dtype; the port runs eagerly, so that its code may change between runs.
 """
@@ -44,7 +44,7 @@ EAGER = How()
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run shows: a result per tap and the output, the port's paths that could not be compared, and the
+    """The results of one run: one per tap and for the output, the port's paths that could not be compared, and the
     evidence for a diagnosis (float64 only)."""
 
     results: tuple[TapResult, ...]
@@ -63,9 +63,9 @@ class Seen:
 
 
 class Example:
-    """The port and its reference with equal random weights; :meth:`use` says which case they run on.
+    """The port and its reference with equal random weights; :meth:`use` selects the case that they run on.
 
-    ``cases`` are the battery's, but for a batch of one: run eagerly, other shapes are other programs.
+    ``cases`` are the battery's, except the batch of one: run eagerly, other shapes are other programs.
     """
 
     def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0) -> None:
@@ -92,7 +92,7 @@ class Example:
         self._shapes()
 
     def port(self, dtype: str = "float64") -> Any:
-        """The Keras model, with the weights of the case in use."""
+        """The Keras model, with the weights of the current case."""
         return self.weights.port(dtype)
 
     def layers(self, dtype: str = "float64") -> dict[str, Any]:
@@ -108,18 +108,18 @@ class Example:
         self._shapes()  # now, since a fault may be put into the port later
 
     def forget(self) -> None:
-        """Let the reference run anew when it is next needed."""
+        """Drop the cached runs of the reference."""
         self._seen.clear()
         self._outputs.clear()
 
     def probe(self, dtype: str = "float64", how: How = EAGER) -> Probe:
-        """A probe of the port at every tap; one for every way to run it, since it keeps what it has compiled."""
+        """A probe of the port at every tap; one for every way to run it, since a probe caches compiled programs."""
         if (dtype, how) not in self._probes:
             self._probes[dtype, how] = Probe(self.port(dtype), self.paths, how.eager)
         return self._probes[dtype, how]
 
     def logic(self, how: How = EAGER) -> Seen:
-        """The float64 port, every layer answered for: relative errors per tap."""
+        """Run the float64 port with every layer isolated: relative errors per tap."""
         truth = self._observed()
         answers = self._into()(truth.calls)
         inputs = self.signature.in_port(truth.inputs)
@@ -140,7 +140,7 @@ class Example:
         return Seen(tuple(results), tuple(missing), Evidence(inputs, port, whole))
 
     def numerics(self, how: How = EAGER, only: str = "") -> Seen:
-        """The float32 port, every layer answered for: errors per tap as multiples of the reference's own.
+        """Run the float32 port with every layer isolated: errors per tap as multiples of the reference's own.
 
         ``only`` runs one layer, with those below it.
         """
@@ -175,7 +175,7 @@ class Example:
         return Seen(tuple(results), tuple(missing))
 
     def outputs(self, ones: bool = False, how: How = EAGER) -> tuple[Array, Array]:
-        """The whole float32 port's output and the whole float32 reference's, on the case or on inputs of ones."""
+        """The outputs of the float32 port and of the float32 reference, for the case or for inputs of ones."""
         inputs = tuple(cast(self._observed().inputs, np.float32))
         if ones:
             inputs = tuple(np.ones_like(array) for array in inputs)
@@ -186,7 +186,7 @@ class Example:
         return self._run("float32", how, "whole", self.signature.in_port(inputs))[0], self._outputs[self.case, ones]
 
     def table_distances(self) -> dict[str, float]:
-        """How far every table of the float32 port is from its formula, in units in the last place."""
+        """The distance of every table of the float32 port from its formula, in units in the last place."""
         tables, constants = self.family.port_tables(self.port("float32")), self.family.constants(self.config)
         return {name: ulps(np.asarray(tables[name]), constants[name].values) for name in tables}
 
@@ -195,7 +195,7 @@ class Example:
             return getattr(self.probe(dtype, how), what)(*arguments)
 
     def _observed(self) -> Observation:
-        """The reference on the case in use."""
+        """The reference's observation of the current case."""
         if self.case not in self._seen:
             taps = {tap.reference for tap in self.taps}
             self._seen[self.case] = self.weights.reference.observe(self.case, taps)
@@ -206,7 +206,7 @@ class Example:
         return self.names.get(call.caller, "")
 
     def _shapes(self) -> Calls:
-        """Calls of the correct port in the case in use, for the shapes of what its layers are fed and make."""
+        """Calls of the correct port in the current case, for the shapes of its layers' inputs and outputs."""
         if self.case not in self._ports:
             inputs = self.signature.in_port(self._observed().inputs)
             outputs, self._ports[self.case] = self._run("float64", EAGER, "record", inputs)
@@ -214,7 +214,7 @@ class Example:
         return self._ports[self.case]
 
     def _laid_out(self, output: Array) -> Array:
-        """The reference's output as the port has it."""
+        """The reference's output in the port's layout."""
         self._shapes()
         return laid_out(output, self._output_shapes[self.case], self._axes)
 
@@ -226,14 +226,14 @@ Triple = tuple[Array, Array, Array]
 
 
 def _triples(pairs: Sequence[tuple[Array, Array]] | None, reference: Sequence[Array]) -> list[Triple] | None:
-    """Candidate, reference and truth; ``None`` where there are more or fewer of one."""
+    """Candidate, reference and truth; ``None`` if their numbers differ."""
     if pairs is None or len(pairs) != len(reference):
         return None
     return [(c, r, t) for (c, t), r in zip(pairs, reference, strict=True)]
 
 
 def _ratios(found: Sequence[Triple] | None) -> tuple[float, float]:
-    """RMS and largest error over the reference's; infinite where counts or shapes differ."""
+    """RMS and largest error over the reference's; infinite if counts or shapes differ."""
     if found is None or any(c.shape != t.shape for c, _, t in found):
         return inf, inf
     pair = ErrorPair()

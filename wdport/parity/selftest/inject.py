@@ -1,4 +1,4 @@
-"""Known bugs put into a correct port one at a time: a mutant in, its fate at gates 0, A, A' and B out."""
+"""Inject known bugs into a correct port one at a time, and test each at preflight, constants, float64 and float32."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.verdict import Fault, locate
 
 Inside = Callable[[str], AbstractContextManager[Any]]
-"""A dtype to a context inside which the port of that dtype has the fault."""
+"""A function from a dtype to a context inside which the port of that dtype has the fault."""
 
 
 @dataclass(frozen=True)
 class Found:
     """What the gates find: the first that fails ("" if none does), where, the largest value over its bound, and
-    for a logic fault what a diagnosis needs."""
+    for a logic fault the evidence for a diagnosis."""
 
     gate: str
     sites: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ def run_mutants(
     single: bool = False,
     brief: bool = False,
 ) -> Iterator[Kill]:
-    """Every chosen mutant of the example's family at one place, judged by the bounds ``held`` (default: those in
-    force). ``diagnose`` seeks the probable cause, ``single`` measures float32 alone and the fixed tolerances;
-    ``brief`` looks for a float32 fault at its own layer only."""
+    """Try every chosen mutant of the example's family at one place, under the bounds ``held`` (default: those in
+    force). ``diagnose`` looks for the probable cause, ``single`` measures float32 only and the fixed tolerances;
+    ``brief`` looks for a float32 fault only at its own layer."""
     limits = {**bounds(), **(held or {})}
     layers = example.layers()
     known = example.family.mutants(example.config)
@@ -57,7 +57,7 @@ def run_mutants(
         if not chosen(mutant):
             continue
         if not places:
-            raise InternalError(mutant.name, f"has no place in {example.name}", "correct its pattern")
+            raise InternalError(mutant.name, f"matches no layer of {example.name}", "correct its pattern")
         place = places[len(places) // 2]
         kill, found = inject(example, mutant, place, limits, brief)
         if diagnose and found.seen and found.seen.evidence and found.faults:
@@ -68,7 +68,7 @@ def run_mutants(
 
 
 def inject(example: Example, mutant: Mutant, place: str, held: Bounds, brief: bool = False) -> tuple[Kill, Found]:
-    """One mutant at one place."""
+    """Try one mutant at one place."""
     site = tapped(place, example.paths)
     found = judge(example, lambda dtype: broken(example, mutant, place, dtype), held, site if brief else "")
     return kill_of(example.name, mutant, site, found), found
@@ -76,7 +76,7 @@ def inject(example: Example, mutant: Mutant, place: str, held: Bounds, brief: bo
 
 @contextmanager
 def broken(example: Example, mutant: Mutant, place: str, dtype: str) -> Iterator[None]:
-    """The port of this dtype with the mutant in it."""
+    """Inside, the port of this dtype has the mutant."""
     model = example.port(dtype)
     layer = example.layers(dtype)[place] if place else model
     with jax.enable_x64(dtype == "float64"), mutant.change(layer, model), warnings.catch_warnings():
@@ -86,7 +86,8 @@ def broken(example: Example, mutant: Mutant, place: str, dtype: str) -> Iterator
 
 @contextmanager
 def _rebuilt(example: Example, mutant: Mutant, place: str) -> Iterator[None]:
-    """The port as `verify` would build it anew from the checkpoint: right weights, and the same faulty code."""
+    """Inside, the port is as `verify` would rebuild it from the checkpoint: correct weights, and the same faulty
+    code."""
     before = [np.asarray(variable.value) for variable in example.port().weights]
     with broken(example, mutant, place, "float64"):
         after = [np.asarray(variable.value) for variable in example.port().weights]
@@ -107,7 +108,7 @@ def judge(example: Example, inside: Inside, held: Bounds, only: str = "") -> Fou
 
 
 def judge_logic(example: Example, inside: Inside, held: Bounds) -> Found:
-    """Gates 0 and A on the case in use."""
+    """Gates preflight and float64 on the current case."""
     try:
         with inside("float64"):
             seen = example.logic()
@@ -119,7 +120,7 @@ def judge_logic(example: Example, inside: Inside, held: Bounds) -> Found:
 
 
 def judge_single(example: Example, inside: Inside, held: Bounds, only: str = "") -> Found:
-    """Gates 0 and B over all cases; ``over`` is the largest ratio's, killed or not."""
+    """Gates preflight and float32 over all cases; ``over`` is that of the largest ratio, killed or not."""
     worst = 0.0
     for case in example.cases:
         example.use(case)
@@ -137,7 +138,7 @@ def judge_single(example: Example, inside: Inside, held: Bounds, only: str = "")
 
 
 def _judge_tables(example: Example, inside: Inside, held: Bounds) -> Found | None:
-    """Gate A'. Its places are tables, by name."""
+    """Gate constants (A'). Its places are tables, by name."""
     example.use(example.cases[0])
     with inside("float32"):
         distances = example.table_distances()
@@ -146,7 +147,7 @@ def _judge_tables(example: Example, inside: Inside, held: Bounds) -> Found | Non
 
 
 def kill_of(example: str, mutant: Mutant, site: str, found: Found) -> Kill:
-    """A fault's fate from what the gates found."""
+    """A fault's outcome from the findings of the gates."""
     inside = all(each == site or each.startswith(f"{site}/") or not site for each in found.sites)
     if found.gate == "A'":
         exact = len(found.sites) == 1  # one layer was changed, so this is its table
@@ -158,7 +159,7 @@ def kill_of(example: str, mutant: Mutant, site: str, found: Found) -> Kill:
 
 
 def _single(example: Example, kill: Kill, mutant: Mutant, place: str, held: Bounds) -> Kill:
-    """The kill with what float32 alone shows, and which fixed tolerances reject the output."""
+    """The kill with the result of float32 only, and the fixed tolerances that reject the output."""
     found = judge_single(example, lambda dtype: broken(example, mutant, place, dtype), held)
     example.use(example.cases[0])
     with broken(example, mutant, place, "float32"):

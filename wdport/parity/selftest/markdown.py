@@ -1,4 +1,4 @@
-"""A self-test's result to Markdown: summary, fixed tolerances, every fault, every correct variant."""
+"""Render a self-test's result as Markdown: summary, fixed tolerances, every fault, every correct variant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import KILL_HEAD, RULES_HEAD, kill_rows, rule_rows, summary, title
 
 MARK = "<!-- wdport selftest -->"
-"""A line that nobody is shown: it tells that the file is ours."""
+"""An invisible line that identifies the file as written by wdport."""
 
 VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "alarms")
 

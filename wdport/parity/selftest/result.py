@@ -1,10 +1,11 @@
-"""What a self-test found: every fault's fate and every correct variant, and whether that is good enough."""
+"""The result of a self-test: every fault's outcome and every correct variant, and whether it passes."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from wdport.compare.glossary import label
 from wdport.families.faults import Kill
 from wdport.parity.selftest.rules import RULES
 from wdport.parity.selftest.variant import Variant
@@ -13,15 +14,15 @@ from wdport.parity.verdict import plain
 SCHEMA: Final = 1
 
 CAUSES_RIGHT: Final = 0.8
-"""Share of the logic faults whose cause must be found; none may be wrong."""
+"""Share of the logic faults whose cause must be found; no cause may be wrong."""
 
 PLACES_RIGHT: Final = 0.95
-"""Share of the source edits for which no place but the right one may be named."""
+"""Share of the source edits for which only the right place may be named."""
 
 
 @dataclass(frozen=True)
 class GroupResult:
-    """Faults of one kind, and what became of them."""
+    """Faults of one kind, and their outcomes."""
 
     gate: str
     name: str
@@ -41,9 +42,9 @@ class RuleCount:
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """The outcome of :func:`wdport.parity.selftest.run_selftest`; true if the harness finds what it ought to.
+    """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
 
-    ``causes`` tells whether causes were to be sought: if so, none sought is not good enough.
+    ``causes`` says whether causes had to be looked for; if so, looking for none fails.
     """
 
     groups: tuple[GroupResult, ...]
@@ -57,7 +58,7 @@ class SelftestResult:
 
     @property
     def kills(self) -> tuple[Kill, ...]:
-        """Every fault's fate."""
+        """Every fault's outcome."""
         return tuple(kill for group in self.groups for kill in group.kills)
 
     @property
@@ -72,7 +73,7 @@ class SelftestResult:
 
     @property
     def sought(self) -> tuple[Kill, ...]:
-        """The logic faults whose probable cause was sought."""
+        """The logic faults whose probable cause was looked for."""
         return tuple(kill for kill in self.faults if kill.sought)
 
     @property
@@ -90,9 +91,9 @@ class SelftestResult:
 
     @property
     def exit_code(self) -> int:
-        """0 as it ought to be, 1 not, 6 if nothing was run (or, but for a quick one, no correct variant).
+        """0 if it passes, 1 if it fails, 6 if nothing was run (or no correct variant, except in a quick run).
 
-        Source edits must all be killed, nearly all at the right place, and no cause may be wrong; it may be silent.
+        All source edits must be killed, nearly all at the right place, and no named cause may be wrong.
         """
         if not self.faults or not (self.quick or self.edits or self.variants):
             return 6
@@ -117,19 +118,22 @@ class SelftestResult:
             rejected = [*(name in (each.rejected or ()) for each in ports), *(name in (k.rejected or ()) for k in same)]
             made.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
                                   counted[1]))  # fmt: skip
-        for name, gates in (("gate A, with gate 0", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
+        for name, gates in ((f"{label('A')} with {label('0')}", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
             alarms = [any(alarm.gate in gates for alarm in each.alarms) for each in ports]
             made.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
                                   sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
         alone = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
         alarms = [any(alarm.gate in ("0", "B") for alarm in each.alarms) for each in ports]
-        made.insert(-1, RuleCount("gate B, with gate 0", alone[0], counted[0], alone[1] + sum(alarms), counted[1]))
+        made.insert(
+            -1, RuleCount(f"{label('B')} with {label('0')}", alone[0], counted[0], alone[1] + sum(alarms), counted[1])
+        )
         return tuple(made) if faults and ports else ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; infinities as text, since JSON has none."""
+        """Plain JSON values; infinities are strings, since JSON has none."""
         facts = {
             "schema": SCHEMA,
+            "kind": "selftest",
             "passed": bool(self),
             "exit_code": self.exit_code,
             "faults": len(self.faults),

@@ -1,6 +1,6 @@
-"""Acceptance rules in use elsewhere, for comparison: two float32 outputs in, equal enough or not out.
+"""Acceptance rules in use elsewhere, for comparison: each decides whether two float32 outputs are close enough.
 
-Each holds the whole network's output against fixed tolerances; none knows how much of a difference is rounding.
+Each compares the whole network's output with fixed tolerances; none knows how much of a difference is rounding.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ON_ONES: Final = frozenset({"atol 0.025, rtol 20, inputs of ones"})
 
 
 def rejected_by(outputs: Callable[[bool], tuple[Array, Array]]) -> tuple[str, ...]:
-    """The rules that reject the port's float32 output; ``outputs`` gives it and the reference's, for inputs of ones if
-    asked to."""
+    """The rules that reject the port's float32 output; ``outputs`` returns it and the reference's, for inputs of ones
+    if its argument is true."""
     sides = {ones: outputs(ones) for ones in (False, True)}
     return tuple(name for name, accept in RULES.items() if not _accepted(accept, *sides[name in ON_ONES]))
 

@@ -1,4 +1,4 @@
-"""The self-test: no file goes in, every known fault's fate and every correct variant come out."""
+"""The self-test: try every known fault and every correct variant; needs no files."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Say = Callable[[str], None]
 def run_selftest(
     quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, edits: bool = False, family: str = ""
 ) -> SelftestResult:
-    """Put every known fault into a correct port, one at a time, and run correct ports in many ways.
+    """Inject every known fault into a correct port, one at a time, and run correct ports in many ways.
 
     Args:
         quick: a dozen faults only, without diagnosis and without correct variants.
         edits: edits of the source in place of known faults, each tried by a whole `verify` in a copy of wdport.
-        bounds: those to judge by that are not the default, by name.
-        family: the name of the only family whose faults are tried; not of a quick run.
-        say: called with a few words at every step, for a progress display.
+        bounds: the bounds that differ from the default, by name.
+        family: name of the only family whose faults are tried; not for a quick run.
+        say: called with a short message at every step, for a progress display.
 
     Raises:
         MachineError: torch is missing.
-        UsageError: the family is none whose faults are known.
+        UsageError: the family has no known faults.
     """
     require_torch("selftest", "install wdport[torch]")
     chosen = faulty_families(family)
@@ -74,7 +74,7 @@ def run_selftest(
 def run_example(
     family: Faulty, name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
 ) -> tuple[GroupResult, tuple[Variant, ...]]:
-    """The faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
+    """Try the faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
     say(f"{name}: building both models")
     example = Example(name, family, family.examples()[name])
     group = _gather(layer_group(example, held or {}, single), say)
@@ -86,14 +86,14 @@ def run_example(
 
 
 def layer_group(example: Example, held: Bounds, single: bool) -> Group:
-    """Faults of an example's layers, and of its state; their causes are sought where a right one's words are known."""
+    """Faults of an example's layers and of its state; causes are looked for if the text of a correct one is known."""
     family = example.family
     known = run_mutants(example, held=held, diagnose=family.causes_known, single=single)
     return Group("A", f"{family.name}: the network, {example.name}", chain(known, run_state_faults(example, held)))
 
 
 def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
-    """Faults of everything around the network, by the family's roles; where they need one, it is the smallest."""
+    """Faults of everything around the network, by the family's roles; if they need a network, it is the smallest."""
     if isinstance(family, FaultyAround):
         for group in family.faults(held):
             yield replace(group, name=f"{family.name}: {group.name}")

@@ -1,4 +1,5 @@
-"""Known bugs of samplers in a correct port: their fate at gate E, as :mod:`wdport.parity.trajectories` finds it."""
+"""Inject known bugs of samplers into a correct port, and test them at trajectories (E); see
+:mod:`wdport.parity.trajectories`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PLACE = "the sampler"
 def run_sampler_faults(
     name: str, family: Sampled, weights: Weights, held: Bounds | None = None, only: str = ""
 ) -> Iterator[Kill]:
-    """No fault first, then every one; or ``only`` the fault of this name."""
+    """Yield the outcome of no fault, then of every one, or ``only`` of the fault of this name."""
     limit = {**bounds(), **(held or {})}["trajectory"]
     reference, model = _reference(family, weights), weights.port("float64")
     if not only:
@@ -38,7 +39,7 @@ def run_sampler_faults(
 
 
 def _reference(family: Sampled, weights: Weights) -> Reference:
-    """The reference's network with the schedule that its tensors hold."""
+    """The reference's network with the schedule in its tensors."""
     module = weights.reference.modules["float64"]
 
     sources = {constant: source for source, constant in weights.plan.checks.items()}

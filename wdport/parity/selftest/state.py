@@ -1,6 +1,6 @@
-"""A fault of state: a layer that was compiled with its weights as constants, and so never sees another value.
+"""A fault of state: a layer that was compiled with its weights as constants, and so ignores later assignments.
 
-One set of weights cannot show it. The battery's last case has other biases.
+A single set of weights cannot reveal it. The battery's last case has other biases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "weights captured at trace time"
 
 
 def run_state_faults(example: Example, held: Bounds | None = None) -> Iterator[Kill]:
-    """The fault at one layer of the example."""
+    """Try the fault at one layer of the example."""
     layers = example.layers()
     places = [path for path, layer in layers.items() if path in example.paths and _has_bias(layer)]
     place = places[len(places) // 2]
@@ -34,13 +34,13 @@ def run_state_faults(example: Example, held: Bounds | None = None) -> Iterator[K
 
 
 def _has_bias(layer: Any) -> bool:
-    """A plain dense layer; whether an attention's key has a bias, nobody sees."""
+    """Whether this is a plain dense layer with a bias; a bias of an attention's key has no effect."""
     return hasattr(layer, "units") and getattr(layer, "bias", None) is not None
 
 
 @contextmanager
 def captured(layer: Any) -> Iterator[None]:
-    """The layer's call, compiled when it first runs with what its weights are then."""
+    """Inside, the layer's call is compiled at its first run with the values that its weights have then."""
     compiled = jax.jit(layer.call)
     with patch.object(layer, "call", lambda x, **_: compiled(x)):
         yield

@@ -1,10 +1,11 @@
-"""A self-test's result to the text that `wdport selftest` prints."""
+"""Render a self-test's result as the text that `wdport selftest` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
 
+from wdport.compare.glossary import label
 from wdport.families.faults import Kill
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.variant import Variant
@@ -28,7 +29,7 @@ def render(result: SelftestResult, rules: bool = False) -> str:
 
 
 def summary(result: SelftestResult) -> str:
-    """One line: what was killed, where, how many causes, how many false alarms."""
+    """One line: the numbers of kills, right places, causes and false alarms."""
     word = {0: "PASS", 1: "FAIL"}.get(result.exit_code, "INCOMPLETE")
     faults, right = result.faults, [kill for kill in result.faults if kill.right]
     killed = sum(kill.killed for kill in faults)
@@ -50,12 +51,12 @@ KILL_HEAD = ("", "gate", "decades", "float32", "place", "fault", "cause")
 
 
 def title(group: GroupResult) -> str:
-    """A group's name, and its gate if it is about one."""
-    return f"{group.name}: gate {group.gate}" if group.gate else group.name
+    """A group's name, and its gate if it has one."""
+    return f"{group.name}: {label(group.gate)}" if group.gate else group.name
 
 
 def kill_rows(group: GroupResult) -> Rows:
-    """One row a fault: as it ought to be or not, gate, margin, what float32 alone shows, place, name, cause."""
+    """One row per fault: right or wrong, gate, margin, result of float32 only, place, name, cause."""
     names = [kill.example for kill in group.kills]
     usual = next((name for name in names if 2 * names.count(name) > len(names)), "")  # goes without saying
     return [_row(kill, f", {kill.example}" if kill.example != usual else "") for kill in group.kills]
@@ -65,31 +66,31 @@ def _row(kill: Kill, where: str) -> tuple[str, ...]:
     cause = ("right" if kill.diagnosed else "WRONG" if kill.misdiagnosed else "silent") if kill.sought else ""
     place = kill.site if kill.exact or not kill.killed else f"{kill.site}, seen at {shortened(kill.sites)}"
     name = f"{kill.mutant} (equivalent: {kill.equivalent})" if kill.equivalent else kill.mutant
-    expected = kill.gate or "none"
+    expected = label(kill.gate) if kill.gate else "none"
     if not kill.right and not kill.equivalent:
-        expected += f" for {kill.expected}"
+        expected += f" for {label(kill.expected)}"
     return ("ok" if kill.right else "NO", expected, decades(kill.margin), single(kill), place + where, name, cause)
 
 
 def decades(margin: float) -> str:
-    """A margin; nothing where no error was seen."""
+    """A margin; "" if there was no error."""
     return f"{margin:.1f}" if isfinite(margin) else ("inf" if margin > 0 else "")
 
 
 def single(kill: Kill) -> str:
-    """What float32 alone shows: the gate and the ratio; nothing where it was not measured."""
+    """The result of float32 only: whether it kills, and the ratio; "" if it was not measured."""
     if kill.single is None or kill.ratio is None:
         return ""
-    return kill.single if kill.single == "0" else f"{kill.single or '-'} {kill.ratio:.2g}"
+    return "not run" if kill.single == "0" else f"{'yes' if kill.single else 'no'} {kill.ratio:.2g}"
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first three of some places."""
+    """The first three of these places, and the number of others."""
     return ", ".join(each or "the network" for each in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
 
 
 def variants_line(name: str, variants: Sequence[Variant]) -> str:
-    """What one example's correct variants show at most."""
+    """The largest errors of one example's correct variants."""
     logic = max((each.logic for each in variants if each.logic is not None), default=0.0)
     ratios = [each.ratio for each in variants if each.ratio is not None]
     alarms = sum(bool(each.alarms) for each in variants)

@@ -1,4 +1,5 @@
-"""Known bugs of training code in a correct port: their fate at gate D, by :mod:`wdport.parity.training_kills`."""
+"""Inject known bugs of training code into a correct port, and test them at optimiser (D); see
+:mod:`wdport.parity.training_kills`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PLACE = "the training step"
 
 
 def run_training_faults(name: str, trained: Trained, weights: Weights, held: Bounds | None = None) -> Iterator[Kill]:
-    """No fault first, then every one. The port's weights move."""
+    """Yield the outcome of no fault, then of every one. Changes the port's weights."""
     limit = {**bounds(), **(held or {})}["gradient"]
     family, config, model = weights.family, weights.config, weights.port("float64")
     with jax.enable_x64(True):

@@ -1,8 +1,10 @@
-"""A correct port, and what the gates said against it: each is a false alarm."""
+"""A correct port, and the gates that fail it: each is a false alarm."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from wdport.compare.glossary import label
 
 
 @dataclass(frozen=True)
@@ -13,17 +15,17 @@ class Alarm:
     place: str
 
     def __str__(self) -> str:
-        return f"{self.gate} at {self.place}"
+        return f"{label(self.gate)} at {self.place}"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One correct port or one correct way to run it.
+    """One correct port, or one correct way to run it.
 
     ``logic`` is its largest isolated float64 error, ``ratio`` the largest isolated float32 error as a multiple of
-    the reference's and ``rejected`` the fixed tolerances that reject its float32 output, ``None`` where that was not
-    measured; ``alarms`` the gates that fail: every one is false. ``why`` it is correct, where it is
-    another way to compute the same.
+    the reference's, and ``rejected`` the fixed tolerances that reject its float32 output, each ``None`` if it was not
+    measured. ``alarms`` are the gates that fail, each a false alarm. ``why`` explains why a rewrite computes the
+    same.
     """
 
     example: str

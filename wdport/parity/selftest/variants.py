@@ -1,4 +1,4 @@
-"""Correct ports, and correct ways to run one, held against the gates: each that fails is a false alarm."""
+"""Test correct ports, and correct ways to run one, against the gates: each failure is a false alarm."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from wdport.parity.verdict import locate
 
 COMPILED = How(eager=False)
 OTHER_BATCHES = tuple(Case(seed, batch, scale) for seed, batch in ((4, 1), (5, 3)) for scale in (1.0, 50.0))
-"""Run compiled only: eagerly, a batch of another size would take longer than all the rest."""
+"""Run only compiled: eagerly, a batch of another size would take longer than all other ways together."""
 
 
 def run_variants(example: Example, held: Bounds | None = None, single: bool = False) -> Iterator[Variant]:
-    """Every way to run the example's port, then every rewrite of it; ``single`` runs them in float32 too."""
+    """Try every way to run the example's port, then every rewrite of it; ``single`` runs them in float32 too."""
     yield from run_ways(example, held, single)
     yield from run_rewrites(example, held, single)
 
 
 def run_ways(example: Example, held: Bounds | None = None, single: bool = False) -> Iterator[Variant]:
-    """The port as it is: eager and compiled, on every case, in other batches, precisions and threads."""
+    """Run the unchanged port: eager and compiled, on every case, in other batches, precisions and threads."""
     judge = _Judge(example, {**bounds(), **(held or {})}, single)
     for case in example.cases:
         yield judge(f"eager, {case.describe()}", [case])
@@ -44,7 +44,7 @@ def run_ways(example: Example, held: Bounds | None = None, single: bool = False)
 
 
 def run_rewrites(example: Example, held: Bounds | None = None, single: bool = False) -> Iterator[Variant]:
-    """The port rewritten in every way that its family knows, if it knows any, eager, over all cases."""
+    """Run every rewrite of the port that its family has, eagerly, over all cases."""
     judge = _Judge(example, {**bounds(), **(held or {})}, single)
     family = example.family
     for rewrite in family.rewrites(example.config) if isinstance(family, Rewritten) else ():
@@ -79,7 +79,7 @@ def _as_it_is(_: str) -> AbstractContextManager[None]:
 
 
 class _Judge:
-    """Holds one variant after another against gates 0, A, A' and B, and against the fixed tolerances."""
+    """Judges variants by preflight, constants, float64 and float32, and by the fixed tolerances."""
 
     def __init__(self, example: Example, held: Mapping[str, float], single: bool) -> None:
         self.example, self.held, self.single, self.limit = example, held, single, held["table_ulp"]

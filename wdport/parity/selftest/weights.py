@@ -1,4 +1,4 @@
-"""One configuration's random weights in both frameworks: as drawn, and with every bias moved."""
+"""One configuration's random weights in both frameworks: as drawn, and with shifts added to every bias."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = ("float64", "float32")
 
 
 class Weights:
-    """A reference and ports with equal weights; a port is made when it is first asked for.
+    """A reference and ports with equal weights; a port is built when it is first needed.
 
     The ports' weights come from the reference's through the mapping table, as a file's would.
     """
@@ -34,7 +34,7 @@ class Weights:
         self._ports: dict[str, Any] = {}
 
     def port(self, dtype: str) -> Any:
-        """The one Keras model of this dtype, with the weights in use."""
+        """The Keras model of this dtype, with the current weights."""
         if dtype not in self._ports:
             with jax.enable_x64(dtype == "float64"):
                 self._ports[dtype] = self.family.build(self.config, dtype)
@@ -42,7 +42,7 @@ class Weights:
         return self._ports[dtype]
 
     def use(self, moved: bool) -> None:
-        """Give all models the drawn weights, or those with every bias moved."""
+        """Set the drawn weights in all models, or those with shifted biases."""
         self.reference.use(moved)
         if moved is not self.moved:
             self.moved = moved

@@ -1,4 +1,4 @@
-"""Axes with names: how reshapes and transposes move them, in the words of the table's rules.
+"""Named axes: how reshapes and transposes move them, in the notation of the table's rules.
 
 An axis of a tensor is a group of named atoms, the first of which varies slowest: ``b (c h w)``. A group without atoms
 has size one.
@@ -39,7 +39,7 @@ RANKS: Mapping[int, tuple[str, ...]] = {
     4: ("b", "c", "h", "w"),
     5: ("b", "c", "d", "h", "w"),
 }
-"""What axes are called by their number, until a layer says better."""
+"""Default names of axes by rank, used until a layer determines better ones."""
 
 SPACES: Mapping[int, tuple[str, ...]] = {1: ("l",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
@@ -61,7 +61,7 @@ Axes = tuple[Group, ...]
 
 @dataclass(frozen=True)
 class Move:
-    """A rearrangement: the axes before and after, of the same atoms."""
+    """A rearrangement: the axes before and after, made of the same atoms."""
 
     before: Axes
     after: Axes
@@ -71,7 +71,7 @@ class Move:
 
     @property
     def sizes(self) -> dict[str, str]:
-        """The sizes of the axes that a group joins or parts."""
+        """The sizes of the axes that are merged or split."""
         inner = [atom for side in (self.before, self.after) for group in side if len(group) > 1 for atom in group]
         return {atom.name: str(atom.size) for atom in inner}
 
@@ -92,7 +92,7 @@ def atoms(axes: Axes) -> list[Atom]:
 
 
 def named(shape: Sequence[int], names: Sequence[str] = ()) -> Axes:
-    """Axes of this shape: with these names, those of its rank, or new ones where it does not begin with the batch."""
+    """Axes of this shape: with these names, the default ones of its rank, or new ones if the batch is not first."""
     given = list(names or RANKS.get(len(shape), ()))
     batched = bool(names) or (len(shape) > 1 and str(shape[0]) == "b")
     if not batched or len(given) != len(shape):
@@ -101,7 +101,7 @@ def named(shape: Sequence[int], names: Sequence[str] = ()) -> Axes:
 
 
 def image(shape: Sequence[int], known: Axes | None = None) -> Axes:
-    """Axes of a tensor with channels first; spatial ones keep the names and atoms that they have."""
+    """Axes of a tensor with channels first; spatial ones keep their names and atoms."""
     spaces = SPACES.get(len(shape) - 2, tuple(_free(())[: len(shape) - 2]))
     made: list[Group] = [(_kept(known, 0) or Atom("b", shape[0]),), (Atom("c", shape[1], channel=True),)]
     old = _kept(known, 1)
@@ -130,13 +130,13 @@ def atom_size(group: Group) -> int:
 
 
 def last(axes: Axes, size: int, name: str = "c") -> Axes:
-    """The axes with a new last one of features."""
+    """The axes with a new last axis of features."""
     spatial = any(atom.space >= 0 for atom in atoms(axes[:-1]))
     return unique([*axes[:-1], (Atom(name, size, channel=spatial),) if size != 1 else ()])
 
 
 def unique(axes: Sequence[Group]) -> Axes:
-    """The axes with other names for atoms whose names are taken by atoms before them."""
+    """The axes with new names for atoms whose names are used by earlier atoms."""
     taken: set[str] = set()
     made: list[Group] = []
     for group in axes:
@@ -156,8 +156,8 @@ def _free(taken: Iterable[str]) -> list[str]:
 
 
 def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
-    """The reshape of a tensor with these axes to ``shape``, its atoms parted where it must be; ``None`` where a
-    new axis is made of a part of one and of another."""
+    """The reshape of a tensor with these axes to ``shape``, with atoms split as needed; ``None`` if a new axis combines
+    parts of two axes."""
     rest = atoms(axes)
     parts: dict[Atom, list[Atom]] = {atom: [] for atom in rest}
     owners = {atom: atom for atom in rest}
@@ -197,7 +197,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
 
 
 def _parted(atom: Atom, count: int, said: int, taken: set[str]) -> tuple[Atom, Atom]:
-    """Two atoms for one, the first of this size."""
+    """Split an atom in two, the first of size ``count``."""
     taken.discard(atom.name)
     first, second = _free({*taken, atom.name})[:2]
     taken.update((first, second))
@@ -213,7 +213,7 @@ def permute(axes: Axes, order: Sequence[int]) -> Move:
 
 
 def chained(first: Move, second: Move) -> Move:
-    """One move behind the other: what the second parts is parted in the first, too."""
+    """Compose two moves; atoms that the second splits are split in the first as well."""
     parts: dict[Atom, list[Atom]] = {}
     left = atoms(second.before)
     for atom in atoms(first.after):

@@ -1,4 +1,4 @@
-"""Which sizes are the batch's: two runs of one model with other batch sizes, compared number by number."""
+"""Find sizes that depend on the batch, by comparing two runs of one model with different batch sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wdport.porting.outline.events import Event, Seen, Size, Slice, Trace
 
 
 class UnlikeError(Exception):
-    """The two runs are not the same calls."""
+    """The two runs do not make the same calls."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Batches:
     second: int
 
     def size(self, a: int, b: int) -> Size:
-        """A number of the first run, said in terms of the batch where the second has another."""
+        """A number of the first run, expressed in terms of the batch if the second run has another."""
         if a == b:
             return Size(a)
         if a * self.second == b * self.first:
@@ -34,7 +34,7 @@ class Batches:
 
 
 def merge(a: Trace, b: Trace, batches: Batches) -> None:
-    """Say every size of ``a`` in terms of the batch; raises :class:`UnlikeError` where ``b`` has other calls."""
+    """Express every size of ``a`` in terms of the batch; raises :class:`UnlikeError` if ``b`` has other calls."""
     if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
         raise UnlikeError
     made = [

@@ -1,4 +1,4 @@
-"""What a run of a PyTorch model leaves: calls of modules and functions, and the tensors that passed, as data."""
+"""The record of a run of a PyTorch model as data: calls of modules and functions, and their tensors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     import torch
 
 Depends = Literal["constant", "parameter", "input"]
-"""What a value is made of: numbers in the code, weights and buffers, or the model's inputs, the last of these it is."""
+"""What a value depends on: constants in the code, weights and buffers, or the model's inputs; the last one applies."""
 
 
 class Size(int):
-    """A whole number; ``text`` is what it is said as: ``b`` where it is the batch's."""
+    """An integer; ``text`` is its representation: ``b`` for the batch size."""
 
     text: str
 
@@ -31,8 +31,8 @@ class Size(int):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a tensor is from: ``name`` of an input, a parameter, a buffer or a plain attribute, or output ``index`` of
-    the event ``event``."""
+    """The source of a tensor: the ``name`` of an input, a parameter, a buffer or a plain attribute, or output ``index``
+    of the event ``event``."""
 
     kind: Literal["input", "parameter", "buffer", "constant", "event"]
     name: str = ""
@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor that was passed."""
+    """A tensor that was passed to or from a call."""
 
     source: Source
     shape: tuple[int, ...]
@@ -61,18 +61,18 @@ class Event:
     """One call.
 
     Attributes:
-        serial: its place among all events.
-        name: the function's, such as ``torch.Tensor.view``, or the call's, such as ``conv1#2``.
-        args: what it was given by position; tensors are :class:`Seen`.
-        kwargs: and by name. A module's tensors all stand here, by the names of its parameters.
-        outputs: its tensors.
-        several: whether they are a list, even of one.
+        serial: its position among all events.
+        name: name of the function, such as ``torch.Tensor.view``, or of the call, such as ``conv1#2``.
+        args: its positional arguments; tensors are :class:`Seen`.
+        kwargs: its named arguments. All tensors of a module are here, by the names of its parameters.
+        outputs: its output tensors.
+        several: whether they are a list, even a list of one.
         module: the module that was called.
         whole: whether the module is one layer, so that nothing inside it is an event.
-        parent: the serial of the module call around it; -1 for the model's own.
-        depends: what its outputs are made of.
+        parent: the serial of the enclosing module call; -1 for the model's own.
+        depends: what its outputs depend on.
         inside: the events inside a module call.
-        around: lines on the call that no argument tells.
+        around: notes on the call that its arguments do not show.
     """
 
     serial: int
@@ -90,7 +90,7 @@ class Event:
 
     @property
     def inputs(self) -> list[Seen]:
-        """Every tensor that it was given."""
+        """All input tensors."""
         return list(seen_in([*self.args, *self.kwargs.values()]))
 
 
@@ -101,7 +101,7 @@ class Trace:
     root: Event
     events: Sequence[Event]
     reads: tuple[str, ...]
-    """Modules whose Python reads values that depend on the inputs, such as a branch on one."""
+    """Modules whose Python code reads values that depend on the inputs, such as in a branch."""
 
 
 def seen_in(value: object) -> Iterator[Seen]:

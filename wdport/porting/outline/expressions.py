@@ -1,4 +1,4 @@
-"""Functions of torch as text: ``x + conv1``, ``softmax([12], dim=-1)``, ``pe[:, :7]``."""
+"""Render functions of torch as text: ``x + conv1``, ``softmax([12], dim=-1)``, ``pe[:, :7]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wdport.porting.outline.functions import bound, canonical
 from wdport.porting.outline.settings import same
 
 Name = Callable[[Seen], str]
-"""What a tensor is called."""
+"""The name of a tensor."""
 
 INFIX: Mapping[str, str] = MappingProxyType({
     "add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "**", "floor_divide": "//",
@@ -21,14 +21,14 @@ _REVERSED: Mapping[str, str] = MappingProxyType({
     "rsub": "-", "rdiv": "/", "rpow": "**", "rmatmul": "@", "rfloordiv": "//", "rmod": "%",
 })  # fmt: skip
 _PLAIN = (None, False, "constant", "none")
-"""Arguments by name that are not written: what most functions do without being told."""
+"""Named arguments that are omitted: the defaults of most functions."""
 
 _DROPPED = ("_stacklevel", "inplace", "out", "device", "layout", "pin_memory", "requires_grad", "memory_format",
             "non_blocking", "copy", "generator")  # fmt: skip
 
 
 def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
-    """One function call in the words of its operands, without what is as ``usual``."""
+    """One function call as text, without arguments that equal those in ``usual``."""
     function, told = canonical(event.name), bound(event)
 
     def said(value: object) -> str:
@@ -86,7 +86,7 @@ def argument(value: object, name: Name) -> str:
 
 
 def index(value: object, name: Name) -> str:
-    """What stands in the brackets."""
+    """The text in the brackets."""
     items = value if isinstance(value, tuple) else (value,)
     return ", ".join(argument(item, name) for item in items)
 
@@ -97,7 +97,7 @@ def _slice(told: Slice, name: Name) -> str:
 
 
 def _inner(text: str) -> str:
-    """An operand, in parentheses where it is an operation itself."""
+    """An operand, in parentheses if it is an operation."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")

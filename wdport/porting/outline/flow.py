@@ -1,4 +1,4 @@
-"""Follows the axes of every tensor through a traced run."""
+"""Track the axes of every tensor through a traced run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ _RECURRENT = ("LSTM", "GRU", "RNN")
 class Flow:
     """The axes of every tensor of a run, by its source, and the moves of those that rearrange one.
 
-    Axes that the user did not name are called by what the layers that read them take them for: the run is followed
-    twice.
+    Axes that the user did not name get their names from the layers that read them, which takes two passes.
     """
 
     def __init__(self, trace: Trace, inputs: Sequence[Input]) -> None:
@@ -54,7 +53,7 @@ class Flow:
                 self._follow(event)
 
     def of(self, seen: Seen) -> Axes:
-        """The axes of a tensor that was passed."""
+        """The axes of a recorded tensor."""
         known = self.axes.get(seen.source)
         if known is None or [atom_size(group) for group in known] != list(seen.shape):
             known = self._input(seen) if seen.source.kind == "input" else named(seen.shape)
@@ -62,7 +61,7 @@ class Flow:
         return known
 
     def _input(self, seen: Seen) -> Axes:
-        """Axes of an input of the model: by the user's names, by what reads them, or by their number."""
+        """Axes of an input of the model: named by the user, by the layers that read them, or by their number."""
         told = self._told.get(seen.source.name)
         said = told.axes if told and len(told.axes) == len(seen.shape) else ("_",) * len(seen.shape)
         plain = RANKS.get(len(seen.shape), said) if told else tuple(g[0].name if g else "c" for g in named(seen.shape))
@@ -92,7 +91,7 @@ class Flow:
             self.axes[made.source] = self._fitting(self._function(event, name, made, at), made.shape)
 
     def _fitting(self, axes: Axes | None, shape: Sequence[int]) -> Axes:
-        """The axes with the sizes of the tensor: an atom of another size is a new one of the same name."""
+        """The axes with the sizes of the tensor; an atom of another size becomes a new atom of the same name."""
         if axes is None or len(axes) != len(shape):
             return named(shape)
         made: list[Group] = []
@@ -109,7 +108,7 @@ class Flow:
         return unique(made)
 
     def move(self, event: Event, name: str) -> Move | None:
-        """The rearrangement that a function is."""
+        """The rearrangement that a function performs."""
         given = event.inputs[0]
         if len(event.outputs) != 1:
             return None

@@ -1,4 +1,4 @@
-"""Blocks of one structure, one behind the other, told once: ``blocks.<n>``, 12 times."""
+"""Fold consecutive blocks of the same structure into one: ``blocks.<n>``, 12 times."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from wdport.porting.outline.result import Step
 
 MOST_STEPS = 8
-"""Steps that one repetition may have beside each other."""
+"""Maximum number of steps in one repetition."""
 
 LEAST_SAVED = 3
-"""Lines that must be saved."""
+"""Minimum number of lines saved."""
 
 _NUMBER = re.compile(r"\d+")
 _CALL = re.compile(r"#\d+")
 _PICKING = ("getitem", "select", "narrow")
-"""Functions that may read another place in each repetition."""
+"""Functions that may read another index in each repetition."""
 _REFERENCE = re.compile(r"(?<![\]\w])\[(\d+)\]")
 
 
 @dataclass(frozen=True)
 class Folded:
-    """Steps that come ``times`` times; ``names`` are theirs with ``<n>`` for the number that goes from ``first`` on by
-    ``by``, where there is one; ``chained``: each is given what the one before it made."""
+    """Steps that are repeated ``times`` times; ``names`` are their names with ``<n>`` for the number that starts at
+    ``first`` and grows by ``by``, if there is one; ``chained``: each repetition reads the output of the previous
+    one."""
 
     steps: tuple[Step, ...]
     times: int
@@ -35,14 +36,14 @@ class Folded:
 
     @property
     def range(self) -> str:
-        """``n 0 to 11``; "" where the names have no number."""
+        """``n 0 to 11``; "" if the names have no number."""
         step = f" by {self.by}" if self.by != 1 else ""
         told = f"n {self.first} to {self.first + self.by * (self.times - 1)}{step}"
         return told if any("<n>" in name for name in self.names) else ""
 
 
 def fold(steps: Sequence[Step]) -> list[Folded]:
-    """The steps with repetitions taken together; one that is alone comes once."""
+    """Fold the repetitions in these steps; a step without repetitions has ``times`` 1."""
     signatures, sizes = [_signature(step) for step in steps], [_lines(step) for step in steps]
     found, at = [], 0
     while at < len(steps):
@@ -59,7 +60,7 @@ def fold(steps: Sequence[Step]) -> list[Folded]:
 
 
 def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, period: int) -> Folded:
-    """How often the steps from ``at`` on come one behind the other, with names that count."""
+    """Fold the consecutive repetitions of the steps from ``at`` on whose names have increasing numbers."""
     times, by = 1, 0
     names = [step.name for step in steps[at : at + period]]
     while at + (times + 1) * period <= len(steps):
@@ -80,19 +81,19 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, peri
 
 
 def _numbers(name: str) -> list[int]:
-    """The numbers in a path, without that of the call."""
+    """The numbers in a path, without the number of the call."""
     return [int(number) for number in _NUMBER.findall(name.partition("#")[0])]
 
 
 def _shift(names: Sequence[str], others: Sequence[str]) -> int | None:
-    """By how much the numbers differ that differ, if all by the same."""
+    """The common difference of the numbers that differ, if there is one."""
     pairs = [pair for a, b in zip(names, others, strict=True) for pair in zip(_numbers(a), _numbers(b), strict=True)]
     shifts = {b - a for a, b in pairs if a != b}
     return None if len(shifts) > 1 else next(iter(shifts), 0)
 
 
 def _patterns(names: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The names with ``<n>`` for what changes, and its first number."""
+    """The names with ``<n>`` for the number that changes, and its first value."""
     first, made = 0, []
     for name, other in zip(names, others, strict=True):
         pairs = list(zip(_numbers(name), _numbers(other), strict=True))
@@ -109,10 +110,10 @@ def _lines(step: Step) -> int:
 
 
 def _signature(step: Step) -> object:
-    """What two repetitions of a step have in common."""
+    """A key that is equal for repetitions of a step."""
 
     def near(text: str) -> str:
-        """Without the numbers of paths and calls, and with those of other steps counted from this one."""
+        """The text without the numbers of paths and calls, and with step numbers relative to this step."""
         text = _CALL.sub("", text)
         if not step.number:
             return _NUMBER.sub("#", text)

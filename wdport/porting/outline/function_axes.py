@@ -1,4 +1,4 @@
-"""The axes of what functions of torch make: products, indices, sums, what is spread over others."""
+"""The axes of the outputs of functions of torch: products, indexing, sums, broadcasting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdport.porting.outline.functions import numbers
 
 
 def product(a: Axes, b: Axes, made: Seen) -> Axes | None:
-    """Rows of the one and columns of the other."""
+    """Axes of a matrix product: rows of the first factor and columns of the second."""
     if len(a) < 2 or len(b) < 2 or len(made.shape) != max(len(a), len(b)):
         return None
     batch = a[:-2] if len(a) >= len(b) else b[:-2]
@@ -29,7 +29,7 @@ def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
 
 
 def plain(axes: Axes) -> Axes:
-    """What a product makes has no channels of an image any more, as far as can be told."""
+    """The axes without image channels, which a product's output does not have as far as is known."""
     return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
 
 
@@ -43,7 +43,7 @@ def without(axes: Axes, gone: Sequence[int]) -> Axes:
 
 
 def indexed(axes: Axes, index: object) -> Axes | None:
-    """Slices keep an axis, numbers take one away, ``None`` makes one."""
+    """Axes after indexing: slices keep an axis, numbers remove one, ``None`` adds one."""
     items = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(item, (Seen, tuple)) for item in items):
         return None
@@ -69,7 +69,7 @@ def indexed(axes: Axes, index: object) -> Axes | None:
 
 
 def broadcast(given: Sequence[Axes], made: Seen) -> Axes | None:
-    """Aligned at the last axis, the first tensor that has an axis of the size names it."""
+    """Axes after broadcasting, aligned at the last axis: each is named by the first tensor with an axis of its size."""
     found: list[Group] = []
     for back, size in enumerate(reversed(made.shape), 1):
         own = next((axes[-back] for axes in given if len(axes) >= back and atom_size(axes[-back]) == size), None)

@@ -1,4 +1,4 @@
-"""Functions of torch by one name each, and their arguments by theirs."""
+"""Canonical names of functions of torch and of their arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPERATORS = frozenset((
     "logical_and", "logical_or", "logical_xor", "rsub", "rdiv", "rpow", "rmatmul", "rfloordiv", "rmod", "neg",
     "logical_not",
 ))  # fmt: skip
-"""Functions that Python has a sign for."""
+"""Functions with an operator in Python."""
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     **dict.fromkeys(OPERATORS, ("input", "other")),
@@ -71,7 +71,7 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "prelu": ("input", "weight"), "masked_fill": ("input", "mask", "value"), "where": ("condition", "input", "other"),
     "repeat_interleave": ("input", "repeats", "dim"),
 })  # fmt: skip
-"""Parameters of functions in their order, as far as something is made of them."""
+"""Parameters of functions in order, as far as they are used."""
 
 RENAMED: Mapping[str, str] = MappingProxyType({"axis": "dim", "self": "input", "unbiased": "correction", "x": "input"})
 """Other names of parameters."""
@@ -88,7 +88,7 @@ def canonical(name: str) -> str:
 
 
 def bound(event: Event) -> dict[str, Any]:
-    """The arguments of a function by name; what is given beyond the known ones stands under ``more``."""
+    """The arguments of a function by name; those beyond the known parameters are under ``more``."""
     name = canonical(event.name)
     order = PARAMETERS.get(name, ("input",))
     if name == "einsum":
@@ -101,7 +101,7 @@ def bound(event: Event) -> dict[str, Any]:
 
 
 def numbers(value: object) -> list[int]:
-    """The whole numbers of nested tuples."""
+    """The integers in nested tuples."""
     if isinstance(value, (bool, Seen)):
         return []
     if isinstance(value, int):
@@ -110,18 +110,18 @@ def numbers(value: object) -> list[int]:
 
 
 def dims(value: object, rank: int) -> list[int] | None:
-    """Numbers of axes from the front; ``None`` where none are said."""
+    """Indices of axes, counted from the front; ``None`` if none are given."""
     found = numbers(value)
     return [each % rank if rank else each for each in found] if found else None
 
 
 def first(event: Event) -> Seen | None:
-    """The first tensor that a function was given."""
+    """The first tensor argument of a function."""
     return next(seen_in([*event.args, *event.kwargs.values()]), None)
 
 
 def order_of(event: Event, rank: int) -> Sequence[int] | None:
-    """The order of the axes that a transpose makes; ``None`` for another function."""
+    """The order of the axes after a transpose; ``None`` for another function."""
     name, told = canonical(event.name), bound(event)
     if name == "permute":
         return dims([*event.args[1:], *event.kwargs.values()], rank)

@@ -14,14 +14,14 @@ _EMPTY = inspect.Parameter.empty
 
 _FIRST_BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "approximate", "keepdims", "data_format",
                   "alpha_initializer", "dim")  # fmt: skip
-"""First arguments that one writes by name."""
+"""First arguments that are written by name."""
 
 
 @dataclass(frozen=True)
 class KerasCall:
     """A layer (``layers.Conv2D``) or a function (``ops.pad``, ``activations.gelu``) and the arguments that it needs.
 
-    ``origin`` tells which hyper-parameter of PyTorch's layer an argument is, if it is one.
+    ``origin`` gives the hyper-parameter of PyTorch's layer that an argument corresponds to, if any.
     """
 
     name: str
@@ -43,7 +43,7 @@ class KerasCall:
         return f"{name}({', '.join(words)})" if words or name != self.name else name
 
     def make(self) -> Callable[..., Any]:
-        """The layer itself, or a function of the tensor alone."""
+        """Create the layer, or a function of only the tensor."""
         arguments = {key: value.make() if isinstance(value, KerasCall) else value
                      for key, value in self.arguments.items()}  # fmt: skip
         made = find(self.name)
@@ -52,13 +52,13 @@ class KerasCall:
 
 @dataclass(frozen=True)
 class Default:
-    """An argument whose default in Keras is another than PyTorch's, which this layer has.
+    """An argument whose default in Keras differs from PyTorch's, where the PyTorch layer has the default.
 
     Attributes:
         layer: the Keras layer.
-        argument: its argument, and ``keras``, the default.
-        setting: PyTorch's hyper-parameter, and ``torch``, its default.
-        needed: what the argument has to be.
+        argument: its argument; ``keras`` is its default.
+        setting: PyTorch's hyper-parameter; ``torch`` is its default.
+        needed: the required value of the argument.
     """
 
     layer: str
@@ -77,7 +77,7 @@ class Default:
 
 
 def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator[Default]:
-    """Arguments whose default is another in Keras, where the layer has PyTorch's: nothing in its code tells them."""
+    """Arguments whose default differs in Keras, if the layer has PyTorch's default, which its code does not show."""
     own, theirs = parameters(torch_class) if torch_class else {}, defaults(call.name)
     for key, value in call.arguments.items():
         if isinstance(value, KerasCall):
@@ -95,7 +95,7 @@ def exists(name: str) -> bool:
 
 
 def find(name: str) -> Any:
-    """The layer's class or the function; ``None`` where the installed Keras has none."""
+    """The layer's class or the function; ``None`` if the installed Keras does not have it."""
     import keras
 
     found: Any = keras
@@ -106,7 +106,7 @@ def find(name: str) -> Any:
 
 @cache
 def defaults(name: str) -> Mapping[str, object]:
-    """The arguments of a layer or of a function, without the tensor, and their defaults."""
+    """The arguments of a layer or a function, without the tensor, and their defaults."""
     found = find(name)
     if found is None:
         return {}

@@ -1,4 +1,4 @@
-"""Where Keras has the axes of an image: channels last, and so in what it flattens."""
+"""The axes of an image in Keras: channels last, also when flattened."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from wdport.porting.outline.axes import Axes, Group
 
 
 def moved(axes: Axes) -> tuple[int, ...] | None:
-    """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, channels last unless they are
-    behind these already. ``None`` where that is the same, or the tensor is no image with one axis of channels."""
+    """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, then the channels. ``None`` if
+    the order is the same, or if the tensor is not an image with one axis of channels."""
     spaces = [at for at, group in enumerate(axes) if group and group[0].space >= 0]
     channels = [at for at, group in enumerate(axes) if group and group[0].channel]
     if not spaces or len(channels) != 1:
@@ -20,13 +20,13 @@ def moved(axes: Axes) -> tuple[int, ...] | None:
 
 
 def keras_order(axes: Axes) -> Axes:
-    """The axes as Keras has them."""
+    """The axes in Keras's order."""
     order = moved(axes)
     return axes if order is None else tuple(axes[at] for at in order)
 
 
 def keras_axis(axes: Axes | None, at: int) -> int | None:
-    """The number of an axis in Keras's layout, the last as -1; ``None`` where all axes lie as PyTorch's."""
+    """The index of an axis in Keras's layout, the last as -1; ``None`` if the order is PyTorch's."""
     order = moved(axes) if axes is not None else None
     if order is None or not 0 <= at < len(order):
         return None
@@ -35,8 +35,7 @@ def keras_axis(axes: Axes | None, at: int) -> int | None:
 
 
 def keras_group(group: Group) -> Group:
-    """The atoms of one flattened axis as Keras's Flatten orders them: rows, columns, channels; those of another as they
-    are."""
+    """The atoms of a flattened axis in the order of Keras's Flatten: rows, columns, channels; others are unchanged."""
     if not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
         return group
     spaces = sorted((atom for atom in group if atom.space >= 0), key=lambda atom: atom.space)

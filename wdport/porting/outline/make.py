@@ -1,4 +1,4 @@
-"""Makes the outline of a PyTorch model: builds it, runs it with two batch sizes, and tells what it did."""
+"""Make the outline of a PyTorch model: build it, run it with two batch sizes, and describe its steps."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def outline_of_table(
     arguments: Mapping[str, object] | None = None,
     checkpoint: str | None = None,
 ) -> Outline:
-    """The outline of the model that a table names; ``arguments`` hold what its ``config`` asks for."""
+    """The outline of the model that a table names; ``arguments`` hold the values that its ``config`` requires."""
     own = own_model(mapping, None, reference, inputs)
     if own is None or not own.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give --reference"
         raise UsageError(Path(mapping), "does not name a PyTorch model of your own", fix)
     known = arguments or {}
     if missing := [key for key in own.table.config if key not in known]:
-        what = f"nothing tells {', '.join(missing)}, which the table asks for"
+        what = f"{', '.join(missing)} not given, but required by the table"
         raise MisfitError(Path(mapping), what, "give --config FILE")
     return _outline(own.reference, own.told(), {key: known[key] for key in own.table.config}, checkpoint)
 
@@ -47,8 +47,8 @@ def outline(
     arguments: Mapping[str, object] | None = None,
     checkpoint: str | None = None,
 ) -> Outline:
-    """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` where it takes
-    a path. ``inputs`` are texts such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
+    """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
+    path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
     try:
         told = [recorder.read_input(each) for each in inputs]
     except recorder.Refusal as refusal:

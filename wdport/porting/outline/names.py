@@ -1,4 +1,4 @@
-"""What tensors are called in an outline, as the module sees them whose steps are told."""
+"""Names of tensors in an outline, from the view of the module whose steps are shown."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from wdport.porting.outline.events import Event, Seen, Source, Trace
 from wdport.porting.outline.expressions import expression
 
 LONGEST = 60
-"""Characters of a constant that is written out where it is used."""
+"""Maximum length of a constant that is written out where it is used."""
 
 DEEPEST = 8
-"""Functions within functions that are written out."""
+"""Maximum depth of nested functions that are written out."""
 
 
 class Names:
-    """The words for every tensor of a run; ``numbers`` are those of the functions that are steps, by their serial."""
+    """Names of the tensors of a run; ``numbers`` are the step numbers of functions, by their serial."""
 
     def __init__(self, trace: Trace, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
         self._events, self._numbers, self._behind = trace.events, numbers, behind
@@ -25,7 +25,7 @@ class Names:
         self._depth = 0
 
     def of(self, seen: Seen, around: Event) -> str:
-        """A tensor in the words of the module ``around``: an argument of it, one of its steps, a parameter."""
+        """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter."""
         return self._of(seen.source, around, seen)
 
     def _of(self, source: Source, around: Event, seen: Seen) -> str:
@@ -40,7 +40,7 @@ class Names:
         return source.name.removeprefix(prefix) if around.name else source.name
 
     def _made(self, event: Event, source: Source, around: Event) -> str:
-        """What made it: a step beside the reader, or one elsewhere by its whole path."""
+        """The step that computed it: a sibling of the reader, or another one by its full path."""
         step = event
         if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
             return self.written(event, around)
@@ -59,7 +59,7 @@ class Names:
         return name + (f"[{index}]" if len(step.outputs) > 1 else "")
 
     def written(self, event: Event, around: Event) -> str:
-        """A value that is no step, since no input has a part in it, by how it is made."""
+        """A value that is not a step, since it does not depend on an input, written as an expression."""
         key = (event.serial, around.serial)
         if key not in self._texts:
             if self._depth > DEEPEST:
@@ -95,13 +95,13 @@ class Names:
 
 
 def local(event: Event, around: Event) -> str:
-    """The path of a module within the module around it."""
+    """The path of a module within the enclosing module."""
     prefix = f"{around.name.partition('#')[0]}."
     return event.name.removeprefix(prefix) if around.name else event.name
 
 
 def paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
-    """The tensors of an argument, each by what leads to it: ``skips[0]``."""
+    """The tensors of an argument, each with its access path, such as ``skips[0]``."""
     if isinstance(value, Seen):
         yield name, value
     elif isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Functions of torch that ``keras.ops`` has, value by value, along an axis and for taking tensors apart.
+"""Functions of torch with a counterpart in ``keras.ops``: elementwise, along an axis, and for splitting tensors.
 
-The names are a list, not looked up: ``torch.select`` and ``keras.ops.select`` have no more than the name in common.
+The names are an explicit list, not looked up: ``torch.select`` and ``keras.ops.select`` only share the name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _DIVIDING = ("chunk", "split", "tensor_split")
 
 
 def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpart:
-    """The function of ``keras.ops``, along the axis where it is in Keras; nothing where none is known."""
+    """The function of ``keras.ops``, with the axis in Keras's layout; empty if none is known."""
     name, more = _OTHERS.get(function, (function, {}))
     if (function not in _SAME and function not in _OTHERS) or not exists(f"ops.{name}"):
         return Counterpart()
@@ -76,7 +76,7 @@ def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpa
 
 
 def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, object]:
-    """The axis that a function is along, in Keras's layout."""
+    """The axis of a function, in Keras's layout."""
     rank = len(given.shape)
     if function == "stack":
         at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
@@ -96,7 +96,7 @@ def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, ob
 
 
 def _sections(function: str, told: Mapping[str, Any], given: Given) -> object:
-    """Keras takes a number of parts or the places between them; ``torch.split`` takes sizes."""
+    """The sections for Keras, a number of parts or the split positions; ``torch.split`` takes sizes."""
     rank, dim = len(given.shape), (dims(told.get("dim"), len(given.shape)) or [0])[0]
     size = int(given.shape[dim]) if rank else 0
     if function == "split":

@@ -1,4 +1,4 @@
-"""Who reads a tensor, what the outputs need, and rearrangements that follow each other as one."""
+"""Find the readers of a tensor, the events that the outputs need, and chains of rearrangements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Readers = Mapping[Source, Sequence[Event]]
 
 
 def readers_of(trace: Trace) -> dict[Source, list[Event]]:
-    """Who is given a tensor: functions and layers, not the modules around them."""
+    """The readers of each tensor: functions and layers, not the enclosing modules."""
     found: dict[Source, list[Event]] = {}
     for event in trace.events:
         if event.module is None or event.whole:
@@ -23,7 +23,7 @@ def readers_of(trace: Trace) -> dict[Source, list[Event]]:
 
 
 def needed(trace: Trace) -> set[int]:
-    """Events that what the model gives, or some layer of it, depends on."""
+    """Events that the model's outputs, or one of its layers, depend on."""
     left = [each.source for each in trace.root.outputs]
     layers = [event for event in trace.events if event.module is not None and event.whole]
     left += [seen.source for event in layers for seen in event.inputs]
@@ -38,7 +38,7 @@ def needed(trace: Trace) -> set[int]:
 
 @dataclass(frozen=True)
 class Chain:
-    """Reshapes and transposes of which each alone reads the one before it, and the move that they are together."""
+    """Reshapes and transposes, each the only reader of the one before it, and their combined move."""
 
     move: Move
     events: tuple[Event, ...]
@@ -62,7 +62,7 @@ def chains(trace: Trace, flow: Flow, readers: Readers, is_step: Callable[[Event]
 
 
 def _alone(before: Event, event: Event, trace: Trace, readers: Readers) -> bool:
-    """Whether ``event`` is all that reads what ``before`` gives, in the same module."""
+    """Whether ``event`` is the only reader of the output of ``before``, in the same module."""
     source = before.outputs[0].source
     final = any(each.source == source for each in trace.root.outputs)
     return before.parent == event.parent and not final and [r.serial for r in readers.get(source, ())] == [event.serial]

@@ -1,4 +1,4 @@
-"""What an outline is: steps within steps, each a layer, a function or a module around them."""
+"""The data of an outline: nested steps, each a layer, a function or a module that contains steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from wdport.porting.outline.keras_calls import Default, KerasCall
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor that a step is given or gives.
+    """An input or output tensor of a step.
 
     Attributes:
-        source: what it is from, as the module around the step sees it: a step, an argument, a parameter.
-        names: its axes, PyTorch's order: ``b c h w``.
-        sizes: their sizes, ``b`` for the batch's.
+        source: its source, from the view of the enclosing module: a step, an argument or a parameter.
+        names: its axes, in PyTorch's order: ``b c h w``.
+        sizes: their sizes, ``b`` for the batch size.
         kind: float, int, bool or complex.
-        name: the parameter of the step that it is given to.
+        name: the parameter of the step that receives it.
     """
 
     source: str
@@ -36,22 +36,23 @@ class Step:
     """One step of the outline.
 
     Attributes:
-        what: ``layer``: a module of ``torch.nn`` that is one to a porter; ``function``: a function of torch between
+        what: ``layer``: a module of ``torch.nn`` that counts as one layer; ``function``: a function of torch between
             layers; ``module``: any other module, with its steps in ``steps``.
-        name: of a module its path within the module around it, with ``#2`` at its second call; of a function its own.
-        path: of a module its path in the model, the same way.
+        name: for a module, its path within the enclosing module, with ``#2`` for its second call; for a function, its
+            name.
+        path: for a module, its path in the model, with the same suffix.
         type: the class or the function, by its full name.
-        number: the place in call order, from 1; 0 for a module.
-        kind: the layer kind that a row of a table would have.
-        settings: hyper-parameters, or a function's arguments that are no tensors.
-        torch: all of it as PyTorch has it, in short.
+        number: the position in call order, from 1; 0 for a module.
+        kind: the layer kind for a row of a table.
+        settings: hyper-parameters, or a function's arguments that are not tensors.
+        torch: the step in PyTorch, in short.
         inputs, outputs: its tensors.
-        keras: the calls of Keras, one behind the other, that compute the same.
-        there: the same in short, or what else is to be written there.
-        defaults: arguments that must be stated, since their default is another there.
-        notes: what else differs, and what to look at.
-        parameters: tensors of its own that a module reads by itself, with their shapes.
-        steps: what is inside a module.
+        keras: the sequence of Keras calls that computes the same.
+        there: the same in short, or other code that has to be written.
+        defaults: arguments that must be stated, since their defaults differ in Keras.
+        notes: other differences, and what to check.
+        parameters: the module's own tensors that its code reads directly, with their shapes.
+        steps: the steps inside a module.
     """
 
     what: Literal["layer", "function", "module"]
@@ -85,12 +86,12 @@ class Outline:
     Attributes:
         target: the function that builds it, ``module:name``.
         root: the model itself as a step.
-        inputs: what it was run on.
+        inputs: its inputs.
         uncalled: layers that the run did not call, by path, with their constructors.
         weights: the number of its parameters.
         batch: the batch size of the run.
-        notes: what is to be known of the whole.
-        versions: the releases of torch and Keras that it is for.
+        notes: notes on the whole model.
+        versions: the releases of torch and Keras.
     """
 
     target: str

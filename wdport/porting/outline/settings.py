@@ -1,4 +1,4 @@
-"""What a PyTorch layer was told: its hyper-parameters by name, and the text of its constructor."""
+"""The hyper-parameters of a PyTorch layer by name, and the text of its constructor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 Settings = Mapping[str, Any]
-"""Hyper-parameters by name; a tensor that is there or not is true or false."""
+"""Hyper-parameters by name; for an optional tensor, whether it exists."""
 
 _RECURRENT = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout",
               "bidirectional", "proj_size")  # fmt: skip
@@ -21,13 +21,13 @@ _CONSTRUCTORS: Mapping[str, Mapping[str, object]] = MappingProxyType({
        "bidirectional": False, "proj_size": 0}
     for name in ("RNN", "LSTM", "GRU")
 })  # fmt: skip
-"""Parameters that no signature tells."""
+"""Parameters that are not in a signature."""
 
 _RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear": "Linear"})
-"""Classes that are another to a porter."""
+"""Classes that are treated as another class."""
 
 _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse", "scale_grad_by_freq")
-"""Parameters that do not change what is computed in inference."""
+"""Parameters that do not affect inference."""
 
 
 def torch_class(module: torch.nn.Module) -> str:
@@ -76,7 +76,7 @@ def _plain(value: object) -> object:
 
 
 def torch_text(name: str, settings: Settings) -> str:
-    """The constructor as one would write it: ``Conv2d(3, 64, 3, stride=2)``."""
+    """The constructor as source text: ``Conv2d(3, 64, 3, stride=2)``."""
     words, by_name = [], False
     for at, (key, default) in enumerate(parameters(name).items()):
         if key in _SILENT or key not in settings or (key == "bias" and settings[key] is None):
@@ -98,7 +98,7 @@ def _own(key: str, settings: Settings) -> bool:
 
 
 def short(value: object, inner: bool = False) -> str:
-    """A value as one writes it: ``3`` for ``(3, 3)``, ``1e-05`` for a float."""
+    """A value as source text: ``3`` for ``(3, 3)``, ``1e-05`` for a float."""
     if isinstance(value, (tuple, list)):
         if value and isinstance(value[0], int) and len(set(value)) == 1 and not inner:
             return short(value[0])
@@ -112,7 +112,7 @@ def short(value: object, inner: bool = False) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two values mean the same, where a number may stand for one per axis."""
+    """Whether two values mean the same; a number is equivalent to that number for every axis."""
     return a == b or _several(a) == _several(b)
 
 

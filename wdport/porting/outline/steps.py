@@ -1,4 +1,4 @@
-"""Makes the steps of an outline from a traced run."""
+"""Make the steps of an outline from a traced run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_layer(module: torch.nn.Module) -> bool:
 
 
 class Steps:
-    """The steps of a run, one after the other; ``dtype`` is that of the port."""
+    """The steps of a run; ``dtype`` is that of the port."""
 
     def __init__(self, trace: Trace, flow: Flow, dtype: str = "float32") -> None:
         self._trace, self._flow, self._dtype = trace, flow, dtype
@@ -39,11 +39,12 @@ class Steps:
         self._names = Names(trace, self.numbers, self._behind)
 
     def root(self) -> Step:
-        """The model itself, with all steps inside."""
+        """The model itself as a step that contains all others."""
         return self._module(self._trace.root, self._trace.root)
 
     def _shown(self) -> Iterator[Event]:
-        """Events that are numbered steps: layers, and functions that the output needs and an input reaches."""
+        """Events that are numbered steps: layers, and functions that depend on an input and that the output depends
+        on."""
         for event in self._trace.events:
             joined = event.serial in self._behind
             if event.whole if event.module is not None else self._is_step(event) and not joined:
@@ -81,7 +82,8 @@ class Steps:
         )  # fmt: skip
 
     def _moved(self, around: Event) -> set[str]:
-        """The parameters of a module that a row of a kind moves, since a function that is a layer is given them."""
+        """The parameters of a module that a row of a kind moves, since they are passed to a function equivalent to a
+        layer."""
         path = around.name.partition("#")[0]
         layers = [event for event in around.inside if event.module is None and layer_of(canonical(event.name))]
         rows = [event for event in layers if self._row(event) and self._row(event) == path]
@@ -136,7 +138,7 @@ class Steps:
         )  # fmt: skip
 
     def _broadcast(self, event: Event, around: Event) -> str:
-        """How operands lie in Keras that are spread over an image: ``scale as b 1 1 c``."""
+        """The layout in Keras of operands that are broadcast over an image: ``scale as b 1 1 c``."""
         given = [(each, self._flow.of(each)) for each in event.inputs]
         axes = next((axes for _, axes in given if moved(axes)), None)
         order = moved(axes) if axes is not None else None
@@ -163,7 +165,7 @@ class Steps:
         )  # fmt: skip
 
     def _asked(self, event: Event) -> Given:
-        """What a counterpart may depend on."""
+        """The facts about a call that its counterpart may depend on."""
         given = [*event.inputs]
         used = {each.source.index for each in event.outputs if self._readers.get(each.source)}
         used |= {each.source.index for each in self._trace.root.outputs if each.source.event == event.serial}
@@ -178,14 +180,14 @@ class Steps:
         return any(self._readers.get(each.source) or each.source in finals for each in event.outputs)
 
     def _row(self, event: Event) -> str:
-        """The module that alone owns the weights of a function: a row of the table can name it."""
+        """The module that owns all weights of a function, so that a row of the table can name it."""
         names = [each.source.name for each in event.inputs if each.source.kind == "parameter"]
         owners = {name.rpartition(".")[0] for name in names}
         known = {name.rpartition(".")[2] for name in names} <= {"weight", "bias"}
         return owners.pop() if names and known and len(owners) == 1 else ""
 
     def _weights(self, event: Event, found: Counterpart, around: Event) -> list[str]:
-        """What a row has to be for the weights that a function is given."""
+        """Notes on the row for the weights that are passed to a function."""
         names = [each.source.name for each in event.inputs if each.source.kind in ("parameter", "buffer")]
         if not names:
             return []
@@ -211,7 +213,7 @@ class Steps:
 
 
 def _there(found: Counterpart) -> str:
-    """The calls in short: equal ones of an RNN are counted."""
+    """The calls in short; equal calls of an RNN are counted."""
     texts = [str(call) for call in found.calls]
     if len(texts) > 1 and len(set(texts)) == 1:
         return f"{len(texts)} x {texts[0]}"
@@ -229,7 +231,7 @@ def _defaults(name: str, settings: Mapping[str, object], found: Counterpart) -> 
 
 
 def _kind(value: object) -> str:
-    """What an argument is: the kind of a tensor, or its value."""
+    """The kind of a tensor argument, or the value of another argument."""
     if isinstance(value, Seen):
         return value.kind
     if isinstance(value, tuple):
@@ -238,18 +240,18 @@ def _kind(value: object) -> str:
 
 
 def _parametrised(module: torch.nn.Module) -> list[str]:
-    """Weights that are computed from others, and hooks, which the layer's text does not tell."""
+    """Notes on weights that are computed from others, and on hooks, which the layer's text does not show."""
     notes = []
     for name, each in getattr(module, "parametrizations", {}).items():
         how = ", ".join(type(part).__name__.strip("_") for part in each)
         folded = "Spectral" in how
         notes.append(f"{name} is parametrised ({how}): " + (
             "fold it first (torch.nn.utils.parametrize.remove_parametrizations)" if folded
-            else "the row reads it as it is stored" if "WeightNorm" in how else "store the weight itself"))  # fmt: skip
+            else "the row reads the stored tensors" if "WeightNorm" in how else "store the weight itself"))  # fmt: skip
     if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
         notes.append("its weight is stored by weight_norm, which the row reads")
     hooks = [*module._forward_hooks.values()]
-    return [*notes, *(["a forward hook changes what it gives, maybe"] if hooks else [])]
+    return [*notes, *(["a forward hook may change its output"] if hooks else [])]
 
 
 def _full(kind: type) -> str:

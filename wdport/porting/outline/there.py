@@ -1,4 +1,4 @@
-"""What corresponds to a function of torch in Keras: the counterpart of its layer, or a function of ``keras.ops``."""
+"""The counterpart of a function of torch in Keras: that of its layer, or a function of ``keras.ops``."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ WEIGHTED: Mapping[str, str] = MappingProxyType({
     **{f"conv{n}d": f"Conv{n}d" for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": f"ConvTranspose{n}d" for n in (1, 2, 3)},
 })  # fmt: skip
-"""Functions that are given weights, and the layer that they are."""
+"""Functions with weight arguments, and the equivalent layer."""
 
 _SILENT = frozenset((
     "add", "sub", "mul", "div", "rsub", "rdiv", "neg", "pow", "rpow", "gt", "lt", "ge", "le", "eq", "ne",
     "logical_and", "logical_or", "logical_not", "getitem", "setitem", "matmul", "rmatmul", "floor_divide",
 ))  # fmt: skip
-"""Operators, which are the same."""
+"""Operators that are the same in Keras."""
 
 
 def counterpart(name: str, told: Mapping[str, Any], given: Given) -> tuple[Counterpart, str]:
-    """What a function is in Keras, and the text of it; "" where there is nothing to say."""
+    """The counterpart of a function in Keras, and its text, which may be ""."""
     function = canonical(name)
     if function == "pad":
         found = _pad(told, given)
@@ -61,17 +61,17 @@ def counterpart(name: str, told: Mapping[str, Any], given: Given) -> tuple[Count
 
 
 def layer_of(function: str) -> str:
-    """The class in ``torch.nn`` that a function is the call of; "" for none."""
+    """The class in ``torch.nn`` that is equivalent to a function; "" for none."""
     return WEIGHTED.get(function) or _ACTIVATIONS.get(function, "")
 
 
 def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that are no tensors; of tensors whether they are there."""
+    """Arguments that are not tensors; for tensors, whether they are given."""
     return {key: isinstance(value, Seen) or value for key, value in told.items() if key not in ("input", "more")}
 
 
 def _settings(function: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The hyper-parameters that a function's weights and defaults tell."""
+    """The hyper-parameters determined by a function's weights and defaults."""
     weight = told.get("weight")
     shape = tuple(map(int, weight.shape)) if isinstance(weight, Seen) else ()
     groups = int(told.get("groups", 1))
@@ -107,7 +107,7 @@ def _pad(told: Mapping[str, Any], given: Given) -> Counterpart:
 
 
 def _picked(told: Mapping[str, Any], given: Given) -> str:
-    """The index of an image in Keras's layout; "" where it is the same."""
+    """The index of an image in Keras's layout; "" if it is the same."""
     index = told.get("index")
     items = list(index) if isinstance(index, tuple) else [index]
     order = moved(given.axes) if given.axes else None
@@ -118,7 +118,7 @@ def _picked(told: Mapping[str, Any], given: Given) -> str:
 
 
 def of_move(move: Move) -> tuple[str, tuple[str, ...]]:
-    """A rearrangement as it is in Keras, where images have their channels last, and what to know of it."""
+    """A rearrangement in Keras, where images have channels last, and notes on it."""
     before, after = keras_order(move.before), keras_order(move.after)
     if before == move.before and after == move.after:
         return "", ()

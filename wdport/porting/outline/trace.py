@@ -1,6 +1,6 @@
-"""One run of a PyTorch model as data: every call of a module, and every function of torch between such calls.
+"""Trace one run of a PyTorch model: every call of a module, and every function of torch between such calls.
 
-A module that is one layer to a porter is one event; of every other module the calls inside it are events too.
+A module that counts as one layer is one event; for every other module, the calls inside it are events too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wdport.model import Array
 
 MOST_EVENTS = 200_000
-"""Calls in one run; more are a loop whose outline nobody reads."""
+"""Maximum number of calls in one run; more are a loop, whose outline would be unreadable."""
 
 _RANKS: Mapping[str, int] = {"constant": 0, "parameter": 1, "input": 2}
 
@@ -30,7 +30,7 @@ _RANKS: Mapping[str, int] = {"constant": 0, "parameter": 1, "input": 2}
 def trace(
     module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array], is_layer: Callable[[torch.nn.Module], bool]
 ) -> Trace:
-    """Run a float64 module; ``is_layer`` tells the modules that are one event. Raises :class:`MisfitError`."""
+    """Run a float64 module; ``is_layer`` selects the modules that are one event. Raises :class:`MisfitError`."""
     tracer = _Tracer(module, is_layer)
     tensors = [torch.from_numpy(array.copy()) for array in inputs]
     for name, tensor in zip(names, tensors, strict=True):
@@ -55,7 +55,7 @@ _SHAPE_ALONE = frozenset((
     "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
     "empty_like", "rand_like", "randn_like",
 ))  # fmt: skip
-"""Functions that read no value of a tensor."""
+"""Functions that do not read values of a tensor."""
 
 _READS = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
@@ -63,7 +63,7 @@ _READS = frozenset((
 
 
 class _Tracer(TorchFunctionMode):
-    """Sees every function of torch that is called outside a layer, and through :meth:`called` every module."""
+    """Records every function of torch that is called outside a layer, and through :meth:`called` every module."""
 
     def __init__(self, module: torch.nn.Module, is_layer: Callable[[torch.nn.Module], bool]) -> None:
         super().__init__()
@@ -79,14 +79,14 @@ class _Tracer(TorchFunctionMode):
     def called(
         self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, given: recorder.Given
     ) -> object:
-        """One call of a module, as :func:`wdport.recorder.watched` tells it."""
+        """Record one call of a module; a handler for :func:`wdport.recorder.watched`."""
         if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
             return compute(*given)  # what is in a Sequential is told as steps of the module around it
         event = self._begin(Event(-1, name, kwargs=self._plain(_named(part, *given)), module=part))
         event.whole = self._is_layer(part)
         if isinstance(part, torch.jit.ScriptModule):
             event.whole = True
-            event.around.append("is compiled by TorchScript: what it does inside is not seen")
+            event.around.append("is compiled by TorchScript: its steps are not visible")
         if event.whole:
             self._within = True
         else:
@@ -119,7 +119,7 @@ class _Tracer(TorchFunctionMode):
         return result
 
     def _saw(self, name: str, given: tuple[Any, Any], args: tuple[Any, ...], result: object) -> None:
-        """Keep one function call, unless it gives no tensor or the very tensor that it was given."""
+        """Record one function call, unless it returns no tensor or its input tensor itself."""
         short = name.rpartition(".")[2]
         output = args[0] if short == "__setitem__" else result
         told = list(seen_in(given))
@@ -170,7 +170,7 @@ class _Tracer(TorchFunctionMode):
         return max(found, key=_RANKS.__getitem__)
 
     def _plain(self, value: Any) -> Any:
-        """A call's arguments with :class:`Seen` for tensors and plain values for all else."""
+        """A call's arguments, with tensors as :class:`Seen` and all others as plain values."""
         if isinstance(value, torch.Tensor):
             return self._seen(value)
         if isinstance(value, Mapping):
@@ -196,13 +196,13 @@ class _Tracer(TorchFunctionMode):
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """``torch.Tensor.view``; of a property its name alone behind the class."""
+    """The name of a function, such as ``torch.Tensor.view``; for a property, its name after the class."""
     name = resolve_name(function) or f"torch.{getattr(function, '__name__', function)}"
     return name.removesuffix(".__get__")
 
 
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "buffer", "constant"], torch.Tensor]]:
-    """Every tensor that the modules hold, by its path: first the checkpoint's."""
+    """Every tensor that the modules hold, by path; those of the state_dict first."""
     yield from ((name, "parameter", tensor) for name, tensor in module.named_parameters())
     yield from ((name, "buffer", tensor) for name, tensor in module.named_buffers())
     for path, part in module.named_modules():
@@ -212,7 +212,7 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "
 
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-    """A module's arguments by the names of its parameters."""
+    """A module's arguments by parameter name."""
     try:
         order = [
             name

@@ -1,4 +1,4 @@
-"""Functions of torch that leave a tensor as it is, which an outline leaves out."""
+"""Functions of torch that do not change a tensor, which an outline omits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _IDENTITIES = frozenset((
     "share_memory_", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool", "clone",
     "__copy__", "__deepcopy__", "_to_copy", "identity", "real",
 ))  # fmt: skip
-"""Functions that leave a tensor as it is where its shape and its kind stay."""
+"""Functions that do not change a tensor if its shape and its kind stay the same."""
 
 _NEUTRAL: Mapping[str, float] = {
     **dict.fromkeys(("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "mul_", "div_"), 1.0),
     **dict.fromkeys(("add", "__add__", "__radd__", "sub", "__sub__", "add_", "sub_"), 0.0),
 }
-"""Arithmetic with this number leaves a tensor as it is."""
+"""The number with which an arithmetic function does not change a tensor."""
 
 
 def kind_of(tensor: torch.Tensor) -> str:
-    """float, int, bool or complex."""
+    """The kind of a tensor's values: float, int, bool or complex."""
     if tensor.dtype.is_complex:
         return "complex"
     return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
 
 
 def is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object) -> bool:
-    """Whether a function gives what it was given: a cast to the dtype that is there, a slice of everything."""
+    """Whether a function returns its input unchanged, such as a cast to the same dtype or a full slice."""
     if not told or told[0].shape != tuple(made.shape) or told[0].kind != kind_of(made):
         return False
     if short in _IDENTITIES:

@@ -1,4 +1,4 @@
-"""Known bugs of UNet2DModel ports: what ports of image diffusions get wrong, one place each."""
+"""Known bugs of UNet2DModel ports, each in one place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wdport.families.unet2d.mutants.sizes import size_mutants
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:
-    """All of them that this configuration can have."""
+    """All mutants that this configuration can have."""
     return (
         *norm_mutants(config),
         *convolution_mutants(),

@@ -1,4 +1,4 @@
-"""Known bugs of attention among pixels: heads, scale, softmax, the order of pixels, what is added."""
+"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the added input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pixels = Callable[[KerasTensor], KerasTensor]
 
 
 def attention_mutants(config: Config) -> list[Mutant]:
-    """Those that this configuration's attentions can have."""
+    """The mutants that this configuration's attention layers can have."""
     every, several = attention(config), attention(config, several=True)
     if not every:
         return []
@@ -80,7 +80,7 @@ def _by(
     mixed: bool = False,
     added: float | None = 1.0,
 ) -> Callable[[KerasLayer, KerasTensor], KerasTensor]:
-    """Attention with other parts; ``added`` is the input's factor, ``None`` adds the normed input."""
+    """Attention with other parts; ``added`` is the factor of the input, ``None`` adds the normed input."""
 
     def call(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
         normed = x if layer.norm is None else layer.norm(x)
@@ -106,7 +106,7 @@ def _one_head(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object
 
 
 def _swapped(first: str, second: str) -> Change:
-    """Each with the other's weights."""
+    """Swap the weights of two layers."""
 
     def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         a, b = getattr(layer, first), getattr(layer, second)

@@ -14,7 +14,7 @@ from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 
 def convolution_mutants() -> list[Mutant]:
-    """Those of every convolution; kernels are (H, W, in, out)."""
+    """The mutants of every convolution; kernels are (H, W, in, out)."""
     square = ("*/conv2",)  # as many channels in as out
     return [
         Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1]), quick=True),
@@ -37,6 +37,6 @@ def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[ob
 
 
 def _repeated(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """Padding by the nearest pixel: what is added to the image is cut off again."""
+    """Padding by the nearest pixel: the image is extended, and the output cropped."""
     larger = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
     return type(layer).call(layer, larger)[:, 1:-1, 1:-1]

@@ -1,4 +1,4 @@
-"""Known bugs of what the network is told beside the image: the time, by its kind, and the class."""
+"""Known bugs of the time embedding, by its kind, and of the class embedding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASS = ("class_embedding",)
 
 
 def time_mutants(config: Config) -> list[Mutant]:
-    """Those of this configuration's kind of time embedding."""
+    """The mutants of this configuration's kind of time embedding."""
     kind = config.time_embedding_type
     if kind == "learned":
         return [Mutant("time: off by one", NETWORK, _later)]  # its table may be that of the classes, too
@@ -54,7 +54,7 @@ _LOG = np.log(LONGEST)
 
 
 def class_mutants(config: Config) -> list[Mutant]:
-    """Those of classes, where there are any."""
+    """The mutants of class conditioning, if present."""
     if not config.classes:
         return []
     gate = "A" if config.classes == "identity" else "0"  # its layers are not run
@@ -98,7 +98,7 @@ def _without_turns(layer: KerasLayer, times: KerasTensor) -> KerasTensor:
 
 
 def _rolled(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    """Every number looks up the row after its own."""
+    """Every index looks up the next row."""
     return holding((layer.embeddings, np.roll(array_of(layer.embeddings), -1, axis=0)))
 
 
@@ -117,8 +117,8 @@ def _not_divided(_: KerasLayer, model: KerasModel) -> AbstractContextManager[obj
 
 
 def _embedding(factor: float) -> Change:
-    """The class counted so often; not even looked up where that is zero. The time of a Fourier embedding stays beside
-    it."""
+    """The class embedding times ``factor``; not even looked up if that is zero. The time of a Fourier embedding is
+    kept."""
 
     def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
         def call(times: KerasTensor, labels: KerasTensor) -> KerasTensor:

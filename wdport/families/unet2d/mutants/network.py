@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: what is kept and taken back, its ends, and the precision of its weights."""
+"""Known bugs of the network as a whole: skip connections, input and output, and the precision of its weights."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wdport.families.unet2d.stages import attends
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 Join = Callable[[KerasTensor, KerasTensor], Sequence[KerasTensor]]
-"""What is made so far and what was kept, in the order of their channels."""
+"""The current features and the skip connection, in the order of their channels."""
 
 
 def network_mutants(config: Config) -> list[Mutant]:
-    """Those that this configuration can have."""
+    """The mutants that this configuration can have."""
     last = (f"up_{len(config.block_out_channels) - 1}",)  # all that it takes back has one shape
     word = "input not centred" if config.center_input_sample else "input centred"
     found = [

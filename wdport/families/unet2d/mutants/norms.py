@@ -18,7 +18,7 @@ KERAS_EPSILON = 1e-3
 
 
 def norm_mutants(config: Config) -> list[Mutant]:
-    """Those of every norm."""
+    """The mutants of every norm."""
     found = [
         Mutant("group norm: groups of every n-th channel", NORM, calling(_strided)),
         Mutant("group norm: a group for every channel", NORM, _each_channel),
@@ -31,7 +31,7 @@ def norm_mutants(config: Config) -> list[Mutant]:
     if config.norm_eps != KERAS_EPSILON:
         found.append(Mutant("group norm: epsilon 1e-3", NORM, setting(epsilon=KERAS_EPSILON), quick=True))
     if config.norm_num_groups > 1:
-        usual = ("*/norm1", "*/norm2", "conv_norm_out")  # attention in the middle may have groups of its own
+        usual = ("*/norm1", "*/norm2", "conv_norm_out")  # attention in the middle may have other groups
         found.append(Mutant("group norm: one group", usual, setting(groups=1), quick=True))
     return found
 
@@ -54,7 +54,7 @@ def _grouped(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
 
 
 def _mean(grouped: KerasTensor) -> KerasTensor:
-    """Over all axes of (B, ..., G, C / G) but the samples' and the groups'."""
+    """Mean over all axes of (B, ..., G, C / G) except those of samples and groups."""
     return jnp.mean(grouped, axis=(*range(1, grouped.ndim - 2), -1), keepdims=True)
 
 
@@ -63,7 +63,7 @@ def _scaled(layer: KerasLayer, normal: KerasTensor, shape: tuple[int, ...]) -> K
 
 
 def _strided(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """The channels of a group lie G apart, as if (C / G, G) were reshaped."""
+    """The channels of a group are G apart, as if reshaped to (C / G, G)."""
     grouped = jnp.swapaxes(jnp.reshape(x, (*x.shape[:-1], -1, layer.groups)), -1, -2)
     centred = grouped - _mean(grouped)
     normal = centred * lax.rsqrt(_mean(jnp.square(centred)) + layer.epsilon)

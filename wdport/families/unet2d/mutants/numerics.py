@@ -1,4 +1,4 @@
-"""Known bugs that float64 does not show: a float32 port that computes in less (gate B)."""
+"""Known bugs that float64 does not show: a float32 port that computes at lower precision (float32, B)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _in_float32(change: Change) -> Change:
 
 
 def _tf32(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """Operands with ten bits after the point, as matrix units take them unless told otherwise."""
+    """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
     x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
     return ops.conv(x, kernel, padding="same") + layer.bias
 

@@ -1,4 +1,4 @@
-"""Where the layers of a U-Net port are, as patterns of structural paths, from the configuration."""
+"""Places of the layers of a U-Net port, as patterns of structural paths, from the configuration."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ NETWORK: Final = ("",)
 
 
 def steps(config: Config, way: str, kind: str) -> tuple[str, ...]:
-    """What changes the resolution on this ``way``, "down" or "up", by such a step, "conv" or "resnet"."""
+    """The layers that change the resolution on this ``way``, "down" or "up", by a step of this kind, "conv" or
+    "resnet"."""
     stages = down_stages(config) if way == "down" else up_stages(config)
     word = "downsample" if way == "down" else "upsample"
     return tuple(f"{way}_{at}/{word}" for at, stage in enumerate(stages) if stage.step == kind)
 
 
 def plain(config: Config) -> tuple[str, ...]:
-    """Residual blocks that add their input as it is, at one resolution."""
+    """Residual blocks with an identity shortcut, at one resolution."""
     found = ["mid/resnet_0", "mid/resnet_1"] if config.mid_block_type is not None else []
     for at, stage in enumerate(down_stages(config)):
         found += [f"down_{at}/resnet_{i}" for i, inputs in enumerate(stage.inputs) if inputs == stage.channels]
@@ -32,7 +33,7 @@ def attention(
     config: Config, several: bool = False, swappable: bool = False, normed: bool = False, square: bool = False
 ) -> tuple[str, ...]:
     """Every attention: with ``several`` those of more than one head, with ``swappable`` those whose number of heads and
-    their width can be mixed up, with ``normed`` those that have a norm, with ``square`` those whose heads have all
+    head width can be confused, with ``normed`` those that have a norm, with ``square`` those whose heads have all
     channels."""
     found = []
     for path, channels, norm in _attentions(config):

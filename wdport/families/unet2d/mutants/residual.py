@@ -1,4 +1,4 @@
-"""Known bugs of residual blocks: how time gets in, what is added, what is divided, which activation."""
+"""Known bugs of residual blocks: time conditioning, addition, division, activation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wdport.families.unet2d.mutants.places import plain
 from wdport.model import KerasLayer, KerasTensor
 
 Parts = Callable[[KerasLayer, KerasTensor, KerasTensor], KerasTensor]
-"""(layer, what ``conv1`` made, the projected time (B, 1, 1, C or 2C)) to what is activated next."""
+"""Maps (layer, output of ``conv1``, projected time (B, 1, 1, C or 2C)) to the input of the next activation."""
 
 
 def residual_mutants(config: Config) -> list[Mutant]:
-    """Those of residual blocks at one resolution."""
+    """The mutants of residual blocks at one resolution."""
     same = ("*/resnet_?",)
     found = [
         Mutant("residual: embedding not activated", same, calling(_not_activated)),
@@ -49,8 +49,8 @@ def residual_mutants(config: Config) -> list[Mutant]:
 
 
 def activation_mutants(config: Config) -> list[Mutant]:
-    """Those of activations: the blocks', each used three times there and seen at the block too, and those that are
-    SiLU whatever the blocks have."""
+    """The mutants of activations: those of the blocks, each used three times per block and also visible at the block,
+    and those that are always SiLU."""
     blocks, fixed = ("*/resnet_?",), ("time_embedding/act", "conv_act")
     tanh = _activation(lambda x: ops.gelu(x, approximate=True))
     found = [Mutant("activation: identity for SiLU", fixed, setting(activation=keras.activations.linear))]
@@ -72,7 +72,7 @@ def _activation(function: Callable[[KerasTensor], KerasTensor]) -> Change:
 
 
 def _timed(function: Parts) -> Callable[[KerasLayer, KerasTensor, KerasTensor], KerasTensor]:
-    """The block at one resolution with its time going in by ``function``."""
+    """The block at one resolution, conditioned on time by ``function``."""
 
     def call(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) -> KerasTensor:
         hidden = layer.conv1(layer.nonlinearity(layer.norm1(x)))
@@ -89,7 +89,7 @@ def _added(layer: KerasLayer, x: KerasTensor, hidden: KerasTensor) -> KerasTenso
 
 
 def _scaled(layer: KerasLayer, hidden: KerasTensor, time: KerasTensor) -> KerasTensor:
-    """As it ought to be, by either kind of time."""
+    """The correct conditioning, for either kind."""
     if not layer.scales:
         return layer.norm2(hidden + time)
     scale, shift = jnp.split(time, 2, axis=-1)
@@ -122,7 +122,7 @@ def _alternating(layer: KerasLayer, hidden: KerasTensor, time: KerasTensor) -> K
 
 
 def _made(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
-    """What the block adds to its input, and its normed input."""
+    """The residual that the block adds to its input, and its normed input."""
     normed = layer.nonlinearity(layer.norm1(x))
     time = layer.time_emb_proj(layer.nonlinearity(embedding))[:, None, None, :]
     hidden = _scaled(layer, layer.conv1(normed), time)

@@ -1,4 +1,4 @@
-"""Known bugs of what halves and doubles an image: padding, means, the order of pixels."""
+"""Known bugs of layers that halve and double an image: padding, means, the order of pixels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ EVEN = "where height and width are even, the last row and column of zeros are no
 
 
 def size_mutants(config: Config) -> list[Mutant]:
-    """Those of the steps that this configuration has. The library's convolution may pad by itself: what is wrong with
-    the padding is then seen there."""
+    """The mutants of the steps of this configuration. The library's convolution may pad itself: padding faults are then
+    seen there."""
     found = []
     if halves := steps(config, "down", "conv"):
         if config.downsample_padding:
@@ -41,7 +41,7 @@ def size_mutants(config: Config) -> list[Mutant]:
 
 
 def _mean(function: Callable[[KerasLayer, KerasTensor], KerasTensor]) -> Change:
-    """The block with another mean of four pixels, which it takes of its input and of what is made of that."""
+    """The block with another mean of four pixels, for its input and its hidden features."""
     return lambda layer, model: calling(function)(layer.downsample.conv, model)
 
 

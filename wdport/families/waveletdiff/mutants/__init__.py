@@ -1,4 +1,4 @@
-"""Known bugs of WaveletDiff ports: what published and attempted ports got wrong, one place each."""
+"""Known bugs of WaveletDiff ports, from published and attempted ports, each in one place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdport.families.waveletdiff.mutants.numerics import numerics_mutants
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:
-    """All of them that this configuration can have."""
+    """All mutants that this configuration can have."""
     found = [
         *attention_mutants(config),
         *norm_mutants(),

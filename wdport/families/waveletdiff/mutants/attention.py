@@ -14,7 +14,7 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def attention_mutants(config: Config) -> list[Mutant]:
-    """Those of both kinds of attention, and of its norms where the configuration has them."""
+    """The mutants of both kinds of attention, and of its norms if the configuration has them."""
     packed = "" if config.qk_norm else "every logit of a query moves alike, and softmax does not see that"
     found = [Mutant(f"{part} weight not transposed", below(part), _transposed) for part in ("query", "key", "value")]
     found += [

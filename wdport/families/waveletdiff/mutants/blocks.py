@@ -13,7 +13,7 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def norm_mutants() -> list[Mutant]:
-    """Those of layer norms and of what time makes of them."""
+    """The mutants of layer norms and of their adaptive scale and shift."""
     return [
         Mutant("layer norm epsilon 1e-3", NORM, setting(epsilon=1e-3)),
         Mutant("layer norm epsilon 1e-6", NORM, setting(epsilon=1e-6), quick=True),
@@ -28,7 +28,7 @@ def norm_mutants() -> list[Mutant]:
 
 
 def mlp_mutants() -> list[Mutant]:
-    """Those of dense layers, of activations and of the residual around the MLP."""
+    """The mutants of dense layers, of activations and of the residual around the MLP."""
     time = ("time_embedding/mlp/activation",)
     return [
         Mutant("GELU by tanh", GELU, _activation(lambda x: ops.gelu(x, approximate=True)), quick=True),
@@ -54,7 +54,7 @@ def _unbiased(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
 
 
 def _single(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """What Keras's own LayerNormalization does inside a float64 model."""
+    """The computation of Keras's own LayerNormalization in a float64 model."""
     narrow = ops.cast(x, "float32")
     mean, variance = ops.moments(narrow, axes=[-1], keepdims=True)
     return ops.cast((narrow - mean) * ops.rsqrt(variance + layer.epsilon), x.dtype)

@@ -1,4 +1,4 @@
-"""Known bugs of cross-level attention: pooling, who attends to whom, the gate."""
+"""Known bugs of cross-level attention: pooling, the attended levels, the gate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def cross_level_mutants() -> list[Mutant]:
-    """All of them."""
+    """All mutants of the cross-level block."""
     whole, dropped = ("cross_level",), calling(lambda layer, tokens, time, **_: list(tokens))
     square = ("cross_level/projection_0", "cross_level/expander_0")  # the approximation's, as wide as this block
     return [

@@ -17,7 +17,7 @@ Waves = Callable[[KerasTensor], KerasTensor]
 
 
 def time_mutants() -> list[Mutant]:
-    """Those of the time embedding."""
+    """The mutants of the time embedding."""
     site = ("time_embedding",)
     return [
         Mutant("time off by one", site, calling(lambda layer, t: _embedded(layer, t * STEPS_PER_TIME + 1.0))),
@@ -30,7 +30,7 @@ def time_mutants() -> list[Mutant]:
 
 
 def position_mutants() -> list[Mutant]:
-    """Those of the position tables."""
+    """The mutants of the position tables."""
 
     def table(function: Callable[[Array], Array]) -> Change:
         return lambda layer, _: attributes(layer, table=function(layer.table))

@@ -1,4 +1,4 @@
-"""What a right diagnosis says of a known bug of the code, which it cannot name: by the bug's name, words of it."""
+"""Words of a correct diagnosis of known bugs that it cannot name, by the name of the bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: which coefficients go where, and what state it is in."""
+"""Known bugs of the network as a whole: the routing of coefficients, and its state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Time = Callable[[KerasTensor], KerasTensor]
 """A change of the time (B,)."""
 
 CLIP = 30.0
-"""Tokens of the examples stay below it for inputs of unit size; fifty-fold ones go beyond."""
+"""Tokens of the examples stay below it for inputs of unit size, and exceed it for inputs fifty times as large."""
 
 
 def level_mutants(config: Config) -> list[Mutant]:
-    """Those of levels: their order, their ends, their depth, their time."""
+    """The mutants of levels: their order, boundaries, depth and time."""
     slices = config.level_slices
     equal = slices[0].stop - slices[0].start == slices[1].stop - slices[1].start
     found = [
@@ -48,7 +48,7 @@ def level_mutants(config: Config) -> list[Mutant]:
 
 
 def state_mutants() -> list[Mutant]:
-    """Those of what the network's code does not show: stored precision, dropout, a guard against large values."""
+    """The mutants not visible in the network's code: stored precision, dropout, a guard against large values."""
     clipped = calling(lambda layer, x: ops.clip(x + ops.cast(layer.table, x.dtype), -CLIP, CLIP))
     return [
         Mutant("bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True, quick=True),

@@ -1,7 +1,7 @@
-"""Known bugs that float64 does not show: a port that is right on paper and computes in less than float32.
+"""Known bugs that float64 does not show: a port that is correct but computes in less than float32.
 
-They change a float32 model alone, as the settings and shortcuts that they stand for do. Tables that were made
-in float32 show against their formulas (gate A'), the rest in float32 against the reference (gate B).
+They change only a float32 model, like the settings and shortcuts that they represent. Tables that were made
+in float32 show against their formulas (constants, A'), the rest in float32 against the reference (float32, B).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
 def numerics_mutants() -> list[Mutant]:
-    """All of them."""
+    """All mutants of numerics."""
     table = ("level_?/position",)
     return [
         Mutant("matrix products in TF32", DENSE, _in_float32(calling(_tf32)), gate="B", quick=True),
@@ -39,7 +39,7 @@ def _in_float32(change: Change) -> Change:
 
 
 def _tf32(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
-    """Operands with ten bits after the point, as matrix units take them unless told otherwise."""
+    """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
     x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
     return ops.matmul(x, kernel) + layer.bias
 

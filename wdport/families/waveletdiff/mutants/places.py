@@ -1,4 +1,4 @@
-"""Where the layers of a WaveletDiff port are, as patterns of structural paths."""
+"""Places of the layers of a WaveletDiff port, as patterns of structural paths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 ATTENTION: Final = ("*/attention", "cross_level/attention_?")
 IN_BLOCKS: Final = ("*/attention",)
-"""Those with more than one query."""
+"""Attention with more than one query."""
 
 NORM: Final = ("*/norm1/norm", "*/norm2/norm", "cross_level/norm_?/norm")
 ADAPTIVE: Final = ("*/norm1", "*/norm2", "cross_level/norm_?")

@@ -35,4 +35,4 @@ LAYERS: Mapping[str, Find] = MappingProxyType({
     "UpsamplingBilinear2d": resizing.upsampling,
     **dict.fromkeys(("PixelShuffle", "PixelUnshuffle", "ChannelShuffle"), resizing.shuffle),
 })  # fmt: skip
-"""What finds the counterpart of a module, by its class in ``torch.nn``: such a module is one step of the outline."""
+"""Functions that find the counterpart of a module, by its class in ``torch.nn``; such a module is one step."""

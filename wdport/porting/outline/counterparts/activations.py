@@ -56,7 +56,7 @@ _NOTES: Mapping[str, str] = MappingProxyType({
 
 
 def plain(name: str, told: Settings, given: Given) -> Counterpart:
-    """Activations value by value."""
+    """Elementwise activations."""
     notes = [_NOTES.get(name, "")]
     if name == "Softplus":
         if told.get("beta", 1.0) != 1.0:
@@ -73,7 +73,7 @@ def along(name: str, told: Settings, given: Given) -> Counterpart:
     notes = []
     if dim is None:
         dim = 0 if rank in (0, 1, 3) else 1
-        notes.append(f"dim is not said: torch takes axis {dim}")
+        notes.append(f"dim is not given: torch uses axis {dim}")
     axis = dim
     if rank and given.axes is not None:
         moved = keras_axis(given.axes, dim % rank)
@@ -89,7 +89,7 @@ def along(name: str, told: Settings, given: Given) -> Counterpart:
 
 
 def prelu(name: str, told: Settings, given: Given) -> Counterpart:
-    """A slope for every channel, or one for all."""
+    """``PReLU``: a slope for every channel, or one for all."""
     spatial = tuple(range(1, len(given.shape) - 1))
     if told.get("num_parameters", 1) == 1:
         shared: tuple[int, ...] = (*spatial, len(given.shape) - 1) if len(given.shape) > 1 else ()

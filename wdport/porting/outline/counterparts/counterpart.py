@@ -1,4 +1,4 @@
-"""What corresponds to a PyTorch layer in Keras, and what a layer was given in the run, which that may depend on."""
+"""The counterpart of a PyTorch layer in Keras, and the facts about the layer's call that it may depend on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wdport.porting.outline.settings import Settings
 
 @dataclass(frozen=True)
 class Given:
-    """A call of a layer: its first input's shape and axes, the arguments that it was given by name with their kind of
-    value (``bool`` for a mask of true and false), which of its outputs are read, and the dtype of the port."""
+    """A call of a layer: its first input's shape and axes, its arguments by name with the kind of their values
+    (``bool`` for a boolean mask), which of its outputs are read, and the dtype of the port."""
 
     shape: tuple[int, ...] = ()
     axes: Axes | None = None
@@ -24,13 +24,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """The calls of Keras, one behind the other, that compute the same in inference; none where Keras has no such layer.
+    """The sequence of Keras calls that computes the same in inference; empty if Keras has no such layer.
 
     Attributes:
-        kind: what a table calls the layer; empty where it has no kind, since there are no tensors to move.
-        calls: layers and functions; each alternative layer of an RNN of several layers is one.
-        notes: what differs beside defaults, or what to do where there are no calls.
-        move: a rearrangement with channels last, as a rule, where that is all there is.
+        kind: the layer's kind in a table; empty if it has none, since there are no tensors to move.
+        calls: layers and functions; each layer of an RNN of several layers is one.
+        notes: differences besides defaults, or what to do if there are no calls.
+        move: a rearrangement with channels last, as a rule, if the counterpart is just that.
     """
 
     kind: str = ""
@@ -40,11 +40,11 @@ class Counterpart:
 
 
 Find = Callable[[str, Settings, Given], Counterpart]
-"""A function of the class's name, the hyper-parameters and the call."""
+"""Finds a counterpart from the class's name, the hyper-parameters and the call."""
 
 
 def layer(name: str, arguments: Mapping[str, object], **origin: str) -> KerasCall:
-    """``keras.layers.NAME``; ``origin`` tells the PyTorch hyper-parameters that arguments are."""
+    """``keras.layers.NAME``; ``origin`` gives the PyTorch hyper-parameters of arguments."""
     return KerasCall(f"layers.{name}", dict(arguments), origin)
 
 

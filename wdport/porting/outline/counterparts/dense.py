@@ -18,8 +18,8 @@ def linear(name: str, told: Settings, given: Given) -> Counterpart:
 
 
 def flattened(axes: Axes | None) -> str:
-    """What a row of a layer needs that reads the last of these axes, where that is a flattened image: ``flatten: "c h w
-    -> h w c", sizes: {h: 3, w: 3}``; "" elsewhere."""
+    """The fields that a layer's row needs if the last of these axes, which it reads, is a flattened image:
+    ``flatten: "c h w -> h w c", sizes: {h: 3, w: 3}``; otherwise ""."""
     group = axes[-1] if axes else ()
     if len(group) < 2 or not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
         return ""
@@ -80,7 +80,7 @@ def rms_norm(name: str, told: Settings, given: Given) -> Counterpart:
 
 
 def _normalised(shape: object, given: Given) -> tuple[object, str]:
-    """Keras's ``axis`` for PyTorch's last axes, and a note where channels last moves these."""
+    """Keras's ``axis`` for PyTorch's last axes, and a note if channels last moves them."""
     rank = len(shape) if isinstance(shape, (tuple, list)) else 1
     plain: object = -1 if rank == 1 else tuple(range(-rank, 0))
     order = moved(given.axes) if given.axes else None
@@ -117,7 +117,7 @@ def dropout(name: str, told: Settings, given: Given) -> Counterpart:
 
 
 def flatten(name: str, told: Settings, given: Given) -> Counterpart:
-    """``Flatten`` from the first axis behind the batch's; other ones are a reshape."""
+    """``Flatten`` from the first axis after the batch; others are a reshape."""
     start, end = told.get("start_dim", 1), told.get("end_dim", -1)
     last = len(given.shape) - 1
     if start != 1 or (end % len(given.shape) if given.shape else end) != (last if given.shape else -1):

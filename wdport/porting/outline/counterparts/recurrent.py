@@ -32,7 +32,7 @@ def _own(name: str, told: Settings, cell: bool = False) -> KerasCall:
 
 
 def recurrent(name: str, told: Settings, given: Given) -> Counterpart:
-    """``LSTM``, ``GRU`` and ``RNN``: a layer of Keras for each of its layers."""
+    """``LSTM``, ``GRU`` and ``RNN``: one Keras layer for each layer."""
     ways = bool(told.get("bidirectional"))
     kind = f"{'bidirectional_' if ways else ''}{name.lower()}"
     if told.get("proj_size"):
@@ -42,15 +42,15 @@ def recurrent(name: str, told: Settings, given: Given) -> Counterpart:
         own = layer("Bidirectional", {"layer": own, "merge_mode": "concat"})
     notes = [GATES[name]]
     if count > 1:
-        notes.append(f"{count} layers one behind the other, with the row's keras as NAME_<layer>")
+        notes.append(f"{count} layers in sequence, with the row's keras as NAME_<layer>")
     if told.get("dropout") and count > 1:
-        notes.append(f"dropout {told['dropout']:g} lies between its layers, in Keras at a layer's input")
+        notes.append(f"dropout {told['dropout']:g} is applied between its layers, in Keras at a layer's input")
     if not told.get("batch_first"):
         notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
     if any(index > 0 for index in given.used):
-        notes.append("its last state is read: return_state=True" + (", of both directions apart" if ways else ""))
+        notes.append("its last state is read: return_state=True" + (", separately for each direction" if ways else ""))
     if "hx" in given.arguments:
-        notes.append("it begins with a state: initial_state")
+        notes.append("it is given an initial state: initial_state")
     if "packed" in given.arguments.values():
         notes.append("it is given packed sequences: in Keras a mask of the steps that count")
     return Counterpart(kind, (own,) * count, tuple(notes))
@@ -61,7 +61,7 @@ def cell(name: str, told: Settings, given: Given) -> Counterpart:
     of = name.removesuffix("Cell")
     notes = [GATES[of]]
     if "hx" in given.arguments:
-        notes.append("Keras's cell takes its states as a list and gives (output, states)")
+        notes.append("Keras's cell takes its states as a list and returns (output, states)")
     return Counterpart(f"{of.lower()}_cell", (_own(of, told, cell=True),), tuple(notes))
 
 
@@ -69,9 +69,9 @@ def attention(name: str, told: Settings, given: Given) -> Counterpart:
     """``MultiheadAttention``."""
     kind = "attention_packed"
     if told.get("add_bias_kv"):
-        return Counterpart(kind, (), ("Keras has no learned key and value behind the others (add_bias_kv)",))
+        return Counterpart(kind, (), ("Keras has no learned key and value after the others (add_bias_kv)",))
     if told.get("add_zero_attn"):
-        return Counterpart(kind, (), ("Keras has no zero key and value behind the others (add_zero_attn)",))
+        return Counterpart(kind, (), ("Keras has no zero key and value after the others (add_zero_attn)",))
     arguments = {
         "num_heads": told["num_heads"], "key_dim": told["embed_dim"] // told["num_heads"],
         "dropout": told.get("dropout", 0.0), "use_bias": bool(told.get("bias", True)),
@@ -91,6 +91,6 @@ def attention(name: str, told: Settings, given: Given) -> Counterpart:
         notes.append("is_causal is use_causal_mask=True in Keras")
     if 1 in given.used:
         averaged = given.arguments.get("average_attn_weights") != "False"
-        mean = ", whose scores are of every head, PyTorch's their mean" if averaged else ""
+        mean = ", which returns the scores of every head; PyTorch returns their mean" if averaged else ""
         notes.append(f"its weights are read: return_attention_scores=True{mean}")
     return Counterpart(kind, (call,), tuple(notes))

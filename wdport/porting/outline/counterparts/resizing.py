@@ -62,7 +62,7 @@ def upsampling(name: str, told: Settings, given: Given) -> Counterpart:
 
 
 def _factors(told: Settings, given: Given, rank: int) -> tuple[int, ...] | None:
-    """How many times larger the output is along every axis, where all are whole."""
+    """The scale factor along every axis, if all are integers."""
     if told.get("size") is not None:
         sizes = several(told["size"], rank)
         if any(size % old for size, old in zip(sizes, given.shape[2:], strict=True)):
@@ -75,7 +75,7 @@ def _factors(told: Settings, given: Given, rank: int) -> tuple[int, ...] | None:
 
 
 def shuffle(name: str, told: Settings, given: Given) -> Counterpart:
-    """Depth to space and back, channels that are exchanged: Keras has no layers for them."""
+    """Pixel shuffle and unshuffle, and channel shuffle, for which Keras has no layers."""
     spaces = SPACES[2]
     h, w = spaces
     if name == "ChannelShuffle":

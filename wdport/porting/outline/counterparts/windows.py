@@ -1,4 +1,4 @@
-"""Convolutions and poolings: which padding of Keras is PyTorch's, on every size or on the one that was seen."""
+"""Convolutions and poolings: the padding in Keras that equals PyTorch's, for every size or for the recorded one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def several(value: object, rank: int) -> tuple[int, ...]:
 
 
 def convolution(name: str, told: Settings, given: Given) -> Counterpart:
-    """``Conv1d``, ``Conv2d`` and ``Conv3d``, by channel too."""
+    """``Conv1d``, ``Conv2d`` and ``Conv3d``, also depthwise."""
     rank = rank_of(name)
     kernel, stride, dilation = (several(told.get(key, 1), rank) for key in ("kernel_size", "stride", "dilation"))
     groups, into, out = told.get("groups", 1), told["in_channels"], told["out_channels"]
@@ -68,7 +68,7 @@ def _widths(padding: object, axes: Sequence[Axis]) -> Widths:
 def _padded(
     axes: Sequence[Axis], widths: Widths, mode: str, given: Given
 ) -> tuple[str, tuple[KerasCall, ...], list[str]]:
-    """The layer's own padding, what pads before it, and what is to be known."""
+    """The layer's own padding, the padding before it, and notes."""
     if not any(any(each) for each in widths):
         return "valid", (), []
     if mode == "zeros" and all(agree(axis, *each) for axis, each in zip(axes, widths, strict=True)):
@@ -80,20 +80,20 @@ def _padded(
 
 
 def _uneven(axes: Sequence[Axis], widths: Widths, given: Given) -> str:
-    text = 'padding="same" with a stride pads what is wanting, more of it behind; PyTorch pads both sides alike'
+    text = 'padding="same" with a stride pads as needed, more at the end; PyTorch pads both sides equally'
     if _alike(axes, widths, False, given):
         return f"{text} (on inputs of this size they agree)"
     return text
 
 
 def agree(axis: Axis, before: int, after: int, ceil: bool = False) -> bool:
-    """Whether Keras's ``same`` has the windows of this padding, on inputs of every size."""
+    """Whether Keras's ``same`` has the windows of this padding for inputs of every size."""
     sizes = range(axis.reach, axis.reach + 4 * axis.stride + 1)
     return all(axis.same(size) == axis.padded(size, before, after, ceil) for size in sizes)
 
 
 def padding_call(widths: Widths, mode: str = "zeros", value: float = 0.0) -> KerasCall:
-    """The layer or the function that pads an image with channels last."""
+    """The layer or function that pads a channels-last image."""
     rank = len(widths)
     if mode in ("zeros", "constant") and not value:
         return layer(f"ZeroPadding{rank}D", {"padding": sides(widths)})
@@ -106,7 +106,7 @@ def padding_call(widths: Widths, mode: str = "zeros", value: float = 0.0) -> Ker
 
 
 def sides(widths: Widths) -> object:
-    """Widths as Keras's layers take them."""
+    """Widths in the form of Keras's layers."""
     if len({width for each in widths for width in each}) == 1:
         return widths[0][0]
     if len(widths) == 1:
@@ -115,7 +115,7 @@ def sides(widths: Widths) -> object:
 
 
 def transposed(name: str, told: Settings, given: Given) -> Counterpart:
-    """``ConvTranspose1d`` and so on: Keras's output with ``valid``, less what PyTorch takes off on both sides."""
+    """``ConvTranspose1d`` and so on: Keras's output with ``valid``, cropped as in PyTorch."""
     rank = rank_of(name)
     kind = f"conv_transpose{rank}d"
     kernel, stride, dilation = (several(told.get(key, 1), rank) for key in ("kernel_size", "stride", "dilation"))
@@ -183,7 +183,7 @@ def pooling(name: str, told: Settings, given: Given) -> Counterpart:
     if counted and not any(behind):
         return made("valid", padding_call(whole))
     if _alike(axes, widths, ceil, given) and not (padded and counted):
-        notes.append('padding="same" counts as PyTorch does on inputs of this size alone')
+        notes.append('padding="same" counts as PyTorch does only on inputs of this size')
         return made("same")
     return Counterpart(kind, (), (*notes, "no pooling of Keras counts so: pad, pool sums and ones, and divide"))
 
@@ -192,12 +192,12 @@ def _unpooled(told: Settings, rank: int) -> str:
     if max(several(told.get("dilation", 1), rank)) > 1:
         return "Keras's windows have no gaps: use ops.max of slices"
     if told.get("return_indices"):
-        return "Keras's layer returns values alone, without indices"
+        return "Keras's layer returns only values, without indices"
     return "Keras divides by the window: multiply behind the layer" if told.get("divisor_override") else ""
 
 
 def _behind(axes: Sequence[Axis], widths: Widths, given: Given) -> tuple[int, ...] | None:
-    """How far the last windows of ``ceil_mode`` reach beyond the padded input of this size."""
+    """How far the last windows of ``ceil_mode`` extend beyond the padded input of this size."""
     sizes = given.shape[2:]
     if len(sizes) != len(axes):
         return None
@@ -218,7 +218,7 @@ def _rounded(axes: Sequence[Axis], widths: Widths, largest: bool, given: Given) 
 
 
 def _alike(axes: Sequence[Axis], widths: Widths, ceil: bool, given: Given) -> bool:
-    """Whether Keras's ``same`` has the windows of this padding on inputs of the size that was seen."""
+    """Whether Keras's ``same`` has the windows of this padding for inputs of the recorded size."""
     sizes = given.shape[2:]
     return len(sizes) == len(axes) and all(
         axis.same(int(size)) == axis.padded(int(size), *each, ceil)

@@ -1,0 +1,125 @@
+"""Colour and line breaks are for terminals; -q and -v say less and more."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.console import Console, coloured, painted, wrapped
+from wdport.cli.main import main
+
+SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+VARIABLES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+# What is set; whether a terminal is coloured, and a pipe.
+COLOURS: list[tuple[dict[str, str], bool, bool]] = [
+    ({}, True, False),
+    ({"NO_COLOR": "1"}, False, False),
+    ({"NO_COLOR": ""}, True, False),
+    ({"FORCE_COLOR": "1"}, True, True),
+    ({"FORCE_COLOR": "0"}, True, False),
+    ({"CLICOLOR_FORCE": "1"}, True, True),
+    ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+    ({"CLICOLOR": "0"}, False, False),
+    ({"CLICOLOR": "0", "FORCE_COLOR": "1"}, True, True),
+    ({"TERM": "dumb"}, False, False),
+]
+
+
+@pytest.mark.parametrize(("variables", "terminal", "pipe"), COLOURS, ids=str)
+def test_who_is_coloured(
+    variables: dict[str, str], terminal: bool, pipe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (coloured(Terminal()), coloured(io.StringIO())) == (terminal, pipe)
+
+
+LINES = {
+    "PASS  a computes what b computes": "PASS",
+    "FAIL  a does not": "FAIL",
+    "FAIL gate": "FAIL",
+    "ok   preflight (0)": "ok",
+    "not sound: 2 faults, 0 warnings": "not sound",
+    "error: x: is wrong": "error:",
+    "note: x": "note:",
+    "  note     x": "note",
+    "PASSWORD": "",
+    "okapi": "",
+    "  kind  checkpoint": "",
+    "NOTES.txt": "",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_coloured(line: str) -> None:
+    found = re.findall("\x1b\\[[0-9;]+m(?:\x1b\\[[0-9;]+m)?(.*?)\x1b\\[0m", painted(line))
+    assert found == ([LINES[line]] if LINES[line] else [])
+    assert re.sub("\x1b\\[[0-9;]+m", "", painted(line)) == line
+
+
+def test_lines_are_broken_between_words() -> None:
+    line = "  assumed     prediction_target=noise, dropout=0.1, boundary_mode=symmetric, wavelet=db2"
+    assert wrapped(line, 48) == ["  assumed     prediction_target=noise,", "              dropout=0.1,",
+                                 "              boundary_mode=symmetric,", "              wavelet=db2"]  # fmt: skip
+    assert wrapped("wrote /a/very/long/path/that/must/not/be/broken.keras now", 30) == [
+        "wrote", "  /a/very/long/path/that/must/not/be/broken.keras", "  now",
+    ]  # fmt: skip
+    assert wrapped(line, 200) == [line]
+    for width in range(20, 100):
+        parts = wrapped(line, width)
+        assert " ".join(" ".join(parts).split()) == " ".join(line.split())
+        assert all(len(part) <= width or " " not in part.strip() for part in parts)
+
+
+def test_a_terminal_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    Console().show("PASS  a.keras computes what a.ckpt computes, assuming dropout 0.1")
+    assert (
+        out.getvalue()
+        == "\x1b[32m\x1b[1mPASS\x1b[0m  a.keras computes what a.ckpt\n      computes, assuming dropout 0.1\n"
+    )
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(save(tmp_path / "a.ckpt", make_state()))
+
+
+def test_quiet(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", checkpoint, "-q", *SET]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["inspect", "--quiet", checkpoint]) == 0
+    assert capsys.readouterr().out.startswith("a.ckpt\n"), "what was asked for"
+    assert main(["convert", checkpoint, "-q", *SET]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_verbose(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", checkpoint]) == 0
+    before = capsys.readouterr().out
+    assert main(["inspect", checkpoint, "-v"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == before
+    assert re.search(r"^  wdport    \d", shown.err, re.MULTILINE)
+    assert f"  folder    {os.getcwd()}\n" in shown.err
+    assert re.search(r"^  total     \d+\.\d\d s", shown.err, re.MULTILINE)
+    assert main(["inspect", checkpoint]) == 0
+    assert capsys.readouterr().err == "", "nothing is left of -v for the next run in this process"

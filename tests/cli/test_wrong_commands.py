@@ -1,0 +1,400 @@
+"""Commands as a new user mistypes them: each ends at once with one line and its code, and changes nothing.
+
+The line says where, what and what to do. ``-NAME`` before a command takes that package away.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bad.run import snapshot
+from tests.cli.wrong_files import lay_out
+from wdport.cli.main import main
+from wdport.limits import MAX_MESSAGE_CHARS
+
+WRONG: list[tuple[str, int, str]] = [
+    ("transform good.ckpt", 2, "wdport: no verb 'transform'; wdport --help lists them"),
+    ("insepct good.ckpt", 2, "wdport: no verb 'insepct'; did you mean inspect?"),
+    ("good.ckpt", 2, "wdport: no verb 'good.ckpt'; the verb comes first, such as wdport convert FILE"),
+    ("help", 2, "wdport: no verb 'help'; did you mean --help?"),
+    ("version", 2, "wdport: no verb 'version'; did you mean --version?"),
+    ("--json inspect good.ckpt", 2, "wdport: no option --json; options follow the verb: wdport VERB ... --json"),
+    ("map", 2, "wdport map: a verb is missing; use one of outline, suggest, check, diff, explain"),
+    ("map chek own.yaml", 2, "wdport map: no verb 'chek'; did you mean check?"),
+    ("convert", 2, "wdport convert: CHECKPOINT is missing; see wdport convert --help"),
+    ("convert missing.ckpt", 3, "missing.ckpt: no such file; check the path"),
+    (
+        "convert folder",
+        3,
+        "folder: is a directory without a safetensors or .bin checkpoint; give the path of a checkpoint file",
+    ),
+    (
+        "convert photo.png",
+        3,
+        "photo.png: is neither a PyTorch nor a safetensors file; give a PyTorch checkpoint or a safetensors file",
+    ),
+    (
+        "convert notes.txt",
+        3,
+        "notes.txt: is a text file, not a checkpoint; give a PyTorch checkpoint or a safetensors file",
+    ),
+    (
+        "convert data.h5",
+        3,
+        "data.h5: is an HDF5 file (Keras weights?), not a PyTorch checkpoint; give the PyTorch checkpoint",
+    ),
+    ("convert -", 2, "-: standard input and output are not used for this; give the name of a file"),
+    (
+        "convert good.keras",
+        3,
+        "good.keras: is a Keras model, not a PyTorch checkpoint; give the checkpoint; wdport inspect shows what "
+        "is in this file",
+    ),
+    (
+        "convert good.stablehlo -o out.keras",
+        3,
+        "good.stablehlo: is a program that wdport export wrote; give the checkpoint or the converted model",
+    ),
+    (
+        "convert pytorch_model.bin",
+        4,
+        "pytorch_model.bin: no mapping table fits its 4 tensors; make one for your own model with wdport map "
+        "suggest (docs/own-model.md), and give it with --mapping FILE",
+    ),
+    (
+        "convert other.safetensors -o out.keras",
+        4,
+        "other.safetensors: no mapping table fits its 1 tensor; make one for your own model with wdport map "
+        "suggest (docs/own-model.md), and give it with --mapping FILE",
+    ),
+    (
+        "convert my model.ckpt",
+        2,
+        "wdport convert: unexpected argument 'model.ckpt'; quote a name with spaces: 'my model.ckpt'",
+    ),
+    ("convert good.ckpt", 2, "good.keras: exists already; give another name with -o, or --force to replace it"),
+    ("convert good.ckpt --stict", 2, "wdport convert: no option --stict; did you mean --strict?"),
+    ("convert good.ckpt -config typo.yaml", 2, "wdport convert: no option -config; did you mean --config?"),
+    ("convert good.ckpt –config typo.yaml", 2, "wdport convert: no option –config; did you mean --config?"),
+    (
+        "convert good.ckpt -o out.onnx",
+        2,
+        "out.onnx: unknown output format; end the name in .keras, .safetensors, .weights.h5, .npz or .orbax, or "
+        "in / for a folder of shards",
+    ),
+    (
+        "convert good.ckpt -o nowhere/out.keras",
+        2,
+        "nowhere/out.keras: its folder does not exist; create the folder first",
+    ),
+    (
+        "convert good.ckpt -o out.keras --dtype float64",
+        2,
+        "--dtype: unknown name 'float64'; use one of float32, bfloat16, float16",
+    ),
+    (
+        "convert good.ckpt -o out.keras --config missing.yaml",
+        4,
+        "missing.yaml: no such file; give the training configuration",
+    ),
+    (
+        "convert good.ckpt -o out.keras --config nomodel.yaml",
+        4,
+        "nomodel.yaml: holds no setting of a WaveletDiff model: it has no `model:` section, only training; give "
+        "the training configuration, with its `model:` section, or --set NAME=VALUE",
+    ),
+    (
+        "convert good.ckpt -o out.keras --config typo.yaml",
+        4,
+        "typo.yaml: model.num_head: no such setting; did you mean model.num_heads?",
+    ),
+    (
+        "convert good.ckpt -o out.keras --config flat.yaml",
+        4,
+        "flat.yaml: num_heads: no such setting; move it to its section, as model.num_heads",
+    ),
+    (
+        "convert good.ckpt -o out.keras --config broken.yaml",
+        4,
+        "broken.yaml: line 2: not valid YAML (did not find expected ',' or ']'); correct the syntax",
+    ),
+    ("convert good.ckpt -o out.keras --config good.ckpt", 4, "good.ckpt: is a binary file, not YAML; give a text file"),
+    ("convert good.ckpt -o out.keras --set num_head=2", 2, "--set: unknown name 'num_head'; did you mean num_heads?"),
+    (
+        "convert good.ckpt -o out.keras --set num_heads 2",
+        2,
+        "wdport convert: unexpected argument '2'; see wdport convert --help",
+    ),
+    ("convert good.ckpt -o out.keras --set num_heads=two", 2, "--set num_heads: 'two' is not a number; give a number"),
+    (
+        "convert good.ckpt -o out.keras --set num_heads=3",
+        4,
+        "good.ckpt: num_heads 3 does not divide embed_dim 16; give the right value with --config FILE or --set "
+        "NAME=VALUE",
+    ),
+    (
+        "convert good.ckpt -o out.keras --mapping own.yaml",
+        4,
+        "own.yaml: is for another model: it names none of the 165 tensors in good.ckpt; give this model's table",
+    ),
+    (
+        "convert good.ckpt -o out.keras --mapping nomodel.yaml",
+        4,
+        "nomodel.yaml: line 1: has no `format`: not a mapping table; give a mapping table, see docs/mapping.md",
+    ),
+    (
+        "convert good.ckpt -o out.keras --mapping tabel.yaml",
+        4,
+        "tabel.yaml: line 2: unknown field 'layerz'; did you mean layers?",
+    ),
+    (
+        "convert good.ckpt -o out.keras --key model",
+        3,
+        "good.ckpt: key 'model' holds no state_dict; tensors are under state_dict; choose one with --key NAME",
+    ),
+    (
+        "convert good.ckpt -o out.keras --sha256 abc",
+        2,
+        "--sha256: invalid SHA-256 'abc'; give its 64 hexadecimal digits",
+    ),
+    (
+        "convert good.ckpt -o out.keras --json notes.txt",
+        2,
+        "notes.txt: exists already and is not JSON of wdport; give another name with --json",
+    ),
+    ("verify", 2, "wdport verify: CHECKPOINT and CONVERTED are missing; see wdport verify --help"),
+    ("verify good.ckpt", 2, "wdport verify: CONVERTED is missing; give both, or CONVERTED and --against RECORDING"),
+    (
+        "verify good.ckpt good.keras other.keras",
+        2,
+        "wdport verify: unexpected argument 'other.keras'; give CHECKPOINT and CONVERTED",
+    ),
+    (
+        "verify good.keras good.ckpt",
+        2,
+        "wdport verify: swapped? good.keras is a converted model; give CHECKPOINT first: wdport verify good.ckpt "
+        "good.keras",
+    ),
+    (
+        "verify good.ckpt good.ckpt",
+        3,
+        "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt",
+    ),
+    (
+        "verify good.ckpt other.keras",
+        4,
+        "other.keras: is a Keras model (Functional) that wdport did not write; give the file that wdport convert "
+        "wrote; keras.saving.load_model loads this one",
+    ),
+    (
+        "verify good.ckpt nameless.keras",
+        4,
+        "nameless.keras: is a Keras model that wdport did not write; give the file that wdport convert wrote; "
+        "keras.saving.load_model loads this one",
+    ),
+    (
+        "verify good.ckpt other.weights.h5",
+        3,
+        "other.weights.h5: has no wdport manifest: it is Keras weights, or another HDF5 file; give the file "
+        "that wdport convert wrote",
+    ),
+    (
+        "verify good.ckpt other.safetensors",
+        3,
+        "other.safetensors: has no wdport manifest: it is a checkpoint, or other tensors; give the file that "
+        "wdport convert wrote",
+    ),
+    (
+        "verify good.ckpt good.stablehlo",
+        3,
+        "good.stablehlo: is an exported program, not a converted model; give the converted model that it was "
+        "exported from; wdport/exporting/loader.py runs this file",
+    ),
+    (
+        "verify good.ckpt data.h5",
+        3,
+        "data.h5: is not a converted model; give a file that ends in .keras, .safetensors, .weights.h5, .npz",
+    ),
+    (
+        "verify good.ckpt good.keras --policy policy.toml",
+        2,
+        "policy.toml: bound: is an unknown key; did you mean bounds?",
+    ),
+    (
+        "verify good.ckpt good.keras --update-baseline",
+        2,
+        "--update-baseline: needs a baseline; name it with --baseline FILE",
+    ),
+    (
+        "verify good.ckpt good.keras --json good.ckpt",
+        2,
+        "good.ckpt: is an input (checkpoint); give another name with --json",
+    ),
+    ("verify good.ckpt good.keras --steps 50", 2, "wdport verify: no option --steps; see wdport verify --help"),
+    (
+        "verify good.ckpt good.keras --reference mymodel:build",
+        2,
+        "mymodel:build: no module named mymodel; run in your project's folder and environment",
+    ),
+    (
+        "verify good.ckpt good.keras --against run.npz",
+        2,
+        "--against: the recording replaces CHECKPOINT; give only CONVERTED",
+    ),
+    ("verify good.keras --against missing.npz", 3, "missing.npz: no such file; check the path"),
+    (
+        "record good.ckpt",
+        2,
+        "wdport record: MODULE:FACTORY or CHECKPOINT is missing; give MODULE:FACTORY and CHECKPOINT, or add "
+        "--mapping FILE",
+    ),
+    (
+        "record good.ckpt mymodel:build",
+        2,
+        "wdport record: swapped? good.ckpt is a file; give MODULE:FACTORY first: wdport record mymodel:build good.ckpt",
+    ),
+    ("sample good.ckpt", 3, "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt"),
+    (
+        "sample good.stablehlo",
+        3,
+        "good.stablehlo: is an exported program, not a converted model; give the converted model that it was "
+        "exported from; wdport/exporting/loader.py runs this file",
+    ),
+    ("sample good.keras --steps 0", 2, "--steps: ddpm takes all 1000 steps, not 0; leave it out, or use ddim"),
+    (
+        "sample good.keras --sampler ddmi",
+        2,
+        "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, dpm-solver++, heun, euler, rk4",
+    ),
+    (
+        "sample good.keras --sampler ddim --steps 0",
+        2,
+        "--steps: invalid step count 0; give a whole number from 1 to 1000",
+    ),
+    ("sample good.keras --steps many", 2, "--steps: 'many' is not a valid integer; see wdport sample --help"),
+    ("sample good.keras -n 0", 2, "--count: invalid value '0'; give a whole number from 1 to 4294967296"),
+    ("sample good.keras --seed -1", 2, "--seed: invalid seed -1; give a whole number from 0 to 4294967295"),
+    ("sample good.keras -o out.txt", 2, "out.txt: unknown output format; end the name in .npz, .npy, .csv, .parquet"),
+    (
+        "sample good.keras -o good.keras",
+        2,
+        "good.keras: unknown output format; end the name in .npz, .npy, .csv, .parquet",
+    ),
+    ("sample good.keras --devices 99", 2, '--devices: 99 devices asked for, 1 found; give fewer, or "all"'),
+    ("sample good.keras --label 3", 2, "--label: the model has no classes; leave it out"),
+    (
+        "export good.keras --what sampler --to torch",
+        2,
+        "--what: requires --to stablehlo; --to torch writes tensors; leave it out",
+    ),
+    (
+        "export good.keras --platforms gpu -o out.stablehlo",
+        2,
+        "--platforms: unknown platform 'gpu'; give some of cpu, cuda, rocm, tpu",
+    ),
+    (
+        "map explain good.keras level_0/input_proj/kernel",
+        2,
+        "wdport map explain: swapped? good.keras is a file; give the tensor's name first: wdport map explain "
+        "level_0/input_proj/kernel good.keras",
+    ),
+    (
+        "map explain level_0/input_proj/kernl good.keras",
+        2,
+        "good.keras: level_0/input_proj/kernl: no tensor or variable of that name; did you mean "
+        "level_0/input_proj/kernel or level_3/input_proj/kernel or level_2/input_proj/kernel?",
+    ),
+    ("map check good.ckpt", 4, "good.ckpt: is a binary file, not YAML; give a text file"),
+    ("map outline", 2, "wdport map outline: no model is named; give --reference MODULE:FUNCTION, or --mapping FILE"),
+    ("map suggest", 2, "--model: is missing; name the function of the Keras model, as MODULE:FUNCTION"),
+    (
+        "inspect good.keras.wdport.json",
+        3,
+        "good.keras.wdport.json: is the manifest of a converted model; give the model itself: good.keras",
+    ),
+    ("inspect good.ckpt -q -v", 2, "--verbose: --quiet is given as well; give one of them"),
+    ("selftest --family unet", 2, "--family: 'unet' has no known faults; use one of waveletdiff, unet2d"),
+    (
+        "-torch verify good.ckpt good.keras",
+        5,
+        "wdport verify: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]', or "
+        "use a recording: wdport verify CONVERTED --against FILE",
+    ),
+    (
+        "-torch record mymodel:build good.ckpt",
+        5,
+        "wdport record: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
+    ),
+    (
+        "-torch selftest --quick",
+        5,
+        "wdport selftest: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
+    ),
+    (
+        "-torch map outline --reference mymodel:build",
+        5,
+        "wdport map outline: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
+    ),
+    (
+        "-torch map suggest --reference mymodel:build --model mymodel:keras",
+        5,
+        "wdport map suggest: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
+    ),
+    (
+        "-matplotlib sample good.keras --plot out.png",
+        5,
+        "out.png: drawing it needs matplotlib, which is not installed; install wdport[figures]",
+    ),
+    (
+        "-pyarrow sample good.keras -o out.parquet",
+        5,
+        "out.parquet: writing it needs pyarrow, which is not installed; install wdport[parquet]",
+    ),
+    (
+        "-flatbuffers export good.keras -o out.stablehlo",
+        5,
+        "out.stablehlo: writing it needs flatbuffers, which is not installed; pip install flatbuffers, or install "
+        "wdport[export]",
+    ),
+    (
+        "-torch export good.keras --to torch -o out.pt",
+        5,
+        "out.pt: writing it needs torch, which is not installed; write a .safetensors file",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wrong")
+    lay_out(folder)
+    return folder
+
+
+def test_the_table_is_broad() -> None:
+    """Forty commands at least, every verb, and every code that a wrong command can have."""
+    assert len(WRONG) >= 40
+    verbs = {word for words, _, _ in WRONG for word in words.split()[:2]}
+    assert verbs >= {"convert", "verify", "record", "sample", "export", "inspect", "map", "selftest"}
+    assert {code for _, code, _ in WRONG} == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("words", "code", "line"), WRONG, ids=[words for words, _, _ in WRONG])
+def test_a_wrong_command(
+    ready: Path, words: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ready)
+    rest = shlex.split(words)
+    if words[0] == "-" and words[1] != "-":
+        monkeypatch.setitem(sys.modules, rest.pop(0)[1:], None)
+    before = snapshot(ready)
+    assert main(rest) == code
+    shown = capsys.readouterr()
+    assert shown.err == f"error: {line}\n"
+    assert shown.out == ""
+    assert len(line) <= MAX_MESSAGE_CHARS + 60  # a path is never shortened
+    assert snapshot(ready) == before

@@ -1,0 +1,117 @@
+"""Which backend Keras gets: JAX, unless the user chose another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.make import SETTINGS, make_state, save
+from wdport.backend import AUTOMATIC
+
+ROOT = Path(__file__).parents[1]
+TOLD = "import os, wdport; print(os.environ.get('KERAS_BACKEND'))"
+
+
+def run(
+    folder: Path, code: str, backend: str | None = None, tensorflow: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """A Python program in an environment whose Keras configuration lies in ``folder``."""
+    path = [str(ROOT)]
+    if tensorflow:
+        (folder / "installed" / "tensorflow").mkdir(parents=True, exist_ok=True)
+        (folder / "installed" / "tensorflow" / "__init__.py").touch()
+        path.append(str(folder / "installed"))
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    environment |= {"KERAS_HOME": str(folder), "PYTHONPATH": os.pathsep.join(path)}
+    if backend is not None:
+        environment["KERAS_BACKEND"] = backend
+    return subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("document", "tensorflow", "chosen"),
+    [
+        (None, True, "jax"),
+        (AUTOMATIC, True, "jax"),
+        (AUTOMATIC | {"backend": "jax"}, True, "jax"),
+        (AUTOMATIC | {"backend": "torch"}, False, "None"),
+        ({"backend": "openvino"}, False, "None"),
+        ({"backend": "tensorflow"}, True, "None"),
+        ({"backend": "tensorflow"}, False, "jax"),
+        (AUTOMATIC | {"floatx": "float16"}, True, "None"),
+        ({"floatx": "float32"}, True, "jax"),
+        ([], True, "jax"),
+        ({"backend": 3}, True, "jax"),
+    ],
+)
+def test_only_a_choice_of_the_user_keeps_jax_away(
+    document: object, tensorflow: bool, chosen: str, tmp_path: Path
+) -> None:
+    if document is not None:
+        (tmp_path / "keras.json").write_text(json.dumps(document))
+    done = run(tmp_path, TOLD, tensorflow=tensorflow)
+    assert (done.stdout.strip(), done.stderr) == (chosen, "")
+
+
+def test_the_environment_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "keras.json").write_text(json.dumps({"backend": "numpy"}))
+    assert run(tmp_path, TOLD, backend="torch").stdout.strip() == "torch"
+    assert run(tmp_path, TOLD, backend="").stdout.strip() == ""
+
+
+def test_keras_writes_what_counts_as_no_choice(tmp_path: Path) -> None:
+    """A contract with the installed Keras: its own file, written under any backend, leaves JAX."""
+    run(tmp_path, "import keras", backend="numpy")
+    assert json.loads((tmp_path / "keras.json").read_text()) == AUTOMATIC
+    done = run(tmp_path, "import wdport, keras; print(keras.backend.backend())")
+    assert (done.stdout.strip(), done.returncode) == ("jax", 0)
+
+
+CALLS: dict[str, str] = {
+    "load_model": "wdport.load_model('small.keras')",
+    "verify": "wdport.verify('small.ckpt', 'small.keras')",
+    "keras": "import keras; keras.saving.load_model('small.keras')",
+    "after keras": "import keras; keras.layers.Dense(2); wdport.load_model('small.keras')",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import wdport
+
+    folder = tmp_path_factory.mktemp("backend")
+    wdport.convert(save(folder / "small.ckpt", make_state()), values=dict(SETTINGS))
+    (folder / "keras.json").write_text(json.dumps({"backend": "numpy"}))
+    return folder
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_another_backend_is_one_clear_line(call: str, folder: Path) -> None:
+    """The configuration names numpy's: what needs JAX says so, and what to do."""
+    code = f"import wdport\ntry:\n    {CALLS[call]}\nexcept wdport.WdportError as error: print(error)"
+    done = run(folder, code)
+    told = "keras: it runs on the numpy backend; set KERAS_BACKEND=jax before keras is first imported\n"
+    assert (done.stdout, done.stderr) == (told, "")
+
+
+def test_commands_run_on_jax_whatever_the_configuration_names(folder: Path) -> None:
+    """A command is a process of its own; only KERAS_BACKEND is about it."""
+    code = "import sys; from wdport.cli.main import run; sys.argv = ['wdport', *{!r}]; run()"
+    command = code.format(["convert", "small.ckpt", "-o", "again.keras", "--force", *_set()])
+    assert run(folder, command).returncode == 0
+    told = "import os; from wdport.cli import main; main.main = lambda: print(os.environ['KERAS_BACKEND']); main.run()"
+    assert run(folder, told).stdout == "jax\n"
+    done = run(folder, code.format(["verify", "small.ckpt", "small.keras"]), backend="tensorflow")
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: keras: cannot be imported (")
+    assert done.stderr.endswith("; unset KERAS_BACKEND, or set it to jax\n")
+    assert done.stderr.count("\n") == 1
+
+
+def _set() -> list[str]:
+    return [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]

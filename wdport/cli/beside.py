@@ -1,0 +1,90 @@
+"""Read windows of a data file that a figure shows beside the samples of a converted model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wdport.errors import InputError, InternalError, UsageError, printable
+from wdport.model import Decoding, Diffused, NotDecoded
+
+if TYPE_CHECKING:  # not needed without a data file
+    from wdport.conversion.load import Converted
+    from wdport.data import Series
+    from wdport.files.series_figure import Beside
+    from wdport.model import Array
+
+
+def drawn_shape(about: Diffused) -> tuple[tuple[int, ...], str]:
+    """The shape of a drawn sample, and the name of its axis."""
+    decoding = about.decoding
+    if isinstance(decoding, NotDecoded):
+        return about.shape, about.state.axis
+    return decoding.shape, about.decoded.axis
+
+
+def beside_samples(converted: Converted, data: str | None, plot: str | None) -> Beside | None:
+    """Consecutive windows of ``data``, each as long as a sample; None without data.
+
+    A table of points has one window per row. Columns are found by the model's feature names if both have names.
+    Raises :class:`UsageError` if samples of the model cannot be compared with data, and :class:`InputError` for data
+    that does not match the model.
+    """
+    if data is None:
+        return None
+    if plot is None:
+        raise UsageError("--data", "has no effect without a figure", "add --plot FILE")
+    from wdport.data import read_series
+    from wdport.files.figure import is_point
+    from wdport.files.series_figure import Beside
+
+    about = _about(converted)
+    shape, _ = drawn_shape(about)
+    _require_comparable(about, shape)
+    point = is_point(shape)
+    values = _columns(data, read_series(data), about.features, shape[-1] if point or len(shape) > 1 else 1)
+    length = 1 if point else shape[0]
+    if len(values) < length:
+        what = f"has {len(values)} rows, and a sample has {length}"
+        raise InputError(data, what, "give data at least as long as a sample")
+    count = len(values) // length
+    return Beside(printable(_name(data)), values[: count * length].reshape(count, *shape))
+
+
+def _about(converted: Converted) -> Diffused:
+    from wdport.families.roles import Sampled
+
+    if not isinstance(converted.family, Sampled):  # open_sampled has refused it
+        raise InternalError(converted.path, "is not a diffusion model", "report this")
+    return converted.family.diffused(converted.config)
+
+
+def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
+    """Raise :class:`UsageError` if samples are not series in the units of the data."""
+    decoding, fix = about.decoding, "leave --data out"
+    if isinstance(decoding, NotDecoded) and not decoding.data:
+        raise UsageError("--data", decoding.what, decoding.fix)
+    if len(shape) > 2:
+        raise UsageError("--data", f"samples have shape {shape}, and data files hold series", fix)
+    if isinstance(decoding, Decoding) and set(decoding.mean) == {0.0} and set(decoding.std) == {1.0}:
+        what = "the model's series are in z-score units, not in units of the data"
+        raise UsageError("--data", what, "convert with --data or --norm-stats, or leave it out")
+
+
+def _columns(data: str, series: Series, features: tuple[str, ...], count: int) -> Array:
+    """The values (T, F) of the model's features."""
+    if features and series.named:
+        missing = [name for name in features if name not in series.names]
+        if missing:
+            fix = f"give data with the columns {printable(', '.join(features))}"
+            raise InputError(data, f"has no column of numbers called '{printable(missing[0])}'", fix)
+        return series.choose(features).values
+    if len(series.names) != count:
+        what = f"has {len(series.names)} columns of numbers, but the model has {count} features"
+        raise InputError(data, what, "remove the other columns")
+    return series.values
+
+
+def _name(data: str) -> str:
+    from pathlib import Path
+
+    return Path(data).name

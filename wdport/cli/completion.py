@@ -1,0 +1,168 @@
+"""Tab completion in bash, zsh and fish: commands, options and their values by click, files by type.
+
+``eval "$(_WDPORT_COMPLETE=bash_source wdport)"`` switches it on, see docs/completion.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+)
+
+from wdport.errors import UsageError
+
+VARIABLE: Final = "_WDPORT_COMPLETE"
+
+CHECKPOINTS: Final = (".ckpt", ".pt", ".pth", ".bin", ".safetensors", ".index.json")
+CONVERTED: Final = (".keras", ".safetensors", ".weights.h5", ".npz", ".orbax")
+TABLES: Final = (".yaml", ".yml")
+SERIES: Final = (".csv", ".npy", ".npz", ".arff", ".mat", ".txt")
+
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[str]  # no type parameter at run time before click 8.3
+else:
+    _Type = click.ParamType
+
+
+class File(_Type):
+    """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
+
+    name = "file"
+
+    def __init__(self, endings: Iterable[str] = ()) -> None:
+        self.endings = tuple(dict.fromkeys(endings))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "-":
+            name = max(param.opts, key=len) if isinstance(param, click.Option) else "-"
+            raise UsageError(name, "standard input and output are not used for this", "give the name of a file")
+        return str(os.fspath(value))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]
+
+
+def matching(begun: str, endings: tuple[str, ...]) -> list[str]:
+    """The folders, with a trailing slash, and the files that complete a word; hidden ones if it begins with a dot.
+
+    A leading ``~`` is kept.
+    """
+    folder, slash, start = begun.rpartition("/")
+    try:
+        entries = sorted(os.scandir(Path(os.path.expanduser(f"{folder}{slash}") or ".")), key=lambda each: each.name)
+    except OSError:
+        return []
+    found = []
+    for entry in entries:
+        if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
+            continue
+        if entry.is_dir():
+            found.append(f"{folder}{slash}{entry.name}/")
+        elif not endings or entry.name.endswith(endings):
+            found.append(f"{folder}{slash}{entry.name}")
+    return found
+
+
+class _Bash(BashComplete):
+    """Words with spaces stay whole, and no space is added after a folder."""
+
+    source_template: ClassVar[str] = """\
+%(complete_func)s() {
+    local IFS=$'\\n' line kind value
+    COMPREPLY=()
+    while read -r line; do
+        kind=${line%%%%,*} value=${line#*,}
+        [[ $kind == path ]] && compopt -o filenames 2>/dev/null && value=${value%%/}
+        COMPREPLY+=("$value")
+    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD %(complete_var)s=bash_complete "$1")
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Bash passes the ``=`` of ``--option=value`` as a separate word."""
+        words, begun = super().get_completion_args()
+        return [word for word in words if word != "="], "" if begun == "=" else begun
+
+
+class _WholeWords(ShellComplete):
+    """For shells that replace the whole of ``--option=value``."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        found = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if option.startswith("--") and equals:
+            for item in found:
+                item.value = f"{option}={item.value}"
+        return found
+
+
+class _Zsh(_WholeWords, ZshComplete):
+    """As click's, with files completed by their kind."""
+
+    source_template: ClassVar[str] = """\
+#compdef %(prog_name)s
+%(complete_func)s() {
+    local -a lines plain described files folders
+    local kind value help
+    (( ! $+commands[%(prog_name)s] )) && return 1
+    lines=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \\
+        %(complete_var)s=zsh_complete %(prog_name)s)}")
+    for kind value help in ${lines}; do
+        if [[ $kind == path && $value == */ ]]; then
+            folders+=("$value")
+        elif [[ $kind == path ]]; then
+            files+=("$value")
+        elif [[ $help == _ ]]; then
+            plain+=("$value")
+        else
+            described+=("${value//:/\\\\:}":"$help")
+        fi
+    done
+    (( $#described )) && _describe -V unsorted described -U
+    (( $#plain )) && compadd -U -V unsorted -a plain
+    (( $#files )) && compadd -U -f -V unsorted -a files
+    (( $#folders )) && compadd -U -f -S '' -V unsorted -a folders
+    return 0
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+
+
+class _Fish(_WholeWords, FishComplete):
+    """As click's, with files completed by their kind."""
+
+    source_template: ClassVar[str] = """\
+function %(complete_func)s
+    set -l response (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) \
+%(prog_name)s)
+    for line in $response
+        set -l parts (string split -m 1 "," $line)
+        echo $parts[2]
+    end
+end
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+def prepare() -> None:
+    """Register the shells if a shell requests completion; the bash script works from bash 4.4 on."""
+    if VARIABLE in os.environ:
+        for shell in (_Bash, _Zsh, _Fish):
+            add_completion_class(shell)

@@ -1,0 +1,139 @@
+"""Output for people: colour, wrapped lines, and verbosity (-q, -v).
+
+Only terminals get colour and line breaks. Output to a file or a pipe is plain and not wrapped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TextIO
+
+import click
+
+NARROWEST: Final = 20
+"""Columns; lines are not wrapped for narrower terminals."""
+
+_MARKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    (r"PASS(?=  )|ok(?= )|sound\b|proved(?=:)", {"fg": "green", "bold": True}),
+    (r"FAIL\b|NO(?=  )|FALSE ALARM|not sound|NOT proved|error:", {"fg": "red", "bold": True}),
+    (r"INCOMPLETE\b|WARN(?= )|warning:?(?= )|doubt:", {"fg": "yellow", "bold": True}),
+    (r"note:?(?= )", {"fg": "cyan"}),
+)
+"""Words that are coloured at the start of a line."""
+
+_PAINT: Final = re.compile("|".join(f"(?P<m{at}>{words})" for at, (words, _) in enumerate(_MARKS)))
+_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+@dataclass
+class Console:
+    """Output settings of this run; with ``machine``, standard output is a JSON document."""
+
+    quiet: bool = False
+    verbose: bool = False
+    machine: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    def reset(self) -> None:
+        """Back to the defaults, and the clock to now."""
+        self.__init__()  # type: ignore[misc]
+
+    def show(self, text: str) -> None:
+        """Print a requested result."""
+        _print(text, sys.stdout)
+
+    def account(self, text: str) -> None:
+        """Print what was done, unless under -q or replaced by a document."""
+        if not (self.quiet or self.machine):
+            self.show(text)
+
+    def note(self, text: str) -> None:
+        """Print a note on standard error, unless under -q."""
+        if not self.quiet:
+            _print(f"note: {text}", sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Print a warning on standard error that a result is not trustworthy."""
+        _print(f"warning: {text}", sys.stderr)
+
+    def detail(self, text: str) -> None:
+        """Print a detail on standard error under -v."""
+        if self.verbose:
+            _print(text, sys.stderr)
+
+    def error(self, line: str) -> None:
+        """Print the one line of an error on standard error; only the exit code is left if that fails."""
+        with suppress(OSError):
+            _print(f"error: {line}", sys.stderr)
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Print how long a part of the run took, under -v."""
+        self.detail(f"{seconds:8.2f} s  {name}")
+
+
+console: Final = Console()
+"""The console of this process."""
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether to colour what goes to ``stream``: NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then CLICOLOR and TERM,
+    then whether it is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb":
+        return False
+    return _terminal(stream)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Columns of a terminal; None if the stream is not a terminal."""
+    if not _terminal(stream):
+        return None
+    columns = shutil.get_terminal_size().columns
+    return columns if columns >= NARROWEST else None
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Wrap a line between words; continuation lines are indented to its last column, or by two if it has none."""
+    if len(line) <= width:
+        return [line]
+    start = len(line) - len(line.lstrip())
+    gaps = [gap.end() for gap in _GAP.finditer(line) if gap.end() <= width // 2]
+    hang = " " * (gaps[-1] if gaps else min(start + 2, width // 2))
+    return textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False,
+                         replace_whitespace=False, tabsize=1)  # fmt: skip
+
+
+def painted(line: str) -> str:
+    """The line with the mark at its start coloured."""
+    start = len(line) - len(line.lstrip())
+    found = _PAINT.match(line, start)
+    if found is None or not found.lastgroup:
+        return line
+    style = _MARKS[int(found.lastgroup[1:])][1]
+    return f"{line[:start]}{click.style(found.group(), **style)}{line[found.end() :]}"
+
+
+def _print(text: str, stream: TextIO) -> None:
+    width, colour = width_of(stream), coloured(stream)
+    lines = text.split("\n")
+    if width is not None:
+        lines = [part for line in lines for part in wrapped(line, width)]
+    if colour:
+        lines = [painted(line) for line in lines]
+    click.echo("\n".join(lines), err=stream is sys.stderr, color=colour)
+
+
+def _terminal(stream: TextIO) -> bool:
+    with suppress(AttributeError, ValueError, OSError):
+        return stream.isatty()
+    return False

@@ -1,0 +1,125 @@
+"""The JSON documents of --json: "schema", "kind", then the result; to standard output or a file.
+
+A schema's number is raised only when a key changes its meaning or is removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from wdport.cli.completion import File
+from wdport.cli.console import console
+from wdport.errors import UsageError
+from wdport.files.writable import is_replaceable, is_stream, require_apart, require_writable
+
+SCHEMAS: Final[Mapping[str, int]] = {
+    "inspection": 1,
+    "conversion": 1,
+    "recording": 1,
+    "samples": 1,
+    "export": 1,
+    "suggestion": 1,
+    "outline": 1,
+    "check": 1,
+    "explanation": 1,
+    "difference": 1,
+}
+"""By kind. A verdict and a self-test, which Python writes too, have their own numbers."""
+
+STDOUT: Final = "-"
+_STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def _told(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value in _STANDARD_OUTPUT:
+        console.machine = True
+        return STDOUT
+    return value
+
+
+class _Document(File):
+    """A file, or ``-`` for standard output; completed to any name, since the word may also be an argument."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+
+json_option = click.option(
+    "--json", "json_file", metavar="[FILE]", type=_Document(), callback=_told,
+    help="Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).",
+)  # fmt: skip
+
+
+def file_of(json_file: str | None) -> str | None:
+    """The file that --json names; None for standard output."""
+    return None if json_file == STDOUT else json_file
+
+
+def require_document(json_file: str | None, inputs: Mapping[str, Path], outputs: Mapping[str, Path] | None = None,
+                     force: bool = False) -> None:  # fmt: skip
+    """Refuse, before any work is done, a file that cannot be written, is an input or another output, or is not JSON of
+    wdport."""
+    if (name := file_of(json_file)) is None:
+        return
+    path = Path(name)
+    require_apart([*(outputs or {}).items(), ("--json", path)], inputs)
+    if is_stream(path):
+        return
+    require_writable(path, inputs, True, "--json")
+    if not force and not is_replaceable(path, "json"):
+        raise UsageError(path, "exists already and is not JSON of wdport", "give another name with --json")
+
+
+def give(
+    kind: str,
+    content: Callable[[], Mapping[str, object]],
+    json_file: str | None,
+    text: Callable[[], str],
+    asked: bool = False,
+) -> None:
+    """Print the text, or the document if --json has no file; otherwise write the document to the file.
+
+    ``asked`` marks text that is the result of the verb, not a summary of its work: -q keeps it.
+    """
+    if json_file == STDOUT:
+        click.echo(rendered(kind, content()))
+        return
+    if asked:
+        console.show(text())
+    else:
+        console.account(text())
+    if json_file is not None:
+        from wdport.files.atomic import write_text
+
+        write_text(Path(json_file), rendered(kind, content()) + "\n")
+
+
+def rendered(kind: str, content: Mapping[str, object]) -> str:
+    """A document as text."""
+    return json.dumps(document(kind, content), indent=1, allow_nan=False)
+
+
+def document(kind: str, content: Mapping[str, object]) -> dict[str, object]:
+    """``content`` under its schema and kind, as JSON values: infinities and other objects as text."""
+    number = content["schema"] if kind not in SCHEMAS else SCHEMAS[kind]
+    rest = {name: _plain(value) for name, value in content.items() if name not in ("schema", "kind")}
+    return {"schema": number, "kind": kind, **rest}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, (bool, str)) else str(value)

@@ -1,0 +1,100 @@
+"""Convert click's usage errors to one line: the command, the error, and the word that was probably meant.
+
+Click's own sentences differ between its releases, so they are used only as a fallback.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import click
+
+from wdport.errors import UsageError, did_you_mean, printable
+
+LONGEST_WORD = 60
+"""Characters of a word that an error quotes."""
+
+
+def usage_error(error: click.ClickException) -> UsageError:
+    """The error of a command line, to be raised or shown instead of ``error``."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "wdport"
+    see = f"see {path} --help"
+    if isinstance(error, click.NoSuchOption) and context and isinstance(context.command, click.Group):
+        fix = f"options follow the verb: {path} VERB ... {printable(error.option_name, LONGEST_WORD)}"
+        return UsageError(path, f"no option {printable(error.option_name, LONGEST_WORD)}", fix)
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(path, error.option_name, _options(context), see)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        name = error.param.make_metavar(context) if _newer() else error.param.make_metavar()  # type: ignore[call-arg, arg-type]
+        return UsageError(path, f"{name} is missing", see)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return UsageError(_name(error.param), _bare(error.message), see)
+    if isinstance(error, click.BadOptionUsage):
+        option = error.option_name
+        takes = "needs a value" if _takes_value(context, option) else "takes no value"
+        return UsageError(f"{path} {option}", takes, see)
+    return UsageError(path, _bare(error.format_message()), see)
+
+
+def unexpected(context: click.Context, more: Sequence[str], words: Sequence[str]) -> UsageError:
+    """An error for extra arguments; suggests quotes for two words that are one file name with a space."""
+    what = f"unexpected argument {printable(more[0], LONGEST_WORD)!r}"
+    what += f" and {len(more) - 1} more" if len(more) > 1 else ""
+    fix = f"see {context.command_path} --help"
+    for first, second in pairwise(words):
+        if second in more and os.path.exists(f"{first} {second}"):
+            fix = f"quote a name with spaces: {f'{first} {second}'!r}"
+    return UsageError(context.command_path, what, fix)
+
+
+def no_such_verb(path: str, word: str, known: Iterable[str], is_file: bool) -> UsageError:
+    """An error for a word in the place of a verb."""
+    verbs = list(known)
+    fix = f"the verb comes first, such as {path} {verbs[0]} FILE" if is_file else f"{path} --help lists them"
+    known = [*verbs, "--help", "--version"]
+    return UsageError(path, f"no verb {printable(word, LONGEST_WORD)!r}", did_you_mean(word, known, fix))
+
+
+def mistyped_option(path: str, word: str, known: Iterable[str]) -> UsageError | None:
+    """``-steps``, which click reads as ``-s teps``, or a long dash that an editor made of two; else None."""
+    name = word.partition("=")[0]
+    meant = f"--{name.lstrip('-–—')}"
+    mistyped = name[:1] in ("–", "—") or (name[:1] == "-" and name[1:2] != "-" and len(name) > 2)
+    return UsageError(path, f"no option {name}", f"did you mean {meant}?") if mistyped and meant in known else None
+
+
+def _no_such_option(path: str, word: str, known: Iterable[str], see: str) -> UsageError:
+    return UsageError(path, f"no option {printable(word, LONGEST_WORD)}", did_you_mean(word, known, see))
+
+
+def _options(context: click.Context | None) -> list[str]:
+    params = context.command.get_params(context) if context else []
+    return [name for each in params if isinstance(each, click.Option) for name in each.opts if name.startswith("--")]
+
+
+def _takes_value(context: click.Context | None, name: str) -> bool:
+    params = context.command.get_params(context) if context else []
+    return any(isinstance(each, click.Option) and name in each.opts and not each.is_flag for each in params)
+
+
+def _name(param: click.Parameter) -> str:
+    """The longest name of an option; the metavar of an argument, as in the help."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.human_readable_name
+
+
+def _bare(message: str) -> str:
+    """Click's sentence as part of an error line."""
+    text = message.strip().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _newer() -> bool:
+    """Whether ``make_metavar`` takes the context, as from click 8.2 on."""
+    from inspect import signature
+
+    return "ctx" in signature(click.Parameter.make_metavar).parameters

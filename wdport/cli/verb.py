@@ -1,0 +1,142 @@
+"""Base classes of verbs: -q, -v, parsing of --json, usage errors; and groups of verbs that import lazily."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from wdport.cli.console import console
+from wdport.cli.usage import mistyped_option, no_such_verb, unexpected
+from wdport.cli.words import Arity, with_json_file
+from wdport.errors import UsageError, printable
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def _quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    console.quiet = value
+
+
+def _verbose(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and console.quiet:
+        raise UsageError("--verbose", "--quiet is given as well", "give one of them")
+    console.verbose = value
+
+
+class Verb(click.Command):
+    """A verb; ``arity`` gives the number of its arguments if that depends on its options."""
+
+    def __init__(self, *arguments: Any, arity: Arity | None = None, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._arity = arity
+        self.params += [
+            click.Option(["-q", "--quiet"], is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
+                         help="Print only errors and requested results."),
+            click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_verbose,
+                         help="Also print times, paths and versions, on standard error."),
+        ]  # fmt: skip
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = [name for each in self.params for name in each.opts]
+        for word in args:
+            if word == "--":
+                break
+            if error := mistyped_option(ctx.command_path, word, known):
+                raise error
+        ctx.allow_extra_args = True
+        try:
+            rest = super().parse_args(ctx, with_json_file(args, self.params, self._arity))
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+        if rest and not ctx.resilient_parsing:
+            raise unexpected(ctx, rest, args)
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:  # raised with the Python name of the argument
+            options = {each.name: max(each.opts, key=len) for each in self.params if isinstance(each, click.Option)}
+            if error.where not in options:
+                raise
+            raise UsageError(options[error.where], error.what, error.fix, error.details) from error
+
+
+class Verbs(click.Group):
+    """A group whose verbs are imported when they are called, so that ``--help`` stays fast."""
+
+    command_class = Verb
+    modules: ClassVar[Mapping[str, str]] = {}
+    """Verbs in separate modules, where they are called ``command``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(dict.fromkeys([*self.modules, *super().list_commands(ctx)]))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.modules:
+            command: click.Command = import_module(self.modules[cmd_name]).command
+            return command
+        return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            raise UsageError(ctx.command_path, "a verb is missing", f"use one of {', '.join(self.list_commands(ctx))}")
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        word, known = str(args[0]), self.list_commands(ctx)
+        if word not in known and not ctx.resilient_parsing:
+            raise no_such_verb(ctx.command_path, word, known, "." in word or os.sep in word)
+        return super().resolve_command(ctx, args)
+
+
+if TYPE_CHECKING:  # no type parameter at run time before click 8.3
+    _Name = click.ParamType[str]
+    _Number = click.ParamType[int]
+else:
+    _Name = _Number = click.ParamType
+
+
+class OneOf(_Name):
+    """One of several names; an error for any other suggests the nearest."""
+
+    name = "name"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self.names)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if text not in self.names:
+            option = max(param.opts, key=len) if param else ""
+            raise UsageError(option, f"unknown name {printable(text, 40)!r}", f"use one of {', '.join(self.names)}")
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+
+
+class Whole(_Number):
+    """A whole number from ``least`` to ``most``."""
+
+    name = "integer"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text, option = str(value), max(param.opts, key=len) if param else ""
+        digits = text[1:] if text[:1] in "+-" else text
+        if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.least <= int(text) <= self.most:
+            return int(text)
+        what = f"invalid value {printable(text, 40)!r}"
+        raise UsageError(option, what, f"give a whole number from {self.least} to {self.most}")

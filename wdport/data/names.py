@@ -1,0 +1,39 @@
+"""Check feature names from data files and converted files before they are stored, printed or written."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wdport.errors import printable
+from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS
+
+
+def checked_names(names: object, features: int) -> tuple[str, ...]:
+    """Return ``names`` as a tuple of ``features`` texts.
+
+    Raises ``ValueError`` unless there is one name per feature, all are different, printable and without leading or
+    trailing white space, and none is empty or too long.
+    """
+    if not isinstance(names, (list, tuple)):
+        raise ValueError("names is not a list of texts")
+    if len(names) != features:
+        raise ValueError(f"{len(names)} names for {features} features")
+    checked = tuple(_checked(number, name) for number, name in enumerate(names, 1))
+    if sum(map(len, checked)) > MAX_FEATURE_NAMES_CHARS:
+        raise ValueError(f"the names have more than {MAX_FEATURE_NAMES_CHARS} characters in total")
+    name, count = Counter(checked).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{count} features have the name '{printable(name)}'")
+    return checked
+
+
+def _checked(number: int, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the name of feature {number} is {'empty' if name == '' else 'not text'}")
+    if len(name) > MAX_FEATURE_NAME_CHARS:
+        what = f"{len(name)} characters, at most {MAX_FEATURE_NAME_CHARS} are kept"
+        raise ValueError(f"the name of feature {number} has {what}")
+    if not name.isprintable() or name != name.strip():
+        what = "leading or trailing white space" if name.isprintable() else "a character that cannot be printed"
+        raise ValueError(f"the name of feature {number}, '{printable(name)}', has {what}")
+    return name

@@ -1,0 +1,75 @@
+"""Determine the gates and layers of a pair's comparison without running a model: the names of the plugin's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wdport.compare.findings import OUTPUT
+from wdport.conversion.load import open_converted
+from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.errors import MachineError
+from wdport.families.roles import Sampled, Trained
+from wdport.parity.pair import Pair
+from wdport.parity.recorded import recorded_plan
+from wdport.parity.recording import open_recording
+from wdport.parity.reference import user_reference
+from wdport.recorder import module_names
+
+
+@dataclass(frozen=True)
+class Expected:
+    """``gates`` are the letters of the gates with one outcome, in the order of reports, without a family's own;
+    ``layers`` are the reference's layers that float64 (A) and float32 (B) judge one by one, and "output"."""
+
+    gates: tuple[str, ...]
+    layers: tuple[str, ...]
+
+
+def expected(pair: Pair) -> Expected:
+    """The expected outcomes of a comparison of ``pair``; a layer may turn out to be compared only by its parts.
+
+    The reference is built but not run; wdport's own has zero weights. Raises :class:`WdportError` if a file is bad or
+    the two do not fit.
+    """
+    own = pair.own
+    opened = open_converted(pair.converted, own)
+    if pair.checkpoint is None:
+        with open_recording(Path(str(pair.against))) as recorded:
+            return _expected(recorded_plan(recorded, opened, pair.mapping), recorded.names, full=False)
+    settings = Settings(mapping=pair.mapping, key=pair.key, known=asdict(opened.config), model=pair.model,
+                        reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
+    with prepare(pair.checkpoint, settings) as prepared:
+        named = pair.reference or (own.reference if own is not None else None)
+        names = user_reference(named, prepared, pair.key).names if named else _own_names(prepared)
+        return _expected(prepared, names, pair.full)
+
+
+def _expected(prepared: Prepared, names: Sequence[str], full: bool) -> Expected:
+    family, config = prepared.family, prepared.config
+    sampled = isinstance(family, Sampled) and not family.unsampled(config)
+    there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
+             "D": full and isinstance(family, Trained), "E": full and sampled, "E'": sampled}  # fmt: skip
+    layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
+    return Expected(tuple(letter for letter, has in there.items() if has), layers)
+
+
+def _tapped(prepared: Prepared, names: Sequence[str], features: Collection[str]) -> list[str]:
+    """The reference's modules that have a counterpart in the table."""
+    rows = [row.torch for row in prepared.table.taps if row.when is None or row.when in features]
+    return [name for name in names if any(row.match(name) is not None for row in rows)]
+
+
+def _own_names(prepared: Prepared) -> list[str]:
+    """The modules of wdport's own reference."""
+    extra = [name for row in prepared.table.rows if row.optional or row.drop is not None for name in row.torch]
+    zeros = {name: np.zeros(info.shape, np.float32) for name, info in prepared.checkpoint.tensors.items()
+             if all(pattern.match(name) is None for pattern in extra)}  # fmt: skip
+    try:
+        return module_names(prepared.family.build_reference(prepared.config, zeros, "float32"))
+    except ModuleNotFoundError as error:
+        what = f"the reference needs {error.name}, which is not installed"
+        raise MachineError("verify", what, "install wdport[torch]") from None

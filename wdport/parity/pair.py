@@ -1,0 +1,91 @@
+"""A pair of models to compare and the options: the arguments of `wdport verify`, the pytest plugin and the action.
+
+Importing this module imports neither torch nor keras nor jax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.known import require_sha256
+from wdport.conversion.load import open_converted
+from wdport.conversion.prepare import PathText, Settings, prepare
+from wdport.errors import UsageError
+from wdport.families.choice import own_model
+from wdport.families.roles import OwnFamily
+from wdport.files.writable import by_name
+from wdport.parity.recording import open_recording
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A converted file and its reference: the ``checkpoint``, or a recording of its model in ``against``.
+
+    The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
+    is the expected hash of the checkpoint, or of the converted file if there is no checkpoint.
+    """
+
+    converted: PathText
+    checkpoint: PathText | None = None
+    against: PathText | None = None
+    mapping: PathText | None = None
+    model: str | None = None
+    inputs: tuple[str, ...] = ()
+    reference: str | None = None
+    config: PathText | None = None
+    values: tuple[tuple[str, str], ...] = ()
+    norm_stats: PathText | None = None
+    key: str | None = None
+    sha256: str | None = None
+    full: bool = False
+
+    def require_consistent(self) -> None:
+        """Raise :class:`UsageError` if fields exclude each other."""
+        if self.against is None:
+            return
+        if self.checkpoint is not None:
+            raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
+        for flag, given in (("--reference", self.reference), ("--full", self.full)):
+            if given:
+                raise UsageError(flag, "needs the PyTorch model to run", "leave it out, or leave out --against")
+        if self.config or self.values or self.norm_stats:
+            fix = "leave out --config, --set and --norm-stats"
+            raise UsageError("--against", "a recording does not hold the configuration that these are for", fix)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The input files, by role."""
+        named = by_name(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
+                        mapping=self.mapping, config=self.config, norm_stats=self.norm_stats)  # fmt: skip
+        return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model")}
+
+    @property
+    def own(self) -> OwnFamily | None:
+        """The user's own model, if the mapping table describes one."""
+        return own_model(self.mapping, self.model, self.reference, self.inputs)
+
+    def look(self) -> Mapping[str, Path]:
+        """Read the small parts of every file, so that a wrong one is refused before torch, keras and jax are imported.
+
+        Returns the files of the checkpoint by role; empty for a recording. Raises :class:`WdportError`.
+        """
+        require_sha256(self.checkpoint or self.converted, self.sha256)
+        own = self.own
+        open_converted(self.converted, own)
+        if self.checkpoint is None:
+            with open_recording(Path(str(self.against))):
+                return {}
+        if own is not None:  # planning would build the model
+            with open_checkpoint(Path(self.checkpoint), key=self.key) as opened:
+                return opened.files
+        with prepare(self.checkpoint, Settings(mapping=self.mapping, key=self.key)) as prepared:
+            return prepared.checkpoint.files
+
+
+def _module_files(target: str | None, what: str) -> dict[str, Path]:
+    """Possible files of the module of MODULE:FUNCTION, in the folder that is searched first."""
+    stem = Path(*(target or "").partition(":")[0].split("."))
+    return {what: stem.with_suffix(".py"), f"the {what}'s package": stem / "__init__.py"} if stem.name else {}

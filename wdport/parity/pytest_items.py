@@ -1,0 +1,198 @@
+"""A pair's tests in pytest: one per gate and layer, and one run of the comparison for all of them.
+
+The plugin, ``pytest_wdport`` beside this package, imports this module if there is something to test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from wdport.compare.findings import Gate
+from wdport.compare.glossary import GATES, label
+from wdport.conversion.prepare import PathText
+from wdport.errors import WdportError, printable
+from wdport.parity.expected import expected
+from wdport.parity.gated import Terms, judge, read_terms
+from wdport.parity.pair import Pair
+from wdport.parity.policy.explain import Outcome, gate_outcome, layer_outcome, verdict_outcome
+
+if TYPE_CHECKING:
+    from wdport.parity.verdict import Verdict
+
+PER_LAYER = ("A", "B")
+"""The gates that judge every layer; the others have one test each, and ``verdict`` covers all gates."""
+
+FILES = ("converted", "checkpoint", "against", "mapping", "config", "norm_stats")
+"""The fields of a pair that are paths."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A pair, its baseline, and the name of its tests."""
+
+    pair: Pair
+    baseline: Path | None
+    label: str = ""
+
+
+class Verdicts:
+    """Verdicts under one policy; every pair is run once, and its verdict or its error is cached."""
+
+    def __init__(self, policy: PathText | None, canaries: bool = True) -> None:
+        self.policy, self.canaries = policy, canaries
+        self._known_faults: Gate | None = None
+        self._known: dict[tuple[Pair, str | None], Verdict | Exception] = {}
+
+    def terms(self, tested: Tested) -> Terms:
+        """The policy and baseline of the pair; raises :class:`WdportError` if one of the files is wrong."""
+        return read_terms(self.policy, tested.baseline, datetime.now(UTC).date())
+
+    def of(self, tested: Tested) -> Verdict:
+        """The verdict; raises what `wdport.verify` raises, at every call."""
+        call = (_real(tested.pair), os.path.realpath(tested.baseline) if tested.baseline else None)
+        if call not in self._known:
+            try:
+                with calm():
+                    self._known[call] = self._run(tested)
+            except Exception as error:
+                self._known[call] = error
+        found = self._known[call]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self, tested: Tested) -> Verdict:
+        from wdport.parity.selftest.canaries import canary_gate
+        from wdport.parity.verify import verify_pair
+
+        terms = self.terms(tested)
+        tried = terms.any and self.canaries
+        if tried and self._known_faults is None:
+            self._known_faults = canary_gate(terms.policy)
+        return judge(verify_pair(tested.pair), terms, datetime.now(UTC).date(), self._known_faults if tried else None)
+
+
+def _real(pair: Pair) -> Pair:
+    """The pair with resolved paths, so that equal pairs compare equal."""
+    paths = {name: path for name in FILES if (path := getattr(pair, name)) is not None}
+    return replace(pair, **{name: os.path.realpath(path) for name, path in paths.items()})
+
+
+@contextmanager
+def calm() -> Iterator[None]:
+    """Show warnings inside and never raise them: a library's warning does not make a port different."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
+
+
+VERDICTS = pytest.StashKey[Verdicts]()
+
+
+class Root(pytest.Collector):
+    """All pairs; ``-k wdport`` and ``-m wdport`` select their tests."""
+
+    def __init__(self, *, pairs: Sequence[Tested], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.pairs = pairs
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        for tested in self.pairs:
+            yield _Pair.from_parent(self, name=tested.label, tested=tested)
+
+
+class _Pair(pytest.Collector):
+    """One pair's tests; a collection error if the names of its layers cannot be determined."""
+
+    def __init__(self, *, tested: Tested, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.tested = tested
+        self.layers: tuple[str, ...] = ()
+
+    def collect(self) -> Iterator[pytest.Item]:
+        try:
+            with calm():
+                self.tested.pair.look()
+                found = expected(self.tested.pair)
+        except WdportError as error:
+            raise self.CollectError("\n".join([told(error), *error.details])) from None
+        self.layers = found.layers
+        for letter, term in GATES.items():
+            name = term.name.replace(" ", "-")
+            if letter in PER_LAYER:
+                for layer in found.layers:
+                    yield ParityItem.from_parent(self, name=f"{name}::{layer}", letter=letter, layer=layer)
+            elif letter in (*found.gates, *self._terms()):
+                yield ParityItem.from_parent(self, name=name, letter=letter)
+        yield ParityItem.from_parent(self, name="verdict", letter="")
+
+    def _terms(self) -> Iterator[str]:
+        """The gates of the policy, the baseline and the known faults."""
+        verdicts = self.config.stash[VERDICTS]
+        terms = verdicts.terms(self.tested)
+        if terms.any and verdicts.canaries:
+            yield "S"
+        if terms.policy is not None and not terms.policy.empty:
+            yield "P"
+        if terms.baseline is not None:
+            yield "R"
+
+
+class ParityItem(pytest.Item):
+    """One gate and one layer of a pair; ``layer`` is "" if the test is about the whole pair, ``letter`` is "" if it is
+    about all gates."""
+
+    def __init__(self, *, letter: str, layer: str = "", **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.letter, self.layer = letter, layer
+        self.add_marker("wdport")
+        if letter:  # so that -k "A::norm1" chooses as -k "float64::norm1" does
+            self.extra_keyword_matches.add(f"{letter}::{layer}")
+
+    def runtest(self) -> None:
+        owner = self.parent
+        assert isinstance(owner, _Pair)
+        try:
+            verdict = self.config.stash[VERDICTS].of(owner.tested)
+        except WdportError as error:
+            _fail(told(error), *error.details)
+        outcome = self._outcome(owner, verdict)
+        if outcome.faults:
+            _fail(*outcome.faults)
+        if outcome.waived:
+            pytest.xfail(f"waived {outcome.waived}")
+            _fail(f"waived {outcome.waived}")  # under --runxfail
+        if outcome.left_out:
+            pytest.skip(f"compared by its parts alone: {outcome.left_out}")
+
+    def _outcome(self, owner: _Pair, verdict: Verdict) -> Outcome:
+        if not self.letter:
+            return verdict_outcome(verdict, owner.layers)
+        return layer_outcome(verdict, self.letter, self.layer) if self.layer else gate_outcome(verdict, self.letter)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The location that pytest reports, and the heading of a failure."""
+        what = ", ".join(filter(None, (label(self.letter) or self.name, self.layer)))
+        return self.path, None, f"{what} of {self.parent.name if self.parent else ''}"
+
+
+def told(error: WdportError) -> str:
+    """An error's message, with the plugin's option names in place of the command's."""
+    from pytest_wdport import OPTIONS
+
+    names = "|".join(each.name for each in OPTIONS)
+    return re.sub(rf"(?<![\w-])--({names})\b(?!-)", r"--wdport-\1", error.command_line)
+
+
+def _fail(*lines: str) -> NoReturn:
+    pytest.fail("\n".join(printable(line, 240) for line in lines), pytrace=False)

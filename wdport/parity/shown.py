@@ -1,0 +1,37 @@
+"""The verdict that `wdport.verify` returns: its data, with methods that render them.
+
+This is a separate module so that the reports import the data and the data no report.
+"""
+
+from __future__ import annotations
+
+from wdport.parity import verdict
+from wdport.parity.reports import render_html, render_markdown
+from wdport.parity.reports.short import render_card, render_repr
+from wdport.parity.reports.text import render_text
+
+
+class Verdict(verdict.Verdict):
+    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
+
+    A notebook shows it as a short table. :meth:`summary` is the full report as text, :meth:`to_html` as a page.
+    """
+
+    def __repr__(self) -> str:
+        return render_repr(self)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and its gates for notebooks, in HTML without style sheet or script."""
+        return render_card(self)
+
+    def summary(self) -> str:
+        """Return the report that `wdport verify` prints: the verdict, every gate, faulty layers and the run."""
+        return render_text(self)
+
+    def to_html(self) -> str:
+        """Return the report as one HTML page that needs no other file, as ``wdport verify --html`` writes it."""
+        return render_html(self)
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown of at most a megabyte, as ``wdport verify --markdown`` writes it."""
+        return render_markdown(self)

@@ -1,0 +1,107 @@
+"""Differences between operating systems: fallbacks for macOS, and the refusal of Windows.
+
+Readers and writers need positional reads and writes, advisory locks and the renaming of open files. Linux and macOS
+have them. Windows does not, so opening a file there raises a one-line error; ``wdport.recorder`` and pure computations
+work.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+from typing import Final
+
+CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
+DIRECTORY: Final = getattr(os, "O_DIRECTORY", 0)
+NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
+"""Flags of `os.open`; 0 on Windows, where files are refused before any is used."""
+
+DIRECT: Final = getattr(os, "O_DIRECT", 0)
+"""Linux only."""
+
+_NO_ALLOCATION: Final = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+
+
+def unsupported() -> str:
+    """Return the name of this operating system if it lacks what readers and writers need; "" otherwise."""
+    has_all = hasattr(os, "pread") and hasattr(os, "pwrite") and _has_locks()
+    return "" if has_all else "Windows" if os.name == "nt" else os.name
+
+
+def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
+    """Fill ``buffer`` with bytes from ``position`` and return the number of bytes read, 0 at the end of the file."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], position)
+    data = os.pread(descriptor, len(buffer), position)  # macOS before 11
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def allocate(descriptor: int, size: int) -> None:
+    """Extend a new file to ``size`` bytes; raises ``OSError`` now, not midway, if the disk has no room for them."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            return
+        except OSError as error:
+            if error.errno not in _NO_ALLOCATION:
+                raise
+    require_room(descriptor, size)  # macOS, and file systems that cannot reserve blocks
+    os.ftruncate(descriptor, size)
+
+
+def require_room(place: int | str | os.PathLike[str], size: int) -> None:
+    """Raise ``OSError`` (ENOSPC) if the file system of a path or descriptor has fewer than ``size`` bytes free."""
+    free = os.statvfs(place)
+    if free.f_bavail * free.f_frsize < size:
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size / 1e9:.1f} GB are needed")
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process with this id exists, of any user."""
+    if process <= 0:  # a group of processes
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def physical_bytes() -> int | None:
+    """Return the machine's physical memory in bytes, None if the system does not report it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def lock(descriptor: int, shared: bool = False, wait: bool = False) -> bool | None:
+    """Lock an open file or folder (``flock``) until it is closed.
+
+    Returns False if another process holds the lock, unless ``wait``; None on a file system without locks.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def write_through_cache(descriptor: int) -> None:
+    """Clear ``O_DIRECT`` on an open file (Linux)."""
+    import fcntl
+
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~DIRECT)
+
+
+def _has_locks() -> bool:
+    return importlib.util.find_spec("fcntl") is not None

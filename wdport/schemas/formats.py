@@ -1,0 +1,153 @@
+"""The published formats: name, declaring type, and constraints that the type cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from wdport.compare.glossary import GATES
+from wdport.conversion.entries import Manifest
+from wdport.data.form import StatisticsForm
+from wdport.declared import given
+from wdport.exporting.facts import ExportFacts
+from wdport.families.registry import known_bounds, shipped
+from wdport.families.roles import Configured
+from wdport.families.sampling_form import DiffusionForm, FlowForm
+from wdport.mapping.form import TableForm
+from wdport.parity.policy.form import BaselineForm, PolicyForm
+from wdport.parity.policy.policy import WAIVABLE
+from wdport.parity.recording_form import RecordingForm
+from wdport.schemas.documents import (
+    CheckDocument,
+    ConversionDocument,
+    DifferenceDocument,
+    ExplanationDocument,
+    ExportDocument,
+    InspectionDocument,
+    OutlineDocument,
+    RecordingDocument,
+    SamplesDocument,
+    SelftestDocument,
+    SuggestionDocument,
+)
+from wdport.schemas.table import CONDITIONS
+from wdport.schemas.typed import Schema, schema_of
+from wdport.schemas.verdict import VerdictDocument
+
+DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
+    "verdict": ("Verdict of wdport verify", VerdictDocument),
+    "inspection": ("Document of wdport inspect", InspectionDocument),
+    "conversion": ("Document of wdport convert", ConversionDocument),
+    "recording": ("Document of wdport record", RecordingDocument),
+    "samples": ("Document of wdport sample", SamplesDocument),
+    "export": ("Document of wdport export", ExportDocument),
+    "suggestion": ("Document of wdport map suggest", SuggestionDocument),
+    "outline": ("Document of wdport map outline", OutlineDocument),
+    "check": ("Document of wdport map check", CheckDocument),
+    "explanation": ("Document of wdport map explain", ExplanationDocument),
+    "difference": ("Document of wdport map diff", DifferenceDocument),
+    "selftest": ("Document of wdport selftest", SelftestDocument),
+}
+"""Documents of ``--json`` by their kind."""
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A format with its own schema.
+
+    Attributes:
+        name: stem of ``NAME.schema.json`` and, if it has its own page, of ``NAME.md``.
+        title: its title.
+        declared: its type; ``object`` if ``made`` is the schema.
+        conditions: see :func:`wdport.schemas.typed.schema_of`.
+        closed: whether a field that is not in the schema is an error. Formats that people write are closed; those that
+            wdport writes are open, since a later version may add fields.
+        examples: example documents.
+        made: the whole schema, if a model family defines it.
+    """
+
+    name: str
+    title: str
+    declared: object = object
+    conditions: Mapping[str, Schema] = field(default_factory=dict)
+    closed: bool = False
+    examples: Sequence[object] = ()
+    made: Mapping[str, object] = field(default_factory=dict)
+
+    def schema(self, site: str, closed: bool | None = None) -> Schema:
+        """The schema, whose ``$id`` is below ``site``; ``closed`` in place of the format's own."""
+        inside = self.made or schema_of(self.declared, self.conditions, self.closed if closed is None else closed)
+        head = {"$schema": DIALECT, "$id": f"{site}schemas/{self.name}.schema.json", "title": self.title}
+        return {**head, **inside, **({"examples": list(self.examples)} if self.examples else {})}
+
+
+def formats() -> tuple[Published, ...]:
+    """Every published format, beginning with those that people write."""
+    families = [each for each in shipped() if isinstance(each, Configured)]
+    return (
+        Published("mapping-table", "Mapping table of wdport", TableForm, _table(), True, _TABLES),
+        *(Published(f"configuration-{each.name}", f"Configuration of {each.name}", made=each.settings_schema())
+          for each in families),
+        Published("policy", "Policy of wdport verify (parity.toml)", PolicyForm, _policy(), True, _POLICIES),
+        Published("baseline", "Baseline of wdport verify (parity-baseline.json)", BaselineForm, {}, True, _BASELINES),
+        Published("statistics", "Statistics of a series (--norm-stats)", StatisticsForm, {}, False, _STATISTICS),
+        Published("manifest", "Manifest of a conversion (NAME.wdport.json)", Manifest),
+        Published("recording-index", "Index of a recording (index.npy)", RecordingForm),
+        Published("export-facts", "Facts about an exported file (facts.json)", ExportFacts),
+        *(Published(kind, f"{title} (--json)", declared) for kind, (title, declared) in DOCUMENTS.items()),
+    )  # fmt: skip
+
+
+def _table() -> Mapping[str, Schema]:
+    """Conditions of a mapping table, with the fields of ``sampling:``, which a model family reads."""
+    sampling = {"anyOf": [schema_of(form, {}, True) for form in (FlowForm, DiffusionForm)]}
+    return {**CONDITIONS, "TableForm": {**CONDITIONS["TableForm"], "properties": {"sampling": sampling}}}
+
+
+def _policy() -> Mapping[str, Schema]:
+    """Conditions of a policy, with every bound by name, and the fields that a looser one needs."""
+    bounds = {
+        name: {
+            "description": f"Default {bound.value:g}. {bound.meaning[0].upper()}{bound.meaning[1:]}.",
+            "$ref": "#/$defs/BoundForm",
+            "if": given("value", {"type": "number", "exclusiveMinimum": bound.value}),
+            "then": {"allOf": [given("reason"), given("expires")]},
+        }
+        for name, bound in known_bounds().items()
+    }
+    held = {"additionalProperties": False, "properties": bounds}
+    return {
+        "PolicyForm": {"properties": {"bounds": held}},
+        "WaiverForm": {"properties": {"gate": {"enum": [*(GATES[each].name for each in WAIVABLE), *WAIVABLE]}}},
+    }
+
+
+_TABLES: Final = (
+    {
+        "format": 2,
+        "torch": "my.net:build",
+        "keras": "my.twins:build",
+        "inputs": ["x: b 3 48 48"],
+        "layers": [{"torch": "conv<n>", "keras": "conv<n>", "kind": "conv2d", "then": "relu"}],
+    },
+)
+_POLICIES: Final = (
+    {
+        "bounds": {
+            "logic": {"value": 1e-12},
+            "numerics": {"value": 12.0, "reason": "the GPU sums in another order", "expires": "2027-01-31"},
+        },
+        "settings": {"differs": "fail"},
+        "waivers": [{"tap": "blocks.0.norm1", "gate": WAIVABLE[-1], "reason": "to be mended", "expires": "2027-01-31"}],
+    },
+)
+_BASELINES: Final = (
+    {"schema": 1, "taps": {"blocks.0.norm1": {"isolated": 2e-15, "cumulative": 3e-15, "rms_ratio": 1.0}}},
+)
+_STATISTICS: Final = (
+    {"mean": [17.1, 0.3], "std": [9.2, 1.4]},
+    {"mean": [17.1, 0.3], "std": [9.2, 1.4], "names": ["temperature (°C)", "rain (mm)"]},
+)
