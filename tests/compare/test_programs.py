@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import numpy as np
 
 from wdport.compare.programs import Program
@@ -42,3 +43,18 @@ def test_threads_that_ask_for_one_program_make_it_once() -> None:
     assert slow.steps == ["lower", "compile"]
     assert all(np.array_equal(result, 2 * x) for result in results[1::2])
     assert set(results[::2]) == {"shapes"}
+
+
+def test_an_array_that_a_thread_with_x64_holds() -> None:
+    """JAX keeps one canonical form of a NumPy array for all threads, for as long as somebody holds it."""
+    tokens = np.arange(32).reshape(4, 8)
+
+    def held() -> object:
+        with jax.enable_x64(True):
+            return jax.make_jaxpr(lambda x: x + tokens)(0)
+
+    with ThreadPoolExecutor(1) as pool, jax.enable_x64(False):
+        kept = pool.submit(held).result()
+        program: Program[Any, Any] = Program(lambda ids: ids + 1)
+        assert np.array_equal(program(tokens), tokens + 1)
+    assert kept

@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import jax
+import numpy as np
 
 from wdport.compile_cache import Option, known_options
 
@@ -26,7 +27,9 @@ TRACING = RLock()
 class Program(Generic[*Arguments, Result]):
     """``function`` of arrays, compiled once for every combination of argument shapes and dtypes.
 
-    Compiler ``options`` that this jaxlib does not know are ignored.
+    Compiler ``options`` that this jaxlib does not know are ignored. NumPy arrays of 64 bits become ones of 32 bits
+    here where JAX's x64 is off: JAX 0.10 remembers by the array alone, for all threads, what it made of it, so a
+    thread with x64 on and one with x64 off must not pass it the same array.
     """
 
     def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
@@ -37,7 +40,8 @@ class Program(Generic[*Arguments, Result]):
         self._settling = RLock()  # several threads may ask for one program
 
     def __call__(self, *arguments: *Arguments) -> Result:
-        made: Result = self.compiled(*arguments)(*arguments)
+        fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
+        made: Result = self.compiled(*fitting)(*fitting)
         return made
 
     def compiled(self, *arguments: *Arguments) -> jax.stages.Compiled:
@@ -62,6 +66,13 @@ class Program(Generic[*Arguments, Result]):
         """Shapes and dtypes of the function's result for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
         return self._results[_key(arguments)]
+
+
+def _canonical(leaf: object) -> object:
+    """The array that JAX would make of this NumPy array with its present setting of x64; other values as they are."""
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    return leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype), copy=False)
 
 
 def _key(arguments: tuple[object, ...]) -> Key:

@@ -43,19 +43,20 @@ class SamplingNetwork:
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
 
-    def _diagonal(self, dtype: str) -> Callable[[object, jax.Array, jax.Array, jax.Array | None], jax.Array]:
+    def _diagonal(self, dtype: str) -> Callable[[object, Tensor, Tensor, Tensor | None], jax.Array]:
         network = self._networks[dtype]
 
-        def run(weights: object, state: jax.Array, times: jax.Array, labels: jax.Array | None) -> jax.Array:
-            conditions = network.conditions(weights, times)
-            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, state, each, labels), conditions)
+        def run(weights: object, state: Tensor, times: Tensor, labels: Tensor | None) -> jax.Array:
+            x = jnp.asarray(state)
+            conditions = network.conditions(weights, jnp.asarray(times))
+            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, x, each, labels), conditions)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
-        state, times, *labels = map(jnp.asarray, inputs)
+        state, times, *labels = inputs
         weights = self._networks[dtype].weights(len(state))
         return np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
 
