@@ -92,6 +92,7 @@ pairs: $(READY)
 	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
 		$$($(BIN)/python -m parity_tests.pairs build/parity)
 
+parity: export TEST_OPTIMIZED := 1
 parity: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal parity_tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m full --ignore tests/faults tests

@@ -11,8 +11,17 @@ import jax
 import pytest
 import torch
 
+FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""XLA compiles programs a fifth faster with these flags. They hold for the test processes alone, not for the commands
+that tests start, and not in `make parity` and `make compat`, which set TEST_OPTIMIZED."""
+
 pytest_plugins = ["tests.schemas.held"]
 """What a test makes wdport write is held to its published schema."""
+
+if not os.environ.get("TEST_OPTIMIZED") and "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = FAST
+    jax.devices()  # XLA reads the flags here, once
+    del os.environ["XLA_FLAGS"]
 
 ROOT = Path(__file__).parent
 GOLDEN = ROOT.parent / "shared" / "golden"

@@ -68,6 +68,7 @@ def test_keys_and_values_in_different_orders_fail(pair: tuple[Path, Path], monke
     assert not any("inner order differs" in str(text) for gate in verdict.gates for text in gate.findings)
 
 
+@pytest.mark.full
 def test_an_ill_conditioned_layer_is_told_from_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens of 3e8 that differ by one: one rounding of them is seen behind the norm, and a wrong epsilon still is."""
     state = make_state()

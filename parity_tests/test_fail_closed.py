@@ -66,6 +66,7 @@ def test_no_taps(pair: tuple[str, str], table: Path, capsys: Any) -> None:
     assert "no taps" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_one_nan(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     broken = tmp_path / "nan.weights.h5"
     broken.write_bytes(Path(pair[1]).read_bytes())
@@ -120,6 +121,7 @@ def test_a_policy_that_is_none(pair: tuple[str, str], tmp_path: Path, text: str,
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_an_expired_bound_fails(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     policy = tmp_path / "parity.toml"
     policy.write_text('[bounds]\nlogic = { value = 1e-9, reason = "r", expires = 2020-01-01 }\n')
@@ -138,6 +140,7 @@ def test_a_bound_that_no_longer_finds_known_faults(pair: tuple[str, str], tmp_pa
     assert "loosened to 0.1" in shown
 
 
+@pytest.mark.full
 def test_known_faults_come_first(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     """A tightened bound is no reason to fail, and the known faults are found under it."""
     policy = tmp_path / "parity.toml"

@@ -29,9 +29,8 @@ def verdicts(folder: Path, config: Any, factory: str) -> tuple[Verdict, Verdict]
     return wdport.verify(path, converted, reference=target), verify_recording(converted, folder / "run.npz")
 
 
-@pytest.mark.parametrize(
-    "case", ["cross-level", *(pytest.param(case, marks=pytest.mark.full) for case in list(CASES)[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES)
 def test_they_pass(tmp_path: Path, case: str) -> None:
     config, factory, note = CASES[case]
     for verdict in verdicts(tmp_path, config, factory):

@@ -142,6 +142,7 @@ def test_live_and_recorded_agree(pair: Pair) -> None:
         assert (ours.rms_ratio, ours.inputs_ratio) == pytest.approx((theirs.rms_ratio, theirs.inputs_ratio), rel=1e-6)
 
 
+@pytest.mark.full
 def test_a_reference_that_loads_its_own_weights(pair: Pair, tmp_path: Path) -> None:
     recording = tmp_path / "loaded.npz"
     record_small("tests.user_model:loaded", pair.checkpoint, recording)
@@ -156,6 +157,7 @@ def test_a_fault_in_the_port_is_found_from_a_recording(pair: Pair, monkeypatch: 
     assert {fault.candidate.rpartition("/")[2] for fault in verdict.faults} == {"norm"}
 
 
+@pytest.mark.full
 def test_a_fault_in_the_file_is_found_from_a_recording(pair: Pair, tmp_path: Path) -> None:
     """A square kernel not transposed: its hash is not the recorded one, and its layer is named."""
     broken = tmp_path / "broken.weights.h5"
@@ -243,6 +245,7 @@ def test_a_missing_tap_is_incomplete(pair: Pair, tmp_path: Path) -> None:
     assert refusal.value.exit_code == 6
 
 
+@pytest.mark.full
 def test_a_missing_call_and_a_missing_case_are_incomplete(pair: Pair, tmp_path: Path) -> None:
     def forget(index: Any) -> None:
         for case in index["cases"]:

@@ -39,7 +39,9 @@ def failed(verdict: Verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}
 
 
-@pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
+@pytest.mark.parametrize("config", [
+    SMALL, pytest.param(QK_NORM, marks=pytest.mark.full), pytest.param(NO_CROSS, marks=pytest.mark.full),
+], ids=["official", "qk norm", "no cross-level"])  # fmt: skip
 def test_correct_ports_pass(tmp_path: Path, config: Any) -> None:
     path = save(tmp_path / "a.ckpt", make_state(config))
     verdict = wdport.verify(path, wdport.convert(path, values=SETTINGS).output)
@@ -50,6 +52,7 @@ def test_correct_ports_pass(tmp_path: Path, config: Any) -> None:
     assert all(gate.compared == gate.expected > 0 for gate in verdict.gates)
 
 
+@pytest.mark.full
 def test_half_precision_checkpoint_passes(tmp_path: Path) -> None:
     path = save(tmp_path / "a.ckpt", {name: tensor.bfloat16() for name, tensor in make_state().items()})
     assert wdport.verify(path, wdport.convert(path, values=SETTINGS).output)
@@ -107,8 +110,8 @@ FILE_FAULTS: dict[str, tuple[Callable[[h5py.File], None], str]] = {
 }
 
 
-RARELY = ("square kernel not transposed", "heads merged wrongly", "layer norm epsilon 1e-6", "layer norm epsilon 1e-3",
-          "scale plus one", "adaptive halves swapped",
+RARELY = ("one bias off by 1e-5", "square kernel not transposed", "heads merged wrongly", "layer norm epsilon 1e-6",
+          "layer norm epsilon 1e-3", "scale plus one", "adaptive halves swapped",
           "gelu by tanh", "time off by one")  # fmt: skip
 """`wdport selftest --rules` has them too, so `make test` leaves them to `make parity`."""
 
@@ -179,6 +182,7 @@ def test_faults_in_the_port(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyP
     assert all(fnmatch(each.candidate, sites) for each in verdict.faults)
 
 
+@pytest.mark.full
 def test_a_float32_step_is_called_a_precision_leak(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     call = layers.Position.call
 
@@ -237,6 +241,7 @@ def test_a_layer_that_never_runs_is_incomplete(pair: tuple[Path, Path], monkeypa
     assert any("dropout did not run on both sides" in str(finding) for finding in verdict.gates[0].findings)
 
 
+@pytest.mark.full
 def test_another_checkpoints_conversion_fails(pair: tuple[Path, Path], tmp_path: Path) -> None:
     other = save(tmp_path / "other.ckpt", make_state(seed=1))
     assert wdport.verify(other, pair[1]).exit_code == 1

@@ -383,7 +383,13 @@ def test_the_options_are_those_of_the_command() -> None:
         "baseline", "policy", "no-canary"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("dist", "processes", "ini"), [("load", 2, False), ("loadfile", 1, True)])
+@pytest.mark.parametrize(
+    ("dist", "processes", "ini"),
+    [
+        ("load", 2, False),
+        pytest.param("loadfile", 1, True, marks=pytest.mark.full),
+    ],
+)
 def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: int, ini: bool) -> None:
     """Every worker collects the same names, and keeps its verdict; `loadfile` gives all of them to one worker."""
     pytester.makeconftest("""

@@ -211,9 +211,9 @@ def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
 
 
 def _script(folder: Path) -> dict[str, float]:
-    """What the script prints of its one output, run as a user would."""
-    paths = os.pathsep.join([str(folder.parent), str(Path(__file__).parents[2])])
-    done = subprocess.run([sys.executable, "repro.py"], cwd=folder, capture_output=True, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": paths, "KERAS_BACKEND": "jax"})  # fmt: skip
+    """What the script prints of its one output, run as a user would, from anywhere."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "KERAS_BACKEND": "jax"}
+    done = subprocess.run([sys.executable, folder / "repro.py"], cwd="/", capture_output=True, text=True, check=True,
+                          env=environment)  # fmt: skip
     words = done.stdout.split()
     return {"now": float(words[1]), "then": float(words[3])}

@@ -63,7 +63,7 @@ def toy_samples(spread: Spread | None) -> tuple[dict[str, np.ndarray], Sampler]:
 
 
 def start(devices: int, *arguments: str) -> subprocess.Popen[str]:
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
     return subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=os.environ | environment, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
@@ -120,6 +120,7 @@ np.savez(path, coefficients=made.coefficients, series=made.series, share=held / 
 """
 
 
+@pytest.mark.full
 def test_devices_share_the_weights(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     (said,) = ended(start(8, "-c", SHARDED, str(path), str(model)))

@@ -20,7 +20,7 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of_class, find_family
-from wdport.families.roles import Documented, Family, KeptByKeras
+from wdport.families.roles import Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables, size_at
 from wdport.files.target import FORMATS, KERAS, format_at
@@ -97,16 +97,20 @@ class Converted:
         return self.account.origins if self.account else {}
 
 
-def open_converted(path: str | PathLike[str], own: Family | None = None) -> Converted:
+def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> Converted:
     """Read the description in a converted file; raises ``InputError`` if it is not a converted file.
 
-    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras wrote.
+    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras wrote; raises
+    ``MisfitError`` if the file holds another model than its function builds now.
     """
     file = Path(path)
     account, beside = open_account(file)
     form = format_of(file)
     if own is not None:
-        return Converted(file, form, own, own.load_config(_own_values(account)), account)
+        converted = Converted(file, form, own, own.load_config(_own_values(account)), account)
+        if beside.config_json is not None:
+            own.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
+        return converted
     if account is not None and account.family == CUSTOM:
         fix = "give --mapping with the table that converted it, or --model"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
@@ -136,6 +140,14 @@ def _same_description(family: Family, config: Any, beside: Beside) -> None:
         document["config"] = {name: value for name, value in document["config"].items() if name != "config"}
     if not same or described != ours:
         raise Fault("its config.json describes another model than its manifest", CONVERT_AGAIN)
+
+
+def _same_keras(account: Account | None) -> bool:
+    """Whether the installed release of Keras wrote the file."""
+    from importlib.metadata import version  # slow to import
+
+    versions = account.manifest.get("versions") if account is not None else None
+    return isinstance(versions, Mapping) and versions.get("keras") == version("keras")
 
 
 def _large_enough(converted: Converted) -> Converted:

@@ -201,6 +201,17 @@ class CustomFamily:
             raise MisfitError(path, what, "convert the checkpoint again") from error
         return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
 
+    def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
+        """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
+        a file."""
+        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
+
+        from wdport.families.described import description, first_difference
+
+        if told := first_difference(saved, description(self._keep(config)), same_release):
+            what = f"holds another model than {self.model} makes now: {told}"
+            raise MisfitError(path, what, "convert the checkpoint again, or restore the code that it was made with")
+
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
         told = self.told()

@@ -194,6 +194,11 @@ class OwnFamily(Family, KeptByKeras, Outlined, Protocol):
         """Settings that differ between the two models; both are built with these arguments, and not run."""
         ...
 
+    def require_saved(self, config: Configuration, path: Path, saved: Document, same_release: bool) -> None:
+        """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
+        a file; ``same_release`` says whether this release of Keras wrote it."""
+        ...
+
     def told(self) -> tuple[Input, ...]:
         """The inputs stated by the table or the user; raises ``MisfitError``."""
         ...

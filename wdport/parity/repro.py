@@ -33,6 +33,8 @@ Nesting = int | list["Nesting"]
 """The same nesting with 0 for every array."""
 
 _SCRIPT = '''"""{reference} -> {candidate}: the port's layer, fed the inputs of PyTorch's."""
+import pathlib
+{path}
 import numpy as np
 import wdport.parity.repro
 
@@ -98,8 +100,14 @@ def write_repro(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
-    arguments = ", ".join([repr(DATA), *(f"{name}={value!r}" for name, value in named_by(family).items())])
-    names = {"reference": fault.reference or "the network", "candidate": path or "the network", "arguments": arguments}
+    own_model_at, place = named_by(family), f"pathlib.Path(__file__).with_name({DATA!r})"
+    names = {
+        "reference": fault.reference or "the network",
+        "candidate": path or "the network",
+        "path": f"import sys\n\nsys.path.insert(0, {str(Path.cwd())!r})  # where {own_model_at['model']} is\n"
+        if own_model_at else "",
+        "arguments": ", ".join([place, *(f"{name}={value!r}" for name, value in own_model_at.items())]),
+    }  # fmt: skip
     with replacing(target / DATA, target / SCRIPT) as (data, script):
         np.savez(data, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
         script.write_text(_SCRIPT.format(**names), encoding="utf-8")

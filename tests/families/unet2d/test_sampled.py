@@ -89,6 +89,7 @@ def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatc
     assert np.array_equal(filled.images[:, :4], np.full((2, 4, SIZE, 2), 0.25, np.float32))
 
 
+@pytest.mark.full
 def test_exported_it_draws_the_same(
     pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
