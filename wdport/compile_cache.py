@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from wdport.owners import distrust
 
@@ -24,15 +25,19 @@ FAST_COMPILE: Mapping[str, Option] = {
 Not every jaxlib supports all of them: see :func:`known_options`.
 """
 
-FAST_RUN: Mapping[str, Option] = {
-    "xla_cpu_experimental_ynn_fusion_type": ",".join(
-        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
-    ),
-}
+YNN: Final = "xla_cpu_experimental_ynn_fusion_type"
+"""The option that names what XLA delegates to YNNPACK, the CPU library of jaxlib 0.10."""
+
+PRODUCTS: Final = "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+
+FAST_RUN: Mapping[str, Option] = {YNN: f"{PRODUCTS},LIBRARY_FUSION_TYPE_REDUCE"}
 """Options for programs that run often on a CPU: everything that XLA delegates to YNNPACK, except convolutions.
 
 With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer: `bench/unet.py`.
 """
+
+REDUCES = (0, 10, 2)
+"""The first jaxlib that gets reductions too: in 0.10.0 YNNPACK takes minutes to simplify a step with them."""
 
 LARGEST_BYTES = 1 << 30
 """Size of the folder; JAX evicts the least recently used entries."""
@@ -52,8 +57,11 @@ def fast_compile() -> dict[str, Option]:
 def fast_run() -> dict[str, Option]:
     """Return the options of :data:`FAST_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
     import jax
+    import jaxlib
 
-    return known_options(FAST_RUN) if jax.default_backend() == "cpu" else {}
+    if jax.default_backend() != "cpu":
+        return {}
+    return known_options(FAST_RUN if jaxlib.version.__version_info__ >= REDUCES else {YNN: PRODUCTS})
 
 
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
