@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,25 @@ def test_python_raises_no_flag_that_it_has_another_name_for() -> None:
     assert len(named) > 40
     left = [each for each in named if any(f" {flag} " in f" {errors.in_python(each)} " for flag in errors.ARGUMENTS)]
     assert left == []
+
+
+IS_NO_PATH = "{}: is {}, not a path; give a str or a pathlib.Path"
+TYPES: list[tuple[Callable[[], object], str]] = [
+    (lambda: wdport.convert(3), IS_NO_PATH.format("checkpoint", "of type int")),
+    (lambda: wdport.convert(b"a.ckpt"), IS_NO_PATH.format("checkpoint", "of type bytes")),
+    (lambda: wdport.convert("a", config={"heads": 4}), IS_NO_PATH.format("config", "of type dict")),
+    (lambda: wdport.load_model(None), IS_NO_PATH.format("path", "None")),
+    (lambda: wdport.verify("a", 3), IS_NO_PATH.format("converted", "of type int")),
+    (lambda: wdport.verify_recording({}, "a"), IS_NO_PATH.format("converted", "of type dict")),
+    (
+        lambda: wdport.convert("a", max_memory="12XB"),
+        "max_memory: is '12XB', not a number of bytes; give an int, such as 512 << 20",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), TYPES)
+def test_an_argument_of_another_type_is_named(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert str(caught.value) == said

@@ -166,3 +166,14 @@ def error_of(exit_code: int, where: str, what: str, fix: str) -> WdportError:
     """Return an error of the class that has this exit code."""
     kind = next((k for k in WdportError.__subclasses__() if k.exit_code == exit_code), InternalError)
     return kind(where, what, fix)
+
+
+def require_paths(*optional: str, **arguments: object) -> None:
+    """Raise :class:`UsageError` for the first argument that is not a path, by its name; ``optional`` ones may be
+    ``None``."""
+    for name, value in arguments.items():
+        if value is None and name in optional:
+            continue
+        kind = "None" if value is None else f"of type {type(value).__name__}"
+        if not isinstance(value, (str, PathLike)):
+            raise UsageError(name, f"is {kind}, not a path", "give a str or a pathlib.Path")

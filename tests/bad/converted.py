@@ -75,7 +75,7 @@ def _kinds() -> dict[str, Bad]:
     rows["not a converted model"] = Bad(
         tuple(command.format("good.ckpt") for command in EVERY[1:3]),
         3,
-        "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt",
+        "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)",
         {},
     )
     return rows

@@ -182,7 +182,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "verify good.ckpt good.ckpt",
         3,
-        "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt",
+        "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)",
     ),
     (
         "verify good.ckpt other.keras",
@@ -257,7 +257,11 @@ WRONG: list[tuple[str, int, str]] = [
         2,
         "wdport record: swapped? good.ckpt is a file; give MODULE:FACTORY first: wdport record mymodel:build good.ckpt",
     ),
-    ("sample good.ckpt", 3, "good.ckpt: is not a converted model; convert it first: wdport convert good.ckpt"),
+    (
+        "sample good.ckpt",
+        3,
+        "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)",
+    ),
     (
         "sample good.stablehlo",
         3,

@@ -18,7 +18,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
-from wdport.errors import InputError, MisfitError
+from wdport.errors import InputError, MisfitError, require_paths
 from wdport.families.registry import family_of_class, find_family
 from wdport.families.roles import Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
@@ -112,7 +112,7 @@ def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> C
             own.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
         return converted
     if account is not None and account.family == CUSTOM:
-        fix = "give --mapping with the table that converted it, or --model"
+        fix = "give --mapping with the table that converted it"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
     try:
         if account is not None:
@@ -194,7 +194,7 @@ def format_of(file: Path) -> str:
     if not file.exists():
         raise InputError(file, "no such file", "check the path")
     if file.suffix in _CHECKPOINTS:
-        raise InputError(file, "is not a converted model", f"convert it first: wdport convert {file.name}")
+        raise InputError(file, "is not a converted model", "convert it first (wdport convert, wdport.convert)")
     if file.suffix == _PROGRAM:
         fix = "give the converted model that it was exported from; wdport/exporting/loader.py runs this file"
         raise InputError(file, "is an exported program, not a converted model", fix)
@@ -221,6 +221,7 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasMode
         InputError: the file is damaged, or wdport did not write it.
         UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
+    require_paths(path=path)
     try:
         converted = open_converted(path)
     except MisfitError as error:

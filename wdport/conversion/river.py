@@ -24,7 +24,7 @@ from wdport.conversion.value_finding import ValueFinding
 from wdport.conversion.values import ValueLint
 from wdport.data.series import read_series
 from wdport.data.statistics import Statistics, read_statistics
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
@@ -51,6 +51,11 @@ class Conversion:
     manifest: Manifest
     shown: Mapping[str, str] = field(default_factory=dict)
     values: tuple[ValueFinding, ...] = ()
+
+    def __repr__(self) -> str:
+        """The files, the number of variables and what was assumed, on a line; ``manifest`` has everything."""
+        assumed = "".join(f", assumed {name}={value!r}" for name, value in self.assumed.items())
+        return f"Conversion({self.source} -> {self.output}, {self.manifest['output']['variables']} variables{assumed})"
 
 
 def convert(
@@ -104,7 +109,10 @@ def convert(
     Raises:
         WdportError: see `wdport.errors`; nothing is written, and an existing output is unchanged.
     """
-    inputs = by_name(config=config, mapping=mapping, norm_stats=norm_stats, data=data)
+    files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data}
+    require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
+    _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
+    inputs = by_name(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
     storage = Storage(dtype, max_memory, max_shard_size)
@@ -167,6 +175,12 @@ def _write(
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
     return write_model(file, target, variables, arrays, manifest, document)
+
+
+def _require_bytes(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise UsageError(name, f"is {value!r}, not a number of bytes", "give an int, such as 512 << 20")
 
 
 def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:

@@ -123,4 +123,4 @@ class Rows:
             for position in picked:
                 if not is_number(cells[position]):
                     what = f"column {names[position]!r} holds {cells[position].strip()!r}, which is not a number"
-                    raise Fault(what, "correct the cell or leave the column out with columns", self.place(row))
+                    raise Fault(what, "correct the cell, or remove the column", self.place(row))

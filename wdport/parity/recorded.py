@@ -40,7 +40,13 @@ class Described:
 def recorded_plan(recording: Recording, converted: Converted, mapping: PathText | None) -> Prepared:
     """The plan from the recording's names and shapes; raises :class:`MisfitError` if they do not fit."""
     names, family = recording.tensors, converted.family
-    table = load_table(Path(mapping)) if mapping else choose_table(names, recording.path)
+    try:
+        table = load_table(Path(mapping)) if mapping else choose_table(names, recording.path)
+    except MisfitError as error:
+        if mapping:
+            raise
+        what = f"is a recording of another model than {converted.path.name}, a {family.name}"
+        raise MisfitError(recording.path, what, "give the recording of its PyTorch model") from error
     if table.family != family.name:
         what = f"is a {family.name}, the recording is of a {table.family}"
         raise MisfitError(converted.path, what, "give the recording of the checkpoint that this file was made from")

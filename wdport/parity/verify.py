@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,7 +30,7 @@ from wdport.compare.trials import Trial
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.statistics import read_statistics
-from wdport.errors import MisfitError, UsageError, WdportError
+from wdport.errors import MisfitError, UsageError, WdportError, require_paths
 from wdport.families.choice import own_model
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.manifests import file_sha256
@@ -110,6 +110,8 @@ def verify(
         WdportError: a file is bad, the two do not belong together, torch is missing, or something could
             not be compared.
     """
+    files = {"mapping": mapping, "config": config, "norm_stats": norm_stats}
+    require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     started = time.monotonic()
     say = say or (lambda _: None)
     own = own_model(mapping, model, reference, inputs)
@@ -117,7 +119,7 @@ def verify(
     known = asdict(opened.config)
     settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs, own=own)
     told = Settings(config, values, statistics=read_statistics(norm_stats) if norm_stats else None)
-    with prepare(checkpoint, settings) as prepared:
+    with _prepared(checkpoint, settings, opened) as prepared:
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
@@ -132,6 +134,21 @@ def verify(
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
         theirs = user_reference(named, prepared, key, weights.tensors if opened.rounded else None) if named else None
         return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro)
+
+
+@contextmanager
+def _prepared(checkpoint: PathText, settings: Settings, opened: Converted) -> Iterator[Prepared]:
+    """The checkpoint and its plan; if they do not fit and the file was made from another checkpoint, says so."""
+    with ExitStack() as stack:
+        try:
+            prepared = stack.enter_context(prepare(checkpoint, settings))
+        except MisfitError as error:
+            source, file = opened.account.source if opened.account else None, Path(checkpoint)
+            if source is None or not file.is_file() or file_sha256(file) == source.sha256:
+                raise
+            what = f"was converted from {source.name} (SHA-256 {source.sha256[:16]}), not from {file.name}"
+            raise MisfitError(opened.path, what, "give that checkpoint, or the file that this one became") from error
+        yield prepared
 
 
 def verify_recording(
@@ -161,6 +178,7 @@ def verify_recording(
     Raises:
         WdportError: a file is bad, the two do not belong together, or something could not be compared.
     """
+    require_paths("mapping", converted=converted, recording=recording, mapping=mapping)
     started = time.monotonic()
     say = say or (lambda _: None)
     opened = open_converted(converted, own_model(mapping, model, None, inputs))

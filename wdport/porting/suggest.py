@@ -158,6 +158,7 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
     ``verdict``, or ``failure`` if it could not run."""
     if found.stop is not None or not found.parts:
         return
+    found.verdict, found.failure = None, ""  # those of another proof
     with TemporaryDirectory(prefix="wdport-") as folder:
         table = Path(folder, "suggested.yaml")
         table.write_text(found.text(), encoding="utf-8")

@@ -28,6 +28,10 @@ class Samples:
     def __len__(self) -> int:
         return len(self.state)
 
+    def __repr__(self) -> str:
+        arrays = (f"{name} {array.dtype}{list(array.shape)}" for name, array in self.arrays.items())
+        return f"Samples({', '.join([f'{len(self)}', *arrays, *([repr(self.features)] if self.features else [])])})"
+
     def __getattr__(self, name: str) -> Any:
         names = self.__dict__.get("names", ())
         if name not in names:
