@@ -15,18 +15,18 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class TokenEmbedding(layers.Embedding):
-    """Tokens (B, N) -> (B, N, C). The row of the token ``padding`` is looked up like any other, but gets no gradient,
-    as in ``torch.nn.Embedding``."""
+    """Tokens (B, N) -> (B, N, C). The row of the token ``padding_idx`` is looked up like any other, but gets no
+    gradient, as in ``torch.nn.Embedding``."""
 
-    def __init__(self, tokens: int, channels: int, padding: int | None = None, **kwargs: object) -> None:
+    def __init__(self, tokens: int, channels: int, padding_idx: int | None = None, **kwargs: object) -> None:
         super().__init__(tokens, channels, **kwargs)
-        self.padding = padding
+        self.padding_idx = padding_idx
 
     def call(self, inputs: Tensor) -> Tensor:
         made = super().call(inputs)
-        if self.padding is None:
+        if self.padding_idx is None:
             return made
-        return jnp.where((inputs == self.padding)[..., None], lax.stop_gradient(made), made)
+        return jnp.where((inputs == self.padding_idx)[..., None], lax.stop_gradient(made), made)
 
 
 class TiedHead(layers.Layer):

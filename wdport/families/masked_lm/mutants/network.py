@@ -123,7 +123,7 @@ def _next_token(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
 
 
 def _padding_zero(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
-    return jnp.where((ids == layer.padding)[..., None], 0.0, type(layer).call(layer, ids))
+    return jnp.where((ids == layer.padding_idx)[..., None], 0.0, type(layer).call(layer, ids))
 
 
 def _table(function: Callable[[Array], Array]) -> Change:
