@@ -27,8 +27,8 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 OPTIONAL = {"torch": "torch", "matplotlib": "figures", "pyarrow": "parquet", "flatbuffers": "export", "orbax": "orbax"}
 """Third-party modules that wdport imports with an extra alone, and the extra."""
 
-NOT_OURS = {"pytest", "diffusers"}
-"""What only the pytest plugin imports, which runs under it, and the library whose models unet2d reads."""
+NOT_OURS = {"pytest", "diffusers", "transformers"}
+"""What only the pytest plugin imports, which runs under it, and the libraries whose models wdport reads."""
 
 FOR_JAX = {"filelock"}
 """What no module of wdport imports, and JAX does when wdport bounds its compile cache."""

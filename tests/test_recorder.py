@@ -357,6 +357,21 @@ def test_tables_that_16_bits_ruined_are_computed_again(tmp_path: Path) -> None:
     assert subject.tensors["level_transformers.0.input_proj.bias"].sha256 is not None
 
 
+def test_the_lowest_number_stays_one_in_another_dtype() -> None:
+    """Masks add it: minus infinity in its place makes rows of padding alone NaN. It is exact, and so never moved."""
+    lowest = float(np.finfo(np.float64).min)
+    given = np.array([0.5, lowest, -np.inf, np.nan, -lowest])
+    rounded = recorder.cast(given, np.float32)
+    assert rounded.dtype == np.float32
+    assert np.array_equal(rounded[:3], np.array([0.5, np.finfo(np.float32).min, -np.inf], np.float32))
+    assert np.isnan(rounded[3])
+    assert rounded[4] == np.finfo(np.float32).max
+    for lowest in (np.finfo(np.float64).min, np.finfo(np.float32).min):
+        moved = recorder._moved(np.array([0.5, lowest]), np.random.default_rng(0), 2.0**-24)
+        assert moved[0] != 0.5
+        assert moved[1] == lowest
+
+
 def test_biases_move_and_come_back(checkpoint: Path) -> None:
     modules = build("tests.user_model:small", str(checkpoint)).modules
     before = {name: p.clone() for name, p in modules["float32"].named_parameters()}

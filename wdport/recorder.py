@@ -144,7 +144,19 @@ def cast(value: Any, dtype: DTypeLike) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(cast(item, dtype) for item in value)
     array = np.asarray(value)
-    return array.astype(dtype) if array.dtype.kind == "f" else array
+    return _rounded(array, dtype) if array.dtype.kind == "f" else array
+
+
+def _rounded(array: Array, dtype: DTypeLike) -> Array:
+    """Finite values stay finite: a mask that adds the lowest float64 number adds the lowest float32 number."""
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        with np.errstate(over="ignore"):
+            made = np.asarray(array.astype(dtype))
+        largest = np.finfo(made.dtype).max
+        return np.where(np.isinf(made) & np.isfinite(array), np.copysign(largest, made), made)
 
 
 def leaves(value: object) -> list[Any]:
@@ -479,7 +491,11 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_moved(item, rng, unit) for item in value)
     array = np.asarray(value)
-    return array * (1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)) if array.dtype.kind == "f" else array
+    if array.dtype.kind != "f":
+        return array
+    factors = 1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)
+    exact = np.abs(array) >= np.finfo(np.float32).max  # the lowest number, which a mask adds, is not rounded
+    return array * np.where(exact, 1.0, factors)
 
 
 def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:
@@ -1309,7 +1325,8 @@ class _Writer:
             self._add(reference, array)
             self._known[_key(array)] = reference
             if array.dtype == np.float64:
-                narrow = array.astype(np.float32)
+                with np.errstate(over="ignore"):
+                    narrow = array.astype(np.float32)
                 self._known.setdefault(_key(narrow), f"{reference}:s")
                 self._known.setdefault(_key(narrow.astype(np.float64)), f"{reference}:d")
         return reference

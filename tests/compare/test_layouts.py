@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from wdport.compare.calls import Call, Expected
-from wdport.compare.layouts import AFTER, PADDED, Layout, axes, fed_in_port, in_port, laid_out
+from wdport.compare.layouts import AFTER, PADDED, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
 from wdport.mapping import layers
@@ -74,6 +74,19 @@ def test_an_array_given_several_times_may_be_taken_once() -> None:
         attended(x, x, np.nextafter(x, 9), port=1)
     with pytest.raises(ValueError, match="3 inputs where the port has 1"):
         attended(x, y, y, port=1)
+
+
+def test_arguments_that_hold_several_arrays_are_matched_by_name() -> None:
+    """``block(x, mask, positions, (cos, sin))`` as ``block(x, (cos, sin), visible)``: the masks are left out."""
+    x, cos, sin, mask, at = np.random.default_rng(0).standard_normal((5, 2, 3, 4))
+    theirs = Call((x, mask, at, [cos, sin]), (x,), names=("x", "attention_mask", "position_ids", "positions"))
+    ours = Call((x, [cos, sin], mask), (x,), names=("x", "positions", "visible"))
+    assert leaf_names(ours) == ("x", "positions[0]", "positions[1]", "visible")
+    found = fed_in_port(theirs, Layout(), [x.shape] * 4, leaf_names(ours))
+    assert list(found) == [0, 1, 2]
+    assert all(np.array_equal(found[at], right) for at, right in enumerate((x, cos, sin)))
+    with pytest.raises(ValueError, match="5 inputs where the port has 4"):
+        fed_in_port(Call(theirs.inputs, (x,)), Layout(), [x.shape] * 4, leaf_names(ours))
 
 
 @pytest.mark.parametrize("mode", PADDED)

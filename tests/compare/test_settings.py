@@ -13,6 +13,7 @@ from torch import nn
 from wdport.compare.layouts import Layout, axes
 from wdport.compare.pairs import Pair
 from wdport.compare.settings import compare_pair, differences
+from wdport.nets.tokens import TokenEmbedding
 
 layers: Any = keras.layers
 LAST = Layout((axes("b c h w -> b h w c"),))
@@ -23,6 +24,7 @@ ALIKE: dict[str, tuple[Any, ...]] = {
     "same padding": ("conv2d", nn.Conv2d(3, 4, 3, padding=1), layers.Conv2D(4, 3, padding="same")),
     "dilated": ("conv1d", nn.Conv1d(3, 4, 3, dilation=2), layers.Conv1D(4, 3, dilation_rate=2)),
     "a window along one axis": ("conv2d", nn.Conv2d(3, 4, (5, 1)), layers.Conv1D(4, 5)),
+    "a row that neither trains": ("embedding", nn.Embedding(5, 4, padding_idx=1), TokenEmbedding(5, 4, padding_idx=1)),
     "no bias": ("linear", nn.Linear(3, 4, bias=False), layers.Dense(4, use_bias=False)),
     "a padding apart": (
         "conv2d",

@@ -143,6 +143,12 @@ def unet(path: Path) -> None:
     save(path, {**SMALL, "sample_size": 8})
 
 
+def eurobert(path: Path) -> None:
+    from tests.families.masked_lm.make import SMALL, save
+
+    save(path, SMALL)
+
+
 def ts2vec(path: Path) -> None:
     from tests.families.ts2vec.make import save
     from wdport.families.ts2vec.config import Config as Sizes
@@ -204,6 +210,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "loader.py": copy("wdport/exporting/loader.py"),
     "examples/points": points,
     "ddpm-cifar10-32": unet,
+    "eurobert": eurobert,
     "ts2vec-stocks.pt": ts2vec,
     "models/encoder.py": text(ENCODER),
     "llama": llama,
@@ -238,6 +245,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/waveletdiff.md": ("etth1.ckpt", "etth1.config.yaml", "stats.json"),
     "docs/wavelets.md": ("ETTh1.csv",),
     "docs/unet2d.md": ("ddpm-cifar10-32",),
+    "docs/masked_lm.md": ("eurobert",),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),
@@ -265,6 +273,8 @@ def names_of(page: str) -> dict[str, Any]:
         return {"x": rng.standard_normal((3, 24, 7)).astype(np.float32)}
     if page == "docs/unet2d.md":
         return {"x": rng.standard_normal((2, 8, 8, 3)).astype(np.float32), "t": np.array([3.0, 500.0], np.float32)}
+    if page == "docs/masked_lm.md":
+        return {"input_ids": rng.integers(0, 30, (2, 9)), "attention_mask": np.arange(9) < [[9], [5]]}
     if page == "docs/ts2vec.md":
         return {"series": rng.standard_normal((2, 24, 6)).astype(np.float32)}
     if page == "docs/recording.md":

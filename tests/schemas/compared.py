@@ -259,4 +259,27 @@ COMPARED: Mapping[str, Compared] = {
             "freq_shift is half": {"freq_shift": 16},
         },
     ),
+    "configuration-masked_lm": Compared(
+        [
+            {
+                "model_type": "eurobert", "architectures": ["EuroBertForMaskedLM"], "vocab_size": 128256,
+                "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+                "num_key_value_heads": 4, "head_dim": 64, "hidden_act": "swish", "rms_norm_eps": 1e-5,
+                "rope_parameters": {"rope_theta": 250000, "rope_type": "default"}, "tie_word_embeddings": False,
+                "attention_bias": False, "attention_dropout": 0.0, "pad_token_id": None,
+                "transformers_version": "5.23.0",
+            },
+            {"rope_theta": 250000.0, "rope_scaling": {"type": "default"}, "partial_rotary_factor": 1},
+        ],
+        read_settings("masked_lm", {"vocab_size": 200_000, "hidden_size": 768, "num_attention_heads": 12,
+                                    "num_hidden_layers": 1, "pad_token_id": None}),
+        {
+            # Heads divide the channels, key heads the heads, and rotary positions turn pairs.
+            "does not divide": {"num_attention_heads": 7},
+            "is odd": {"head_dim": 63},
+            # The padding is a token.
+            "is not below vocab_size": {"pad_token_id": 1 << 24},
+            "the sizes are those of a model": {"vocab_size": 1 << 24},
+        },
+    ),
 }  # fmt: skip

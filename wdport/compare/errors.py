@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
-from wdport.compare.layouts import fed_in_port, in_port, laid_out
+from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.measure import relative_l2
 from wdport.compare.relations import arrangement
 from wdport.compare.taps import Tap
@@ -36,11 +36,11 @@ class InPort:
                 continue
             given, made = ([tuple(leaf.shape) for leaf in leaves(list(side))] for side in (own.inputs, own.outputs))
             try:
-                found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names)
+                found[tap.candidate] = in_port(call, tap.layout, (given, made), leaf_names(own))
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
                 with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
-                    found[tap.candidate] = in_port(call, tap.layout, (given, made), own.names, strict=False)
+                    found[tap.candidate] = in_port(call, tap.layout, (given, made), leaf_names(own), strict=False)
             if (first := self._shapes.get(tap.fed)) is not None:
                 with suppress(ValueError):
                     found[tap.fed] = _fed_alone(call, tap, first)
@@ -50,7 +50,7 @@ class InPort:
 def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
     """The expected inputs of the first layer of a stack; its outputs have no counterpart in the reference."""
     shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
-    return Expected(fed_in_port(call, tap.layout, shapes, first.names), len(shapes), (), call.caller)
+    return Expected(fed_in_port(call, tap.layout, shapes, leaf_names(first)), len(shapes), (), call.caller)
 
 
 def outputs_in_port(

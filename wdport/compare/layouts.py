@@ -133,7 +133,8 @@ def in_port(
 def fed_in_port(
     call: Call, layout: Layout, shapes: Shapes, names: Sequence[str] = (), strict: bool = True
 ) -> dict[int, Array]:
-    """The inputs of a call of the reference in the port's layout, by their position among the port's inputs.
+    """The inputs of a call of the reference in the port's layout, by their position among the port's inputs; ``names``
+    are those of the port's, see :func:`leaf_names`.
 
     Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
     position; those that only one side has are left out. An array that the reference was given several times, as in
@@ -141,7 +142,7 @@ def fed_in_port(
     input is left out if the padding is not known, since the layer's output is compared.
     """
     given = leaves(list(call.inputs))
-    order = matched(call.names, names, len(given), len(shapes))
+    order = matched(leaf_names(call), names, len(given), len(shapes))
     if order is None:
         order = _taken_once(given, len(shapes))
     if order is None:
@@ -168,6 +169,17 @@ def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], layout: Layout, s
 
 def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: str) -> Array:
     return np.pad(array, apart, mode)  # type: ignore[call-overload,no-any-return]
+
+
+def leaf_names(call: Call) -> tuple[str, ...]:
+    """A name for every array that a call is given: that of its argument, with its place if the argument holds several;
+    empty if the names are not known."""
+    if len(call.names) != len(call.inputs):
+        return ()
+    parts = [(name, leaves(value)) for name, value in zip(call.names, call.inputs, strict=True)]
+    return tuple(
+        name and (f"{name}[{at}]" if len(held) > 1 else name) for name, held in parts for at in range(len(held))
+    )
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:

@@ -37,7 +37,8 @@ def relative_l2(candidate: Array, reference: Array) -> float:
 def float32_share(values: Array) -> float:
     """Share of the values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none."""
     values = values[(values != 0.0) & (np.abs(values) != 1.0)]
-    return float(np.mean(values.astype(np.float32).astype(np.float64) == values)) if values.size else 0.0
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, another value
+        return float(np.mean(values.astype(np.float32).astype(np.float64) == values)) if values.size else 0.0
 
 
 def is_constant(values: Array) -> bool:

@@ -109,6 +109,8 @@ def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
         kept = hasattr(ours, "shape") or (hasattr(theirs, "shape") and each.how not in ("present", "none"))
         if theirs is _MISSING or ours is _MISSING or kept:  # a tensor is no setting
             continue
+        if not each.keras and each.how == "is" and theirs is not None and _value(pair.layer, each.torch) == theirs:
+            continue  # the port's own layer has what Keras's has not
         if each.torch and each.how not in ("present", "none") and not _is_plain(theirs):
             continue
         if each.keras and not (_is_plain(ours) or each.how == "margins" or _is_function(each, ours)):

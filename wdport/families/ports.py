@@ -8,5 +8,6 @@ PORTS: Final = (
     "wdport.families.waveletdiff.port",
     "wdport.families.ts2vec.port",
     "wdport.families.unet2d.port",
+    "wdport.families.masked_lm.port",
     "wdport.wavelets.layers",
 )

@@ -15,12 +15,14 @@ _MODULES = {
     "waveletdiff": "wdport.families.waveletdiff.family",
     "ts2vec": "wdport.families.ts2vec.family",
     "unet2d": "wdport.families.unet2d.family",
+    "masked_lm": "wdport.families.masked_lm.family",
 }
 
 _CLASSES = {
     "wdport>WaveletDiff": "waveletdiff",
     "wdport>TS2Vec": "ts2vec",
     "wdport>UNet2D": "unet2d",
+    "wdport>MaskedLM": "masked_lm",
 }
 """Keras's registered class name -> family."""
 

@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels."""
+"""Normalisation over groups of channels, and by the root mean square of all channels."""
 
 from __future__ import annotations
 
@@ -46,3 +46,23 @@ class GroupNorm(layers.Layer):
             x = jnp.sum(x, axis=axis)
         means = jnp.sum(jnp.reshape(x, (batch, self.groups, width)), axis=-1) / (math.prod(places) * width)
         return jnp.reshape(jnp.repeat(means, width, axis=-1), (batch, *[1] * len(places), channels))
+
+
+class RMSNorm(layers.Layer):
+    """Divide (..., C) by the root mean square over the channels, times ``scale`` (C,).
+
+    The root is computed in at least float32; the quotient is rounded to the compute dtype before it is scaled.
+    """
+
+    def __init__(self, epsilon: float = 1e-5, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
+        self.built = True
+
+    def call(self, hidden_states: Tensor) -> Tensor:
+        x = wide(hidden_states)
+        normal = x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
+        return ops.cast(normal, hidden_states.dtype) * self.scale

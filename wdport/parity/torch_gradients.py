@@ -38,9 +38,7 @@ def torch_gradients(
     def keep(name: str) -> Callable[[torch.nn.Module, object, object], object]:
         def hook(_: torch.nn.Module, __: object, output: object) -> object:
             count[name] += 1
-            if isinstance(output, torch.Tensor) and output.is_floating_point() and not output.requires_grad:
-                output = output.detach().requires_grad_()  # of whole numbers alone, such as waves of a timestep
-            output = _apart(output)
+            output = _differentiable(output) if isinstance(output, torch.Tensor) else _apart(output)
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
                 tensor.retain_grad()
@@ -78,7 +76,15 @@ def _apart(output: object) -> object:
 
 
 def _alias(value: object) -> object:
-    return value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else _apart(value)
+    if isinstance(value, torch.Tensor):
+        value = _differentiable(value)
+        return value.view_as(value) if value.requires_grad else value
+    return _apart(value)
+
+
+def _differentiable(tensor: torch.Tensor) -> torch.Tensor:
+    """What is computed from whole numbers alone, such as waves of a timestep, or without gradients, gets one, too."""
+    return tensor.detach().requires_grad_() if tensor.is_floating_point() and not tensor.requires_grad else tensor
 
 
 def _gradient(tensor: torch.Tensor) -> Array:

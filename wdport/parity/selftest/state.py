@@ -25,7 +25,9 @@ NAME = "weights captured at trace time"
 def run_state_faults(example: Example, held: Bounds | None = None) -> Iterator[Kill]:
     """Try the fault at one layer of the example."""
     layers = example.layers()
-    places = [path for path, layer in layers.items() if path in example.paths and _has_bias(layer)]
+    tapped_layers = {path: layer for path, layer in layers.items() if path in example.paths}
+    places = [path for path, layer in tapped_layers.items() if _has_bias(layer)]
+    places = places or [path for path, layer in tapped_layers.items() if _has_scale(layer)]
     place = places[len(places) // 2]
     example.use(example.cases[0])
     with captured(layers[place]):  # before the weights change, and for as long as they do
@@ -36,6 +38,12 @@ def run_state_faults(example: Example, held: Bounds | None = None) -> Iterator[K
 def _has_bias(layer: Any) -> bool:
     """Whether this is a plain dense layer with a bias; a bias of an attention's key has no effect."""
     return hasattr(layer, "units") and getattr(layer, "bias", None) is not None
+
+
+def _has_scale(layer: Any) -> bool:
+    """Whether this is a layer whose only weights are vectors, which the battery's last case shifts as it shifts
+    biases."""
+    return bool(layer.weights) and all(len(weight.shape) == 1 for weight in layer.weights)
 
 
 @contextmanager

@@ -1,0 +1,159 @@
+"""The Keras port in float64 against the reference, for every variant; what it offers a sampler; its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import keras
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.families.masked_lm.make import SMALL, VARIANTS, config_of, fields_of, save, tensors_of
+from wdport.compare.bounds import LOGIC
+from wdport.compare.measure import float32_share, relative_l2, ulps
+from wdport.compare.probe import Probe
+from wdport.compile_cache import fast_compile
+from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.family import FAMILY
+from wdport.families.masked_lm.port import MaskedLM
+from wdport.nets.norms import RMSNorm
+from wdport.nets.rotary import rotary_frequencies
+from wdport.recorder import lifted, run
+
+Arrays = tuple[np.ndarray, ...]
+
+
+def drawn(config: Config, seed: int = 0) -> Arrays:
+    return FAMILY.signature(config).make(seed, 3, 1.0)
+
+
+def filled(config: Config, dtype: str = "float32") -> MaskedLM:
+    """The port with random weights; Keras would compile a program for every shape to draw them."""
+    model, rng = FAMILY.build(config, dtype), np.random.default_rng(0)
+    model.set_weights([0.3 * rng.standard_normal(variable.shape) for variable in model.weights])
+    return model
+
+
+def jitted(function: Callable[..., object]) -> Callable[..., object]:
+    return jax.jit(function, compiler_options=fast_compile())
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_equals_the_reference_in_float64(name: str, tmp_path: Path) -> None:
+    fields = fields_of(name)
+    config, tensors = config_of(fields), tensors_of(fields)
+    file = wdport.convert(save(tmp_path / "model", fields, tensors), tmp_path / "out.safetensors").output
+    inputs = drawn(config)
+    assert 0 < np.mean(inputs[1]) < 1
+    with jax.enable_x64(True):
+        made = np.asarray(jitted(lambda *given: wdport.load_model(file, "float64")(given))(*inputs))
+    with lifted():
+        right = run(FAMILY.build_reference(config, tensors, "float64"), inputs)[0]
+    assert relative_l2(made, right) <= LOGIC
+    assert float32_share(made) < 0.01
+
+
+def test_padding_on_any_side_and_alone(tmp_path: Path) -> None:
+    """As the library's eager attention: a sequence of padding alone reads all of it, and nothing is NaN."""
+    fields = fields_of("tied, all biases")
+    config, tensors = config_of(fields), tensors_of(fields)
+    ids = np.random.default_rng(0).integers(0, config.vocab_size, (4, 6))
+    mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 0, 1, 0, 1, 1]])
+    right = run(FAMILY.build_reference(config, tensors, "float32"), (ids, mask))[0]
+    file = wdport.convert(save(tmp_path / "model", fields, tensors), tmp_path / "out.safetensors").output
+    made, half = (Probe(wdport.load_model(file, dtype), []).whole((ids, mask))[0]
+                  for dtype in ("float32", "mixed_bfloat16"))  # fmt: skip
+    assert np.isfinite(made).all()
+    assert relative_l2(made, right) < 1e-5
+    assert relative_l2(made[2], right[2]) < 1e-5
+    assert np.isfinite(half.astype(np.float32)).all()
+
+
+def test_logits_of_chosen_tokens() -> None:
+    """What a sampler needs: the features once, and the logits of a block alone, as functions of the weights."""
+    config = config_of(fields_of("tied"))
+    model, (ids, mask) = filled(config), drawn(config)
+    whole = Probe(model, []).whole((ids, mask))[0]
+    values = {id(variable): variable.value for variable in model.variables}
+
+    def block(weights: dict, ids: object, mask: object, start: object) -> object:
+        held = [(variable, weights[id(variable)]) for variable in model.variables]
+        with keras.StatelessScope(state_mapping=held):
+            hidden = model.hidden(ids, mask)
+            return model.logits(jax.lax.dynamic_slice_in_dim(hidden, start, 4, axis=1))
+
+    made = jitted(block)(values, ids, mask, 5)
+    assert relative_l2(np.asarray(made), whole[:, 5:9]) < 1e-6
+    doubled = {name: 2 * value for name, value in values.items()}
+    assert relative_l2(np.asarray(jitted(block)(doubled, ids, mask, 5)), whole[:, 5:9]) > 0.1
+
+
+def test_without_a_mask_all_tokens_are_read() -> None:
+    config = config_of(SMALL)
+    model, (ids, mask) = filled(config), drawn(config)
+    hidden = jitted(model.hidden)
+    unmasked, whole, masked = (np.asarray(hidden(ids, *more)) for more in ((), (np.ones_like(mask, int),), (mask,)))
+    assert relative_l2(unmasked, whole) < 1e-6
+    assert relative_l2(unmasked, masked) > 0.01
+
+
+@pytest.mark.parametrize(("width", "theta"), [(64, 250_000), (128, 500_000.0), (80, 10_000.0), (6, 100.0)])
+def test_frequencies_are_rounded_as_in_pytorch(width: int, theta: float) -> None:
+    theirs = (1.0 / theta ** (torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
+    ours = rotary_frequencies(width, theta, "float32")
+    assert ours.dtype == np.float32
+    assert np.max(np.abs(ours.view(np.int32) - theirs.view(np.int32))) <= 1
+    exact = theta ** -(np.arange(0, width, 2) / width)
+    assert relative_l2(rotary_frequencies(width, theta), exact) < 1e-15
+    assert ulps(ours, exact) <= 16
+
+
+def test_variables_are_called_as_in_keras() -> None:
+    for name in ("tied, all biases", "one head"):
+        config = config_of(fields_of(name))
+        model = FAMILY.build(config)
+        assert {variable.path: tuple(variable.shape) for variable in model.weights} == FAMILY.variables(config)
+    assert sum(int(np.prod(shape)) for shape in FAMILY.variables(Config()).values()) == 310_266_624
+
+
+@pytest.mark.parametrize("name", ["tied, all biases", "as published"])
+def test_files_are_as_keras_writes_them(name: str, tmp_path: Path) -> None:
+    file = wdport.convert(save(tmp_path / "model", fields_of(name)), tmp_path / "ours.keras").output
+    model = wdport.load_model(file)
+    again = keras.saving.load_model(file)
+    assert again.config == model.config
+    model.save(tmp_path / "theirs.keras")
+    other = wdport.load_model(tmp_path / "theirs.keras")
+    for third in (again, other):
+        pairs = zip(model.get_weights(), third.get_weights(), strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_bfloat16_keeps_positions_apart_and_rounds_as_the_library() -> None:
+    config = config_of(SMALL)
+    single, half = filled(config), filled(config, "mixed_bfloat16")
+    inputs = drawn(config)
+    one, other = (Probe(model, []).whole(inputs)[0] for model in (single, half))
+    assert other.dtype == "bfloat16"
+    assert 1e-4 < relative_l2(other.astype(np.float32), one) < 0.1
+    near = [np.asarray(each, np.float32) for each in half.rotary(np.array([[998, 999]]))]
+    assert all(relative_l2(each[0, 0], each[0, 1]) > 1e-2 for each in near)
+
+
+def test_a_norm_is_rounded_before_it_is_scaled() -> None:
+    import ml_dtypes
+
+    norm, rng = RMSNorm(1e-5, dtype="bfloat16"), np.random.default_rng(0)
+    x, scale = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((5, 64), (64,)))
+    norm.build((None, 64))
+    norm.scale.assign(scale)
+    wide = x.astype(np.float32)
+    normal = wide / np.sqrt(np.mean(wide**2, axis=-1, keepdims=True) + 1e-5)
+    right = normal.astype(ml_dtypes.bfloat16) * scale
+    other = (normal * scale.astype(np.float32)).astype(ml_dtypes.bfloat16)
+    made = np.asarray(norm(x))
+    assert np.mean(made == right) > 0.99 > np.mean(made == other)

@@ -1,0 +1,206 @@
+"""What of a folder is read and what is refused, in one line that names the field."""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.masked_lm.make import SMALL, Fields, save, tensors_of
+from wdport.cli.main import main
+from wdport.conversion.prepare import Settings, prepare
+from wdport.errors import InputError, MisfitError, UsageError
+from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.family import FAMILY
+
+HUGE = 10**9
+REFUSED: dict[str, tuple[Fields, str]] = {
+    "llama": ({"model_type": "llama"}, "model_type is 'llama'; eurobert is supported; other models need their own"),
+    "sibling": ({"architectures": ["EuroBertForSequenceClassification"]}, "architectures is EuroBertForSequenceCl"),
+    "base": ({"architectures": ["EuroBertModel"]}, "EuroBertForMaskedLM is supported"),
+    "unknown": ({"sliding_window": 128}, "unknown field 'sliding_window'"),
+    "quantized": ({"quantization_config": {"quant_method": "fp8"}}, "unknown field 'quantization_config'"),
+    "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling has the type 'linear'"),
+    "yarn": ({"rope_parameters": {"rope_type": "yarn", "factor": 4}}, "rope_parameters has the type 'yarn'"),
+    "factor": ({"rope_parameters": {"rope_theta": 1e4, "factor": 2.0}}, "rope_parameters has 'factor'"),
+    "partial": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+    "rope": ({"rope_parameters": [1]}, "rope_parameters is not a table of values or null"),
+    "theta": ({"rope_theta": 0}, "rope_theta is zero"),
+    "text": ({"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta is not a number"),
+    "activation": ({"hidden_act": "xielu"}, "hidden_act 'xielu' is not supported: use silu, gelu"),
+    "heads": ({"num_attention_heads": 3}, "num_attention_heads 3 does not divide hidden_size 16"),
+    "pairs": ({"num_key_value_heads": 3}, "num_key_value_heads 3 does not divide num_attention_heads 4"),
+    "odd": ({"head_dim": 5}, "head_dim 5 is odd"),
+    "padding": ({"pad_token_id": 30}, "pad_token_id 30 is not below vocab_size 30"),
+    "epsilon": ({"rms_norm_eps": -1e-5}, "rms_norm_eps is not a number from 0"),
+    "flag": ({"tie_word_embeddings": 1}, "tie_word_embeddings is not true or false"),
+    "layers": ({"num_hidden_layers": HUGE}, "num_hidden_layers 1000000000"),
+    "digits": ({"vocab_size": 10**99}, "vocab_size of 329 bits"),
+    "values": ({"hidden_size": 65536, "num_hidden_layers": 1000, "head_dim": 64}, "values, at most"),
+    "true": ({"hidden_size": True}, "hidden_size is not a whole number"),
+    "dropout": ({"attention_dropout": 1.5}, "attention_dropout 1.5 is not in [0, 1)"),
+}
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict:
+    return tensors_of(SMALL)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str, tmp_path: Path, tensors: dict, capsys: pytest.CaptureFixture[str]) -> None:
+    fields, message = REFUSED[name]
+    folder, started = save(tmp_path / "m", SMALL, tensors, **fields), time.monotonic()
+    assert main(["convert", str(folder)]) == 4
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert message in said
+    assert time.monotonic() - started < 2.0
+    assert not (tmp_path / "m.keras").exists()
+
+
+CONTRADICTED: dict[str, tuple[Fields, str]] = {
+    "tokens": ({"vocab_size": 31}, "vocab_size is 31, but 30 in the tensors"),
+    "channels": ({"hidden_size": 32}, "hidden_size is 32, but 16"),
+    "features": ({"intermediate_size": 24}, "intermediate_size is 24, but 20"),
+    "layers": ({"num_hidden_layers": 3}, "num_hidden_layers is 3, but 2"),
+    "width": ({"head_dim": 8}, "num_attention_heads 4 times head_dim 8 is 32, but 16"),
+    "pairs": ({"num_key_value_heads": 4}, "num_key_value_heads 4 times head_dim 4 is 16, but 8"),
+    "biases": ({"attention_bias": True}, "attention_bias is true, but false"),
+    "more biases": ({"mlp_bias": True}, "mlp_bias is true, but false"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTED)
+def test_contradicted_by_the_tensors(name: str, tmp_path: Path, tensors: dict) -> None:
+    fields, message = CONTRADICTED[name]
+    with pytest.raises(MisfitError) as caught, prepare(save(tmp_path / "m", SMALL, tensors, **fields), Settings()):
+        pass
+    assert caught.value.details[0].startswith(message)
+
+
+def test_heads_of_a_tied_model(tmp_path: Path, tensors: dict, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tied head may be absent, or equal to the embedding; without a tie it must be there."""
+    head = "lm_head.weight"
+    without = {name: array for name, array in tensors.items() if name != head}
+    assert main(["convert", str(save(tmp_path / "a", SMALL, without))]) == 4
+    assert "tie_word_embeddings is false, but the tensors have no lm_head.weight" in capsys.readouterr().err
+    assert main(["convert", str(save(tmp_path / "b", SMALL, tensors, tie_word_embeddings=True))]) == 4
+    assert "lm_head.weight" in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
+    equal = {**tensors, head: tensors["model.embed_tokens.weight"]}
+    files = [
+        wdport.convert(
+            save(tmp_path / name, SMALL, each, tie_word_embeddings=True), tmp_path / f"{name}.safetensors"
+        ).output
+        for name, each in (("c", without), ("d", equal))
+    ]
+    first, second = (Path(each).read_bytes() for each in files)
+    assert first[-1000:] == second[-1000:]
+
+
+def test_defaults_are_the_librarys() -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.EuroBertConfig().to_dict()
+    ours = Config().to_dict()
+    theta = ours.pop("rope_theta")
+    assert {name: theirs[name] for name in ours} == ours
+    assert theirs["rope_parameters"] == {"rope_theta": theta, "rope_type": "default"}
+
+
+@pytest.mark.parametrize(
+    ("told", "theta"),
+    [({}, 10_000.0), ({"rope_theta": 500.0}, 500.0), ({"rope_theta": 500.0, "rope_scaling": None}, 500.0),
+     ({"rope_parameters": {"rope_theta": 700, "rope_type": "default"}}, 700), ({"rope_parameters": None}, 10_000.0),
+     ({"rope_theta": 500.0, "rope_parameters": {"rope_theta": 700.0}}, 700.0),
+     ({"rope_theta": 500.0, "rope_scaling": {"type": "default"}}, 500.0),
+     ({"rope_scaling": {"rope_theta": 9.0}, "rope_parameters": {"rope_theta": 700.0}}, 9.0)],
+)  # fmt: skip
+def test_spellings_of_rotary_positions(told: Fields, theta: float) -> None:
+    assert FAMILY.load_config(FAMILY.read_settings({**SMALL, **told}, "config.json")).rope_theta == theta
+    if (transformers := pytest.importorskip("transformers")) is not None:
+        own = transformers.EuroBertConfig(**{**SMALL, **told})
+        assert own.rope_parameters["rope_theta"] == theta
+
+
+def test_a_published_configuration_of_the_remote_code() -> None:
+    told = {
+        "architectures": ["EuroBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "auto_map": {"AutoConfig": "configuration_eurobert.EuroBertConfig"}, "bos_token": "<|begin_of_text|>",
+        "bos_token_id": 128000, "eos_token": "<|end_of_text|>", "eos_token_id": 128001, "head_dim": 64,
+        "hidden_act": "silu", "hidden_dropout": 0.0, "hidden_size": 768, "initializer_range": 0.02,
+        "intermediate_size": 3072, "mask_token": "<|mask|>", "mask_token_id": 128002, "max_position_embeddings": 8192,
+        "mlp_bias": False, "model_type": "eurobert", "num_attention_heads": 12, "num_hidden_layers": 12,
+        "num_key_value_heads": 12, "pad_token": "<|end_of_text|>", "pad_token_id": 128001, "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 250000, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16", "transformers_version": "4.40.0.dev0", "use_cache": False, "vocab_size": 128256,
+    }  # fmt: skip
+    config = FAMILY.load_config(FAMILY.read_settings(told, "config.json"))
+    assert config == Config(num_key_value_heads=12, head_dim=64, rope_theta=250_000)
+
+
+def test_origins_and_what_a_user_says(tmp_path: Path, tensors: dict) -> None:
+    folder = save(tmp_path / "m", SMALL, tensors, attention_dropout=0.1)
+    (tmp_path / "more.yaml").write_text("hidden_act: mish\nrope_parameters: {rope_theta: 500}\n")
+    settings = Settings(config=tmp_path / "more.yaml", values={"rms_norm_eps": "1e-06", "pad_token_id": "null"})
+    with prepare(folder, settings) as prepared:
+        origins, config, notes = prepared.resolved.origins, prepared.config, prepared.resolved.notes
+    assert (config.hidden_act, config.rope_theta, config.rms_norm_eps, config.pad_token_id) == ("mish", 500, 1e-6, None)
+    told = [origins[name] for name in ("rope_theta", "rms_norm_eps", "hidden_size", "head_dim")]
+    assert told == ["config", "flag", "config.json", "default"]
+    assert [note.split(" ")[0] for note in notes] == ["attention_dropout"]
+
+
+def test_settings() -> None:
+    assert FAMILY.parse_setting("hidden_act", "mish") == "mish"
+    assert FAMILY.parse_setting("pad_token_id", "None") is None
+    with pytest.raises(UsageError, match="is not a field"):
+        FAMILY.parse_setting("width", "3")
+
+
+def test_a_lone_file_needs_its_configuration(tmp_path: Path, tensors: dict) -> None:
+    folder = save(tmp_path / "m", SMALL, tensors)
+    told = tmp_path / "told.json"
+    (folder / "config.json").rename(told)
+    file = folder / "model.safetensors"
+    with pytest.raises(MisfitError, match=r"there is no config.json with .*config="):
+        wdport.convert(file, tmp_path / "out.keras")
+    assert wdport.convert(file, tmp_path / "out.keras", config=told).config == Config(**SMALL)
+    (folder / "config.json").write_text(json.dumps(SMALL))
+    with pytest.raises(MisfitError, match=r"config.json has no model_type"):
+        wdport.convert(folder, tmp_path / "more.keras")
+
+
+def test_a_bert_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = {
+        "bert.embeddings.word_embeddings.weight": (8, 4),
+        "bert.encoder.layer.0.attention.self.query.weight": (4, 4),
+    }
+    names = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    assert (
+        main(["convert", str(save(tmp_path / "m", {"model_type": "bert"}, names, architectures=["BertForMaskedLM"]))])
+        == 4
+    )
+    said = capsys.readouterr().err
+    assert "no mapping table fits its 2 tensors" in said
+    assert said.count("\n") == 1
+
+
+def test_a_converted_file_of_an_impossible_network(tmp_path: Path, tensors: dict) -> None:
+    """What Keras saved has no manifest; its configuration is bounded all the same, before anything is built."""
+    file = tmp_path / "out.keras"
+    wdport.convert(save(tmp_path / "m", SMALL, tensors), file)
+    told = {**Config(**SMALL).to_dict(), "num_hidden_layers": HUGE}
+    document = FAMILY.keras_document(Config(**SMALL))
+    document["config"] = {"name": "masked_lm", "dtype": "float32", "config": told}
+    hostile = tmp_path / "hostile.keras"
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(hostile, "w") as new:
+        for name in ("metadata.json", "config.json", "model.weights.h5"):
+            new.writestr(name, json.dumps(document) if name == "config.json" else old.read(name))
+    with pytest.raises(InputError, match=r"hostile\.keras.*num_hidden_layers 1000000000"):
+        wdport.load_model(hostile)

@@ -1,0 +1,18 @@
+"""Inputs and outputs of the network, at a length suitable for comparisons in float64."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wdport.families.masked_lm.config import Config
+from wdport.model import Port, Signature
+from wdport.recorder import parse_input
+
+LENGTH: Final = 24
+"""Tokens of a compared sequence. The network has no parameter that depends on the position."""
+
+
+def signature(config: Config) -> Signature:
+    """Tokens (B, N) and the mask of padding (B, N), true for tokens that are read; sequences differ in length."""
+    inputs = (f"input_ids: b n={LENGTH}, below {config.vocab_size}", f"attention_mask: b n={LENGTH}, mask")
+    return Signature(tuple(map(parse_input, inputs)), (Port("logits"),))

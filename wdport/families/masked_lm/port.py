@@ -1,0 +1,135 @@
+"""EuroBertForMaskedLM in Keras 3: maps tokens (B, N) and a mask of padding (B, N) to logits (B, N, T).
+
+The readable source of truth. Every layer named in `mappings/masked_lm.yaml` is a Keras layer whose output can be
+recorded and whose inputs can be fed, eager or under jit. :meth:`MaskedLM.hidden` and :meth:`MaskedLM.logits`, whose
+composition is the call, let a sampler compute logits only where it needs them. Source: transformers 5.23.0,
+``EuroBertForMaskedLM``.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import keras
+from keras import layers
+
+from wdport.families.masked_lm.config import Config
+from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.model import KerasTensor as Tensor
+from wdport.model import KerasVariable
+from wdport.nets.norms import RMSNorm
+from wdport.nets.rotary import Rotary
+from wdport.nets.token_attention import TokenAttention
+from wdport.nets.tokens import Activation, GatedMlp, TiedHead, TokenEmbedding
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its approximation with tanh."""
+    return keras.ops.gelu(x, approximate=True)
+
+
+FUNCTIONS: dict[str, Activation] = {"gelu_pytorch_tanh": gelu_tanh}
+"""Activations that Keras has no name for."""
+
+
+class Block(layers.Layer):
+    """Tokens (B, N, C) -> (B, N, C): attention, then the gated network, each behind a norm and added to its input."""
+
+    def __init__(self, config: Config, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        channels, epsilon = config.hidden_size, config.rms_norm_eps
+        self.channels = channels
+        self.attention_norm = RMSNorm(epsilon, name="attention_norm")
+        self.attention = TokenAttention(
+            channels, config.num_attention_heads, config.kv_heads, config.width, config.attention_bias, name="attention"
+        )
+        self.mlp_norm = RMSNorm(epsilon, name="mlp_norm")
+        act = FUNCTIONS.get(config.hidden_act, config.hidden_act)
+        self.mlp = GatedMlp(channels, config.intermediate_size, act, config.mlp_bias, name="mlp")
+
+    def build(self, _: object = None) -> None:
+        self.attention_norm.build((None, None, self.channels))
+        self.attention.build()
+        self.mlp_norm.build((None, None, self.channels))
+        self.mlp.build()
+        self.built = True
+
+    def call(
+        self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], visible: Tensor | None = None
+    ) -> Tensor:
+        normed = self.attention_norm(hidden_states)
+        hidden_states = hidden_states + self.attention(normed, position_embeddings, visible)
+        return hidden_states + self.mlp(self.mlp_norm(hidden_states))
+
+
+@keras.saving.register_keras_serializable("wdport")
+class MaskedLM(keras.Model):
+    """The network: ``model((input_ids, attention_mask))``.
+
+    Args:
+        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
+
+    Inputs: input_ids (B, N) below ``vocab_size``; attention_mask (B, N), true or nonzero for tokens that are read,
+        false for padding, on any side. Output: logits (B, N, vocab_size) in the compute dtype.
+    """
+
+    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
+        kwargs = {"name": "masked_lm", **kwargs, "autocast": False}
+        super().__init__(**kwargs)
+        require_backend(self.variable_dtype)
+        self.config = config if isinstance(config, Config) else Config.from_dict(config)
+        self.depth = self.config.num_hidden_layers
+        with layer_dtype(self.dtype_policy):
+            self._create()
+        self._build_all()
+
+    def _create(self) -> None:
+        config, tokens = self.config, self.config.vocab_size
+        self.embed_tokens = TokenEmbedding(tokens, config.hidden_size, config.pad_token_id, name="embed_tokens")
+        self.rotary = Rotary(config.width, config.rope_theta, name="rotary")
+        for at in range(self.depth):
+            setattr(self, f"block_{at}", Block(config, name=f"block_{at}"))
+        self.norm = RMSNorm(config.rms_norm_eps, name="norm")
+        if config.tie_word_embeddings:
+            self.lm_head = TiedHead(tokens, self._table, config.mlp_bias, name="lm_head")
+        else:
+            self.lm_head = layers.Dense(tokens, use_bias=config.mlp_bias, name="lm_head")
+
+    def _table(self) -> KerasVariable:
+        return self.embed_tokens.embeddings
+
+    def _build_all(self) -> None:
+        tokens = (None, None, self.config.hidden_size)
+        self.embed_tokens.build((None, None))
+        self.rotary.build((None, None))
+        for at in range(self.depth):
+            getattr(self, f"block_{at}").build()
+        self.norm.build(tokens)
+        self.lm_head.build(tokens)
+        self.built = True
+
+    def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
+        input_ids, attention_mask = inputs
+        return self.logits(self.hidden(input_ids, attention_mask))
+
+    def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The features (B, N, C) behind the last norm; all tokens are read if ``attention_mask`` is ``None``."""
+        positions = self.rotary(jnp.arange(input_ids.shape[1])[None])
+        x = self.embed_tokens(input_ids)
+        for at in range(self.depth):
+            x = getattr(self, f"block_{at}")(x, positions, attention_mask)
+        return self.norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The logits (B, M, vocab_size) of features (B, M, C) at any positions."""
+        return self.lm_head(hidden)
+
+    def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
+        return (*inputs_shape[0], self.config.vocab_size)
+
+    def __dir__(self) -> list[str]:
+        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
+        # generic `layers` would come before `lm_head`; without it the file has our structural paths.
+        return [name for name in super().__dir__() if name != "layers"]
+
+    def get_config(self) -> dict[str, object]:
+        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}

@@ -1,0 +1,78 @@
+"""The PyTorch network that a port is compared with: the library's own class, or ours if it is not installed.
+
+Both have the library's module names. In float64 they are built and called lifted, because the library explicitly
+computes norms, rotary positions and softmax in float32. Of the library's implementations of attention, ``eager`` is
+used: it adds the mask of padding to the logits in code that can be lifted, and stays finite for a sequence of padding
+alone, where ``sdpa`` depends on the kernel that torch chooses. A test compares the two.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Final
+
+import torch
+from torch import nn
+
+from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.twin import MaskedLMTwin
+from wdport.model import Array
+from wdport.recorder import lifted
+
+CLASS: Final = "EuroBertForMaskedLM"
+ATTENTION: Final = "eager"
+TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def library_class() -> Callable[..., nn.Module] | None:
+    """The library's class, if it is installed."""
+    try:
+        found: Callable[..., nn.Module] = getattr(importlib.import_module("transformers"), CLASS)
+    except (ImportError, AttributeError):
+        return None
+    return found
+
+
+def reference_of(config: Config) -> str:
+    """Whose code the reference is, for a report."""
+    return library_of(config) or "wdport's own PyTorch code; with transformers installed it is the library's"
+
+
+def library_of(config: Config) -> str:
+    """The library's class and release, if it is the reference."""
+    if library_class() is None:
+        return ""
+    return f"{CLASS} of transformers {importlib.import_module('transformers').__version__}"
+
+
+def library_arguments(config: Config) -> dict[str, object]:
+    """Arguments for the library's ``EuroBertConfig``."""
+    told = config.to_dict()
+    theta = told.pop("rope_theta")
+    if config.mask_token_id is None:
+        del told["mask_token_id"]
+    rope = {"rope_type": "default", "rope_theta": theta}
+    return {**told, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
+
+
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str, attention: str = ATTENTION) -> nn.Module:
+    """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. A tied
+    head has the embedding's own parameter."""
+    library = library_class()
+    with lifted() if dtype == "float64" else nullcontext():
+        if library is None:
+            model: nn.Module = MaskedLMTwin(config)
+        else:
+            made = getattr(importlib.import_module("transformers"), "EuroBertConfig")(**library_arguments(config))
+            made._attn_implementation = attention
+            model = library(made)
+    kind = getattr(torch, dtype)
+    state = {name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}
+    if config.tie_word_embeddings:
+        state[HEAD] = state[TABLE]
+    model.load_state_dict(state, assign=True)
+    if config.tie_word_embeddings:
+        model.get_submodule("lm_head").weight = model.get_submodule("model.embed_tokens").weight
+    return model.requires_grad_(True).eval()

@@ -1,0 +1,68 @@
+"""Self-attention over tokens with rotary positions, where several heads may share keys and values."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from keras import layers, ops
+
+from wdport.model import KerasTensor as Tensor
+from wdport.nets.precision import wide
+from wdport.nets.rotary import turned
+
+
+class TokenAttention(layers.Layer):
+    """Tokens (B, N, C) -> (B, N, C): every token reads all ``visible`` tokens, before and after it.
+
+    ``num_heads`` heads of ``head_dim`` share ``num_key_value_heads`` keys and values: consecutive heads have the same
+    ones. Keys are not repeated; the heads that share them are joined along the tokens. If no token of a sequence is
+    visible, all are read with equal weights, so nothing is NaN.
+    """
+
+    def __init__(
+        self, channels: int, num_heads: int, num_key_value_heads: int, head_dim: int, use_bias: bool, **kwargs: object
+    ) -> None:
+        super().__init__(**kwargs)
+        self.channels, self.head_dim = channels, head_dim
+        self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
+        self.query = layers.Dense(num_heads * head_dim, use_bias=use_bias, name="query")
+        self.key = layers.Dense(num_key_value_heads * head_dim, use_bias=use_bias, name="key")
+        self.value = layers.Dense(num_key_value_heads * head_dim, use_bias=use_bias, name="value")
+        self.out = layers.Dense(channels, use_bias=use_bias, name="out")
+
+    def build(self, _: object = None) -> None:
+        for layer in (self.query, self.key, self.value):
+            layer.build((None, None, self.channels))
+        self.out.build((None, None, self.num_heads * self.head_dim))
+        self.built = True
+
+    def call(
+        self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], visible: Tensor | None = None
+    ) -> Tensor:
+        """``position_embeddings`` are cosines and sines (1 or B, N, head_dim); ``visible`` (B, N) is true for tokens
+        that are read, all if ``None``."""
+        q, k, v = (self._heads(projection(hidden_states)) for projection in (self.query, self.key, self.value))
+        cosines, sines = (ops.cast(each, q.dtype)[:, None] for each in position_embeddings)
+        q, k = turned(q, cosines, sines), turned(k, cosines, sines)
+        return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(B, N, heads * K) -> (B, heads, N, K)."""
+        return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], -1, self.head_dim)), 1, 2)
+
+    def _read(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+        """Scaled queries (B, heads, N, K), keys and values (B, pairs, N, K) -> (B, heads, N, K)."""
+        batch, _, length, width = q.shape
+        together = jnp.reshape(q, (batch, self.num_key_value_heads, -1, width))
+        logits = wide(together @ jnp.swapaxes(k, 2, 3))
+        if visible is not None:
+            least = np.finfo(logits.dtype).min  # finite: a sequence without visible tokens has equal weights
+            logits = jnp.where(ops.cast(visible, "bool")[:, None, None, :], logits, least)
+        powers = jnp.exp(logits - lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
+        weights = ops.cast(powers / jnp.sum(powers, axis=-1, keepdims=True), v.dtype)
+        return jnp.reshape(weights @ v, (batch, self.num_heads, length, width))
+
+    def _merged(self, x: Tensor) -> Tensor:
+        """(B, heads, N, K) -> (B, N, heads * K)."""
+        return jnp.reshape(jnp.swapaxes(x, 1, 2), (x.shape[0], x.shape[2], self.num_heads * self.head_dim))
