@@ -1,0 +1,253 @@
+"""Refine masked tokens block by block, the most confident first: the whole loop is one program.
+
+Every setting is a run-time number, so a program compiled once serves every number of steps and every temperature. A
+sample's tokens depend on nothing else in its batch. Sizes: B samples of N tokens, blocks of L tokens, V words.
+Source: diffusers 0.42.1, ``BlockRefinementScheduler`` and the loop of ``LLaDA2Pipeline``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Tensor = Any
+"""A NumPy or JAX array outside the loop, a traced one inside."""
+
+Predict = Callable[[Tensor, Tensor], Tensor]
+"""Tokens (B, W) up to the end of a window and a block's first position (a traced integer) to the block's logits
+(B, L, V)."""
+
+NEVER = -1
+"""In :attr:`Refined.steps`: a token that was given, or that is still masked. No token has this id either."""
+
+
+class Settings(NamedTuple):
+    """How to refine, all run-time numbers.
+
+    ``steps`` is the number of steps in which a block is filled at the latest. Tokens with a probability above
+    ``threshold`` are committed earlier. ``editing``, if above zero, replaces a committed token by another with a
+    probability above it, for at most ``posts`` steps after the block is full. ``temperature`` 0 takes the most probable
+    token. ``top_k`` 0 and ``top_p`` 1 leave all tokens. ``end`` is the token that ends a text, or :data:`NEVER`.
+    ``forbidden`` is a token that is never chosen, or :data:`NEVER`.
+    """
+
+    steps: Tensor = 32
+    threshold: Tensor = 0.95
+    editing: Tensor = 0.0
+    posts: Tensor = 16
+    temperature: Tensor = 0.0
+    top_k: Tensor = 0
+    top_p: Tensor = 1.0
+    end: Tensor = NEVER
+    forbidden: Tensor = NEVER
+
+
+class Refined(NamedTuple):
+    """Tokens (B, N); the step of the sample that last set each of them (B, N), counted over all blocks from 0; the
+    steps of each sample (B,); the number of network calls."""
+
+    tokens: Tensor
+    steps: Tensor
+    taken: Tensor
+    calls: Tensor
+
+
+class Window(NamedTuple):
+    """Blocks ``first`` to ``last`` (exclusive) are refined with the tokens before ``end`` in view."""
+
+    first: int
+    last: int
+    end: int
+
+
+class _Carry(NamedTuple):
+    """One block's loop: tokens and when they were set (B, W); per sample (B,): the steps taken in all, the step in this
+    block, the steps after its last mask, whether it goes on, whether its text has ended; and the network calls."""
+
+    tokens: Tensor
+    when: Tensor
+    taken: Tensor
+    step: Tensor
+    posts: Tensor
+    going: Tensor
+    ended: Tensor
+    calls: Tensor
+
+
+def windows(start: int, length: int, block: int, most: int = 4, whole: bool = False) -> list[Window]:
+    """Windows for ``length`` tokens after position ``start``, a multiple of ``block`` tokens.
+
+    Each block sees the tokens up to its own end or, with at most ``most`` windows, up to the end of the last block of
+    its window; with ``whole`` every block sees all tokens.
+    """
+    count = length // block
+    if whole:
+        return [Window(0, count, start + length)]
+    size = -(-count // most)
+    firsts = range(0, count, size)
+    lasts = [min(first + size, count) for first in firsts]
+    return [Window(first, last, start + last * block) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def refine(
+    predict: Predict,
+    tokens: Tensor,
+    fixed: Tensor,
+    mask: int,
+    start: int,
+    block: int,
+    among: Sequence[Window],
+    settings: Settings,
+    keys: Tensor,
+) -> Refined:
+    """Replace every ``mask`` among the tokens from position ``start`` on, block by block.
+
+    Args:
+        predict: the network; called once per step for all samples of the batch.
+        tokens: (B, N) int32, with ``mask`` where a token is wanted.
+        fixed: (B, N) bool, tokens that are never replaced: prompts, and the text around a gap.
+        mask: the id of the mask token.
+        start: position of the first block.
+        block: tokens in a block.
+        among: the windows, which together have every block once.
+        settings: run-time numbers.
+        keys: (B,) random keys, one per sample; used if the temperature is above zero.
+    """
+    tokens = jnp.asarray(tokens, jnp.int32)
+    when = jnp.full(tokens.shape, NEVER, jnp.int32)
+    ended = _ended(tokens, fixed, mask, settings.end)
+    zero = taken = jnp.zeros(len(tokens), jnp.int32)
+    calls = jnp.zeros((), jnp.int32)
+    for window in among:
+        seen, held = tokens[:, : window.end], fixed[:, : window.end]
+
+        def one(at: Tensor, carry: _Carry, held: Tensor = held) -> _Carry:
+            return _refine_block(predict, carry, held, mask, start + at * block, block, settings, keys)
+
+        carry = _Carry(seen, when[:, : window.end], taken, zero, zero, ~ended, ended, calls)
+        carry = jax.lax.fori_loop(window.first, window.last, one, carry)
+        tokens = tokens.at[:, : window.end].set(carry.tokens)
+        when = when.at[:, : window.end].set(carry.when)
+        taken, ended, calls = carry.taken, carry.ended, carry.calls
+    return Refined(tokens, when, taken, calls)
+
+
+def _refine_block(
+    predict: Predict,
+    carry: _Carry,
+    fixed: Tensor,
+    mask: int,
+    start: Tensor,
+    size: int,
+    settings: Settings,
+    keys: Tensor,
+) -> _Carry:
+    """Refine one block of ``size`` tokens until every sample's rule says stop."""
+    held = jax.lax.dynamic_slice_in_dim(fixed, start, size, axis=1)
+    edits = jnp.asarray(settings.editing) > 0
+
+    def cut(values: Tensor) -> Tensor:
+        return jax.lax.dynamic_slice_in_dim(values, start, size, axis=1)
+
+    def advance(now: _Carry) -> _Carry:
+        block = cut(now.tokens)
+        open_before = jnp.any((block == mask) & ~held, axis=1)
+        posts = now.posts + ~open_before
+        chosen, chance = choose(predict(now.tokens, start), settings, keys, now.taken)
+        commit = committed(block, chance, mask, held, quota(size, now.step, settings.steps), settings.threshold)
+        edit = edited(block, chosen, chance, mask, held, settings.editing)
+        write = (commit | edit) & now.going[:, None]
+        made = jnp.where(write, chosen, block)
+        tokens = jax.lax.dynamic_update_slice_in_dim(now.tokens, made, start, axis=1)
+        told = jnp.where(write, now.taken[:, None], cut(now.when))
+        when = jax.lax.dynamic_update_slice_in_dim(now.when, told, start, axis=1)
+        step = now.step + open_before
+        open_now = jnp.any((made == mask) & ~held, axis=1)
+        fills = (step < settings.steps) & (open_now | edits)
+        polishes = edits & jnp.any(edit, axis=1) & (posts <= settings.posts)
+        ended = now.ended | _ended(tokens, fixed, mask, settings.end)
+        going = now.going & jnp.where(open_before, fills, polishes) & ~ended
+        return _Carry(tokens, when, now.taken + now.going, step, posts, going, ended, now.calls + 1)
+
+    zero = jnp.zeros_like(carry.step)
+    going = (jnp.any((cut(carry.tokens) == mask) & ~held, axis=1) | edits) & ~carry.ended
+    begun = carry._replace(step=zero, posts=zero, going=going)
+    return jax.lax.while_loop(lambda now: jnp.any(now.going), advance, begun)
+
+
+def quota(size: int, step: Tensor, steps: Tensor) -> Tensor:
+    """The least number of tokens (B,) to commit in a sample's step: a block of ``size`` tokens, divided evenly."""
+    return size // steps + (step < size % steps)
+
+
+def committed(block: Tensor, chance: Tensor, mask: int, fixed: Tensor, least: Tensor, threshold: Tensor) -> Tensor:
+    """Masked positions (B, L) to fill: all with a probability above ``threshold`` or, if these are fewer than ``least``
+    (B,), that many with the highest probabilities ``chance`` (B, L)."""
+    confidence = jnp.where((block == mask) & ~fixed, chance, -jnp.inf)
+    high = confidence > threshold
+    order = jnp.argsort(-confidence, axis=1, stable=True)
+    rank = jnp.argsort(order, axis=1, stable=True)
+    best = (rank < least[:, None]) & jnp.isfinite(confidence)
+    return jnp.where(jnp.sum(high, axis=1, keepdims=True) >= least[:, None], high, best)
+
+
+def edited(block: Tensor, chosen: Tensor, chance: Tensor, mask: int, fixed: Tensor, editing: Tensor) -> Tensor:
+    """Filled positions (B, L) whose token changes to one with a probability above ``editing``, if that is above 0."""
+    return (block != mask) & ~fixed & (chance > editing) & (chosen != block) & (jnp.asarray(editing) > 0)
+
+
+def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
+    """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``taken`` (B,) are the steps
+    that the samples have taken, each with draws of its own.
+
+    With a temperature above zero tokens are drawn from the tempered and filtered distribution, whose probabilities are
+    returned; otherwise the most probable token is taken, with its probability before any filter.
+    """
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    lowest = _lowest(logits)
+    words = jnp.arange(logits.shape[-1])
+    logits = jnp.where(words == settings.forbidden, lowest, logits)
+
+    def greedy(_: Tensor) -> tuple[Tensor, Tensor]:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32), logits
+
+    def drawn(temperature: Tensor) -> tuple[Tensor, Tensor]:
+        tempered = logits / temperature
+        filters = (jnp.asarray(settings.top_k) > 0) | (jnp.asarray(settings.top_p) < 1)
+        kept = jax.lax.cond(filters, lambda each: filtered(each, settings.top_k, settings.top_p), lambda e: e, tempered)
+        own = jax.vmap(jax.random.fold_in)(keys, taken)
+        return jax.vmap(jax.random.categorical)(own, kept).astype(jnp.int32), kept
+
+    temperature = jnp.asarray(settings.temperature, logits.dtype)
+    chosen, from_which = jax.lax.cond(temperature > 0, drawn, greedy, temperature)
+    value = jnp.take_along_axis(from_which, chosen[..., None], axis=-1)[..., 0]
+    return chosen, jnp.exp(value - jax.nn.logsumexp(from_which, axis=-1))
+
+
+def filtered(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """Logits (..., V) with the lowest finite number in place of all but the ``top_k`` largest, and of the tail beyond
+    the probability ``top_p``; ties with the last one are kept."""
+    lowest, size = _lowest(logits), logits.shape[-1]
+    ordered = -jnp.sort(-logits, axis=-1)
+    count = jnp.where(jnp.asarray(top_k) > 0, jnp.minimum(top_k, size), size)
+    ordered = jnp.where(jnp.arange(size) < count, ordered, lowest)
+    before = jnp.cumsum(jax.nn.softmax(ordered, axis=-1), axis=-1)
+    before = jnp.concatenate([jnp.zeros_like(before[..., :1]), before[..., :-1]], axis=-1)
+    inside = ((before <= top_p) | (jnp.asarray(top_p) >= 1)) & (jnp.arange(size) < count)
+    least = jnp.min(jnp.where(inside, ordered, jnp.inf), axis=-1, keepdims=True)
+    return jnp.where(logits >= least, logits, lowest)
+
+
+def _ended(tokens: Tensor, fixed: Tensor, mask: int, end: Tensor) -> Tensor:
+    """Whether a sample (B,) has the token ``end`` outside its given tokens, without a mask before it."""
+    open_before = jnp.cumsum((tokens == mask) & ~fixed, axis=1) > 0
+    return jnp.any((tokens == end) & ~fixed & ~open_before, axis=1)
+
+
+def _lowest(logits: Tensor) -> float:
+    """The lowest finite number of the logits' dtype, which stands for a probability of zero."""
+    return float(np.finfo(logits.dtype).min)
