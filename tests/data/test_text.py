@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -161,6 +161,8 @@ def test_impossible_columns(tmp_path: Path, columns: list[str], message: str) ->
         read_series(path, columns=columns)
 
 
+@example("0\x1f")
+@example("\x850")
 @given(st.one_of(st.text(max_size=6), st.text("0123456789.+-eExXinfaNIFAT_ ", max_size=8)))
 def test_a_number_is_what_numpy_reads(cell: str) -> None:
     assume(cell.strip() and not set(cell) & set(",\r\n"))

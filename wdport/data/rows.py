@@ -17,6 +17,7 @@ from wdport.model import Array
 
 def is_number(cell: str) -> bool:
     """Return whether numpy's `loadtxt` reads ``cell`` as a float64."""
+    cell = cell.strip()  # numpy ignores any white space around a number, Python's float not all of it
     if not cell.isascii() or "_" in cell:  # which Python's float takes and numpy's does not
         return False
     try:
