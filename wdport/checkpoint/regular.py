@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import from_os
 from wdport.checkpoint.unchanged import state_of
-from wdport.errors import MachineError, WdportError
+from wdport.errors import InputError, MachineError
 from wdport.platforms import CLOEXEC, NONBLOCK, unsupported
 
 _KINDS: Final = (
@@ -71,8 +72,9 @@ def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
     return data
 
 
-def read_option(path: str | PathLike[str], most: int, refused: type[WdportError], fix: str) -> bytes:
-    """Read a small file that an option names; any fault becomes the error ``refused``."""
+def read_option(path: str | PathLike[str], most: int, fix: str) -> bytes:
+    """Read a small file that an option names; raises :class:`InputError`, and :class:`MachineError` if the system
+    refuses it."""
     try:
         return read_small(path, most, fix)
     except Fault as fault:
@@ -80,10 +82,10 @@ def read_option(path: str | PathLike[str], most: int, refused: type[WdportError]
     except FileNotFoundError:
         what = "no such file"
     except OSError as error:
-        what = f"cannot be read ({error.strerror})"
+        raise from_os(error, Path(path)) from error
     except ValueError:
         what = "a path cannot contain a zero byte"
-    raise refused(path, what, fix)
+    raise InputError(path, what, fix)
 
 
 def _require_regular(mode: int, fix: str) -> None:
