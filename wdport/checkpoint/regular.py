@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.located import from_os
 from wdport.checkpoint.unchanged import state_of
 from wdport.errors import InputError, MachineError
 from wdport.platforms import CLOEXEC, NONBLOCK, unsupported
@@ -73,16 +72,18 @@ def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
 
 
 def read_option(path: str | PathLike[str], most: int, fix: str) -> bytes:
-    """Read a small file that an option names; raises :class:`InputError`, and :class:`MachineError` if the system
-    refuses it."""
+    """Read a small file that an option names; raises :class:`~wdport.errors.InputError`, and :class:`MachineError`
+    without permission."""
     try:
         return read_small(path, most, fix)
     except Fault as fault:
         what = fault.what
     except FileNotFoundError:
         what = "no such file"
+    except PermissionError:
+        raise MachineError(Path(path), "permission denied", "give this user read permission (chmod u+r)") from None
     except OSError as error:
-        raise from_os(error, Path(path)) from error
+        what = f"cannot be opened ({error.strerror})"
     except ValueError:
         what = "a path cannot contain a zero byte"
     raise InputError(path, what, fix)

@@ -37,7 +37,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def catch_signals() -> None:
-    """Let SIGTERM raise :class:`Terminated`, and SIGINT ``KeyboardInterrupt`` unless it is ignored or caught already."""
+    """Let SIGTERM raise :class:`Terminated`, and SIGINT ``KeyboardInterrupt`` unless it is ignored or handled."""
     _ARRIVED.clear()
     signal.signal(signal.SIGTERM, _raise)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
