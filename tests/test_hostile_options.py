@@ -14,16 +14,16 @@ from wdport.checkpoint.folder import read_config
 from wdport.checkpoint.regular import open_regular, read_option, read_small
 from wdport.cli.main import main
 from wdport.data import read_series, read_statistics
-from wdport.errors import InputError, MisfitError, UsageError, WdportError
+from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import load_table
 from wdport.parity.policy.baseline_file import read_baseline
 from wdport.parity.policy.read import read_policy
 
 READERS: dict[str, tuple[Callable[[Path], object], type[WdportError], str]] = {
-    "--config": (lambda path: read_yaml(path, "give it"), MisfitError, "x.yaml"),
-    "--mapping": (load_table, MisfitError, "x.yaml"),
-    "--policy": (lambda path: read_policy(path, date(2026, 1, 1)), UsageError, "x.toml"),
+    "--config": (lambda path: read_yaml(path, "give it"), InputError, "x.yaml"),
+    "--mapping": (load_table, InputError, "x.yaml"),
+    "--policy": (lambda path: read_policy(path, date(2026, 1, 1)), InputError, "x.toml"),
     "--baseline": (read_baseline, InputError, "x.json"),
     "--norm-stats": (read_statistics, InputError, "x.json"),
     "--norm-stats npz": (read_statistics, InputError, "x.npz"),
@@ -86,11 +86,11 @@ def test_what_the_system_makes_up_as_it_is_read() -> None:
         read_small("/proc/self/status", 10)
 
 
-def test_the_error_is_the_callers(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none: no such file; give it"):
-        read_option(tmp_path / "none", 10, UsageError, "give it")
-    with pytest.raises(MisfitError, match="zero byte"):
-        read_option("a\0b", 10, MisfitError, "give it")
+def test_the_advice_is_the_callers(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none: no such file; give it"):
+        read_option(tmp_path / "none", 10, "give it")
+    with pytest.raises(InputError, match="zero byte"):
+        read_option("a\0b", 10, "give it")
 
 
 JSON = {

@@ -34,12 +34,12 @@ def _lines(fragment: str, line: str) -> str:
 def _tables() -> dict[str, Bad]:
     rows: dict[str, Bad] = {}
 
-    def add(name: str, text: str | bytes, line: str) -> None:
+    def add(name: str, text: str | bytes, line: str, code: int = 4) -> None:
         content = text if isinstance(text, bytes) else text.encode()
-        rows[f"table: {name}"] = Bad(MAPPED, 4, line, {"bad.yaml": content})
+        rows[f"table: {name}"] = Bad(MAPPED, code, line, {"bad.yaml": content})
 
     for name, (data, line, fragment) in test_strict_yaml.BAD.items():
-        add(name, data, "bad.yaml: is a binary file*" if name == "utf-16" else _lines(fragment, line))
+        add(name, data, "bad.yaml: is a binary file*" if name == "utf-16" else _lines(fragment, line), 3)
     head = test_table.HEAD + test_table.SECTION
     for row, fragment in test_table.BAD_ROWS.items():
         add(f"row {row}", f"{head}      - {row}\n", _lines(fragment, "line 8"))
@@ -52,8 +52,8 @@ def _tables() -> dict[str, Bad]:
     for row, fragment in test_format2.BAD_TENSORS.items():
         add(f"tensor {row}", f"format: 2\ntensors:\n  - {{{row}}}\n", _lines(fragment, "line 3"))
     for name, data in {"empty": b"", "blank": b"\n\n", "a comment alone": b"# nothing\n"}.items():
-        add(name, data, "bad.yaml: *empty*")
-    add("a megabyte and more", b"#" * (1 << 20) + b"\n", "bad.yaml: *bytes*")
+        add(name, data, "bad.yaml: *empty*", 3)
+    add("a megabyte and more", b"#" * (1 << 20) + b"\n", "bad.yaml: *bytes*", 3)
     nothing = OWN + "  - {torch: nowhere, keras: a, kind: linear}\n"
     rows["table: a rule that matches nothing"] = Bad(
         MAPPED[:1], 4, "bad.yaml: is for another model: *", {"bad.yaml": nothing.encode()}, builds=True
@@ -65,7 +65,7 @@ def _configurations() -> dict[str, Bad]:
     rows: dict[str, Bad] = {}
     for name in ("latin-1", "duplicate key", "anchor", "python tag", "key no", "20,000 lists"):
         data, line, fragment = test_strict_yaml.BAD[name]
-        rows[f"config: {name}"] = Bad(CONFIGURED, 4, _lines(fragment, line), {"bad.yaml": data})
+        rows[f"config: {name}"] = Bad(CONFIGURED, 3, _lines(fragment, line), {"bad.yaml": data})
     for changes, place, fragment in [*test_settings.BAD, *test_settings.UNKNOWN]:
         text = yaml.safe_dump({**test_settings.document(), **_merged(changes)})
         line = f"bad.yaml: {place}: *{fragment}*"
@@ -103,7 +103,7 @@ FILES: dict[str, tuple[Content, str]] = {
 def _unreadable() -> dict[str, Bad]:
     """What is not a regular file, for every option that names a text, and what is not there."""
     rows = {}
-    options = {"mapping": (MAPPED, "yaml", 4), "config": (CONFIGURED, "yaml", 4), "policy": (JUDGED, "toml", 2),
+    options = {"mapping": (MAPPED, "yaml", 3), "config": (CONFIGURED, "yaml", 3), "policy": (JUDGED, "toml", 3),
                "baseline": (COMPARED, "json", 3), "norm-stats": (NORMED, "json", 3),
                "recording": (("verify good.keras --against bad.run.npz",), "run.npz", 3)}  # fmt: skip
     for option, (commands, ending, code) in options.items():
@@ -117,8 +117,8 @@ def _unreadable() -> dict[str, Bad]:
 def _policies() -> dict[str, Bad]:
     rows = {}
     for name, (text, fragment) in test_policy_read.REFUSALS.items():
-        rows[f"policy: {name}"] = Bad(JUDGED, 2, f"bad.toml: *{fragment}*", {"bad.toml": text.encode()})
-    rows["policy: latin-1"] = Bad(JUDGED, 2, "bad.toml: *UTF-8*", {"bad.toml": b'a = "\xff"'})
+        rows[f"policy: {name}"] = Bad(JUDGED, 3, f"bad.toml: *{fragment}*", {"bad.toml": text.encode()})
+    rows["policy: latin-1"] = Bad(JUDGED, 3, "bad.toml: *UTF-8*", {"bad.toml": b'a = "\xff"'})
     for name, text in test_policy_baseline.BAD.items():
         rows[f"baseline: {name}"] = Bad(COMPARED, 3, "bad.json: *", {"bad.json": text.encode()})
     rows["baseline: not text"] = Bad(COMPARED, 3, "bad.json: *", {"bad.json": b"\xff\xfe\0"})

@@ -13,7 +13,8 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.convert import _text
-from wdport.cli.main import VERBS, main
+from wdport.cli.group import VERBS
+from wdport.cli.main import main
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 

@@ -75,6 +75,33 @@ def test_no_output_takes_the_number_of_a_closed_stream(pair: tuple[str, str], tm
     assert output.read_bytes() == said
 
 
+GONE = """
+import os, sys
+from wdport.cli.main import main
+read, write = os.pipe()
+os.close(read)
+for words in sys.argv[1:]:
+    os.dup2(write, 1)
+    print(main(words.split("|")), file=sys.stderr)
+os.dup2(write, 1)
+from wdport.cli.main import run
+sys.argv = ["wdport", "--version"]
+run()
+"""
+
+
+def test_the_reader_of_the_output_has_gone(pair: tuple[str, str], tmp_path: Path) -> None:
+    """141 of every verb, for 1 would mean that models differ; what is written stays."""
+    sizes = "|".join(f"--set|{name}={value}" for name, value in SETTINGS.items())
+    out, document = tmp_path / "a.npz", tmp_path / "a.json"
+    words = ["--help", "map|--help", "verify|--help", f"inspect|{pair[1]}", f"map|diff|{pair[1]}|{pair[1]}|--json",
+             f"map|check|nope|{pair[0]}", f"convert|{pair[0]}|-o|{out}|{sizes}|--json|{document}"]  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", GONE, *words], capture_output=True, text=True, check=False)
+    codes = [line for line in done.stderr.splitlines() if not line.startswith("error: nope")]
+    assert (done.returncode, codes) == (141, ["141"] * 5 + ["3", "141"])
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npz", "a.npz.wdport.json", "a.json"}
+
+
 def raised(error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     """What the command line makes of an exception within a verb."""
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.documents import SCHEMAS, document
-from wdport.cli.main import VERBS, group, main
+from wdport.cli.group import VERBS, group
+from wdport.cli.main import main
 from wdport.cli.words import with_json_file
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]

@@ -125,9 +125,16 @@ def test_nothing_of_the_users_is_imported_without_a_model(tmp_path: Path) -> Non
         assert (told.returncode, told.stderr) == (0, ""), told.stderr
 
 
-@pytest.mark.parametrize("words", [["map"], ["map", "chart"], ["map", "check"]])
+@pytest.mark.parametrize("words", [["map", "chart"], ["map", "check"]])
 def test_a_wrong_call_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ")
     assert shown.count("\n") == 1
+
+
+def test_no_verb_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Usage: wdport map ")
+    assert shown.err == ""

@@ -160,7 +160,7 @@ def test_a_foreign_file_is_not_replaced_unasked(folder: Path, option: str, capsy
 def test_an_empty_name_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a script gives it whose variable is not set."""
     assert main([*VERIFY, "--json", ""]) == 2
-    assert "is a directory; give a file name with --json" in capsys.readouterr().err
+    assert capsys.readouterr().err == "error: --json: is empty; give a file\n"
 
 
 def test_the_files_of_a_layer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

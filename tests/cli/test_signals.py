@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.make import SETTINGS, make_state, save
+from wdport.cli.console import console
 from wdport.cli.main import main
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
@@ -42,8 +43,10 @@ COLLECTING = """
 """
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SAID = "\nerror: interrupted; nothing was changed\n"
-"""A line for itself, for a terminal has ^C in the one before."""
+SAID = {
+    signal.SIGINT: "error: interrupted; nothing was changed\n",
+    signal.SIGTERM: "error: terminated; nothing was changed\n",
+}
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def command(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: int) -> None:
+def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: signal.Signals) -> None:
     code = WHILE_WRITING.format(arrives=FROM_OUTSIDE)
     with subprocess.Popen(
         [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -62,16 +65,16 @@ def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: 
         assert process.stderr is not None
         assert process.stdout.readline() == "writing\n"
         process.send_signal(number)
-        assert (process.wait(20), process.stderr.read()) == (128 + number, SAID)
+        assert (process.wait(20), process.stderr.read()) == (128 + number, SAID[number])
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: int) -> None:
+def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: signal.Signals) -> None:
     """Where Python drops the exception and says "Exception ignored"."""
     code = WHILE_WRITING.format(arrives=COLLECTING.format(name=signal.Signals(number)))
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=25)
-    assert (done.returncode, done.stderr) == (128 + number, SAID)
+    assert (done.returncode, done.stderr) == (128 + number, SAID[number])
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
 
 
@@ -86,8 +89,49 @@ def test_what_is_written_by_then_is_told(
     monkeypatch.setattr("wdport.cli.convert._text", interrupted)
     assert main(command) == 130
     names = [f"{tmp_path}/small.safetensors{more}" for more in ("", ".wdport.json")]
-    assert capsys.readouterr().err == f"\nerror: interrupted; {' and '.join(names)} were written\n"
+    assert capsys.readouterr().err == f"error: interrupted; {' and '.join(names)} were written\n"
     assert all(Path(name).exists() for name in names)
     monkeypatch.setattr("wdport.conversion.river.convert", interrupted)
     assert main([*command, "--force"]) == 130
     assert capsys.readouterr().err.strip() == "error: interrupted; nothing was changed"
+
+
+IMPORTING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Finder:  # as a signal arrives in the first import; as an extension module then says it
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            try:
+                signal.raise_signal({number})
+            except KeyboardInterrupt as error:
+                raise {raised} from error
+
+sys.meta_path.insert(0, Finder())
+from wdport.cli.main import run
+sys.argv = ["wdport", "map", "check", "nope"]
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "raised"),
+    [(signal.SIGINT, "click", "error"), (signal.SIGTERM, "numpy", "ImportError('KeyboardInterrupt')"),
+     (signal.SIGINT, "wdport.conversion.check", "ImportError('KeyboardInterrupt')")],
+)  # fmt: skip
+def test_it_may_arrive_in_an_import(number: signal.Signals, name: str, raised: str) -> None:
+    """Of wdport itself at the start, or of a library later: no traceback, and no advice to install it again."""
+    code = IMPORTING.format(number=int(number), name=name, raised=raised)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=25, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, SAID[number])
+
+
+def test_a_terminal_has_ctrl_c_in_the_line_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("wdport.cli.console._terminal", lambda stream: stream is sys.stderr)
+    monkeypatch.setenv("NO_COLOR", "1")
+    console.interrupted("interrupted; nothing was changed")
+    assert capsys.readouterr().err == "\n" + SAID[signal.SIGINT]

@@ -23,7 +23,23 @@ WRONG: list[tuple[str, int, str]] = [
     ("help", 2, "wdport: no verb 'help'; did you mean --help?"),
     ("version", 2, "wdport: no verb 'version'; did you mean --version?"),
     ("--json inspect good.ckpt", 2, "wdport: no option --json; options follow the verb: wdport VERB ... --json"),
-    ("map", 2, "wdport map: a verb is missing; use one of outline, suggest, check, diff, explain"),
+    ("--vresion", 2, "wdport: no option --vresion; did you mean --version?"),
+    ('convert good.ckpt --config ""', 2, "--config: is empty; give a file"),
+    ('convert good.ckpt -o ""', 2, "--output: is empty; give a file"),
+    ('convert ""', 2, "CHECKPOINT: is empty; give a file"),
+    ('verify good.ckpt good.keras --repro ""', 2, "--repro: is empty; give a folder"),
+    ('sample good.keras --label ""', 2, "--label: is empty; give a value"),
+    ("inspect /", 3, "/: is a directory without a safetensors or .bin checkpoint; give the path of a checkpoint file"),
+    (
+        "verify good.ckpt /",
+        3,
+        "/: is not a converted model; give a file that ends in .keras, .safetensors, .weights.h5, .npz",
+    ),
+    ("map diff . good.keras", 2, "good.keras: is a converted file, and . a checkpoint; give two files of one kind"),
+    ("map diff missing good.keras", 3, "missing: no such file; check the path"),
+    ("record a:b ./", 3, ".: is a directory; give a checkpoint file"),
+    ("map check missing", 3, "missing: no such file; give the path of a mapping table"),
+    ("verify good.ckpt good.keras --policy missing", 3, "missing: no such file; give the policy file"),
     ("map chek own.yaml", 2, "wdport map: no verb 'chek'; did you mean check?"),
     ("convert", 2, "wdport convert: CHECKPOINT is missing; see wdport convert --help"),
     ("convert missing.ckpt", 3, "missing.ckpt: no such file; check the path"),
@@ -98,7 +114,7 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     (
         "convert good.ckpt -o out.keras --config missing.yaml",
-        4,
+        3,
         "missing.yaml: no such file; give the training configuration",
     ),
     (
@@ -119,10 +135,10 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     (
         "convert good.ckpt -o out.keras --config broken.yaml",
-        4,
+        3,
         "broken.yaml: line 2: not valid YAML (did not find expected ',' or ']'); correct the syntax",
     ),
-    ("convert good.ckpt -o out.keras --config good.ckpt", 4, "good.ckpt: is a binary file, not YAML; give a text file"),
+    ("convert good.ckpt -o out.keras --config good.ckpt", 3, "good.ckpt: is a binary file, not YAML; give a text file"),
     ("convert good.ckpt -o out.keras --set num_head=2", 2, "--set: unknown name 'num_head'; did you mean num_heads?"),
     (
         "convert good.ckpt -o out.keras --set num_heads 2",
@@ -221,7 +237,7 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     (
         "verify good.ckpt good.keras --policy policy.toml",
-        2,
+        3,
         "policy.toml: bound: is an unknown key; did you mean bounds?",
     ),
     (
@@ -312,7 +328,7 @@ WRONG: list[tuple[str, int, str]] = [
         "good.keras: level_0/input_proj/kernl: no tensor or variable of that name; did you mean "
         "level_0/input_proj/kernel or level_3/input_proj/kernel or level_2/input_proj/kernel?",
     ),
-    ("map check good.ckpt", 4, "good.ckpt: is a binary file, not YAML; give a text file"),
+    ("map check good.ckpt", 3, "good.ckpt: is a binary file, not YAML; give a text file"),
     ("map outline", 2, "wdport map outline: no model is named; give --reference MODULE:FUNCTION, or --mapping FILE"),
     ("map suggest", 2, "--model: is missing; name the function of the Keras model, as MODULE:FUNCTION"),
     (

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wdport.cli import main as command_line
+from wdport.cli.group import group
+from wdport.cli.main import main
 from wdport.errors import error_of
 from wdport.exporting.artefact import write_artefact
 from wdport.files.samples import write_samples
@@ -53,7 +54,7 @@ def _converted(suffix: str) -> Job:
     def act(folder: Path, edition: str) -> int:
         settings = (folder.parent / "settings").read_text().split()
         checkpoint = str(folder.parent / f"{edition}.ckpt")
-        return command_line.main(["convert", checkpoint, "-o", str(folder / name), "--force", *settings])
+        return main(["convert", checkpoint, "-o", str(folder / name), "--force", *settings])
 
     return Job(f"convert {suffix}", (name, f"{name}.wdport.json"), act, True)
 
@@ -63,10 +64,9 @@ def _written(verb: str, outputs: tuple[str, ...], write: Callable[[Path, str], N
 
     def act(folder: Path, edition: str) -> int:
         with contextlib.ExitStack() as stack:
-            before = command_line.group.main
-            stack.callback(setattr, command_line.group, "main", before)
-            command_line.group.main = lambda **_: write(folder, edition)  # type: ignore[method-assign, assignment]
-            return command_line.main([verb])
+            stack.callback(setattr, group, "invoke", group.invoke)
+            group.invoke = lambda _: write(folder, edition)  # type: ignore[method-assign, assignment]
+            return main([verb])
 
     return Job(verb, outputs, act)
 

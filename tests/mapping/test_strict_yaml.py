@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdport.errors import MisfitError
+from wdport.errors import InputError
 from wdport.limits import MAX_MESSAGE_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH
 from wdport.mapping.strict_yaml import load_yaml
 
@@ -67,7 +67,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
 
 def refused(data: bytes) -> str:
     """The one line of the refusal."""
-    with pytest.raises(MisfitError) as caught:
+    with pytest.raises(InputError) as caught:
         load_yaml(data, "table.yaml")
     line = str(caught.value)
     assert line.startswith("table.yaml: ")
@@ -153,6 +153,6 @@ def test_plain_scalars_are_read_as_safe_load_reads_them(token: str) -> None:
         return
     try:
         ours = load_yaml(text.encode(), "x.yaml").plain()
-    except MisfitError:
+    except InputError:
         ours = None
     assert same(ours, None if surprising(theirs) else theirs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.errors import MisfitError
+from wdport.errors import InputError, MisfitError
 from wdport.mapping.catalog import RULES
 from wdport.mapping.table import Table, load_table, parse_table
 
@@ -138,5 +138,5 @@ def test_a_table_knows_where_it_is_from(tmp_path: Path) -> None:
     assert (table.path, table.sha256) == (str(path), hashlib.sha256(data).hexdigest())
     assert (table.family, table.variant, table.signature and table.signature.text) == ("f", "v", "a.<i>")
     for wrong in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(MisfitError, match=r"no such file|is a directory"):
+        with pytest.raises(InputError, match=r"no such file|is a directory"):
             load_table(wrong)

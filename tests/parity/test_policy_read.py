@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wdport.compare.bounds import LOGIC, NUMERICS
-from wdport.errors import UsageError
+from wdport.errors import InputError
 from wdport.parity.policy import Policy, loosened, read_policy
 
 TODAY = date(2026, 11, 21)
@@ -103,10 +103,10 @@ REFUSALS = {
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(UsageError, match=r"no such file|is a directory"):
+        with pytest.raises(InputError, match=r"no such file|is a directory"):
             read_policy(path, TODAY)
     (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
-    with pytest.raises(UsageError, match="UTF-8"):
+    with pytest.raises(InputError, match="UTF-8"):
         read_policy(tmp_path / "latin.toml", TODAY)
 
 
@@ -120,7 +120,7 @@ def test_a_waiver_names_its_gate_or_gives_its_letter(tmp_path: Path, written: st
 def test_one_layer_is_not_waived_twice_by_two_names_of_a_gate(tmp_path: Path) -> None:
     file = tmp_path / "parity.toml"
     file.write_text(WAIVER + WAIVER.replace('"A"', '"float64"'))
-    with pytest.raises(UsageError, match=r"waives a\.b for float64 \(A\) again"):
+    with pytest.raises(InputError, match=r"waives a\.b for float64 \(A\) again"):
         read_policy(file, date(2026, 1, 1))
 
 
@@ -128,5 +128,5 @@ def test_a_gate_that_judges_no_layer_is_told_from_one_that_does_not_exist(tmp_pa
     file = tmp_path / "parity.toml"
     for written, why in (("gradients", "does not judge single layers"), ("float16", "does not exist")):
         file.write_text(WAIVER.replace('"A"', f'"{written}"'))
-        with pytest.raises(UsageError, match=f"gate '{written}' {why}; use float64 or float32"):
+        with pytest.raises(InputError, match=f"gate '{written}' {why}; use float64 or float32"):
             read_policy(file, date(2026, 1, 1))

@@ -14,7 +14,7 @@ from typing import Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.unchanged import state_of
-from wdport.errors import MachineError, WdportError
+from wdport.errors import InputError, MachineError
 from wdport.platforms import CLOEXEC, NONBLOCK, unsupported
 
 _KINDS: Final = (
@@ -71,19 +71,22 @@ def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
     return data
 
 
-def read_option(path: str | PathLike[str], most: int, refused: type[WdportError], fix: str) -> bytes:
-    """Read a small file that an option names; any fault becomes the error ``refused``."""
+def read_option(path: str | PathLike[str], most: int, fix: str) -> bytes:
+    """Read a small file that an option names; raises :class:`~wdport.errors.InputError`, and :class:`MachineError`
+    without permission."""
     try:
         return read_small(path, most, fix)
     except Fault as fault:
         what = fault.what
     except FileNotFoundError:
         what = "no such file"
+    except PermissionError:
+        raise MachineError(Path(path), "permission denied", "give this user read permission (chmod u+r)") from None
     except OSError as error:
-        what = f"cannot be read ({error.strerror})"
+        what = f"cannot be opened ({error.strerror})"
     except ValueError:
         what = "a path cannot contain a zero byte"
-    raise refused(path, what, fix)
+    raise InputError(path, what, fix)
 
 
 def _require_regular(mode: int, fix: str) -> None:

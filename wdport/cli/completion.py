@@ -40,6 +40,8 @@ class File(_Type):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
 
     name = "file"
+    wanted = "a file"
+    """What an empty value lacks, for the message."""
 
     def __init__(self, endings: Iterable[str] = ()) -> None:
         self.endings = tuple(dict.fromkeys(endings))
@@ -52,6 +54,17 @@ class File(_Type):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]
+
+
+class Folder(File):
+    """A folder, which may not exist yet; completed to folders."""
+
+    name = "folder"
+    wanted = "a folder"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        folders = (name for name in matching(incomplete, ()) if name.endswith("/"))
+        return [CompletionItem(name, type="path") for name in folders]
 
 
 def matching(begun: str, endings: tuple[str, ...]) -> list[str]:

@@ -73,6 +73,13 @@ class Console:
         with suppress(OSError):
             _print(f"error: {line}", sys.stderr)
 
+    def interrupted(self, line: str) -> None:
+        """The same for an interruption; on a terminal below the line with ``^C``."""
+        with suppress(OSError):
+            if _terminal(sys.stderr):
+                click.echo(err=True)
+        self.error(line)
+
     def stage(self, name: str, seconds: float) -> None:
         """Print how long a part of the run took, under -v."""
         self.detail(f"{seconds:8.2f} s  {name}")

@@ -91,14 +91,16 @@ def give(
     if json_file == STDOUT:
         click.echo(rendered(kind, content()))
         return
-    if asked:
-        console.show(text())
-    else:
-        console.account(text())
-    if json_file is not None:
-        from wdport.files.atomic import write_text
+    try:
+        if asked:
+            console.show(text())
+        else:
+            console.account(text())
+    finally:  # also if the reader of the text has gone
+        if json_file is not None:
+            from wdport.files.atomic import write_text
 
-        write_text(Path(json_file), rendered(kind, content()) + "\n")
+            write_text(Path(json_file), rendered(kind, content()) + "\n")
 
 
 def rendered(kind: str, content: Mapping[str, object]) -> str:

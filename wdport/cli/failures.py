@@ -6,7 +6,6 @@ Failures of the machine or of a library are reported as such. Anything else is a
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import sys
@@ -14,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn, TextIO
+from typing import Final, NoReturn
 
 import click
 
 from wdport.checkpoint.located import from_os
 from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
+from wdport.cli.streams import discard_output, end_output
 from wdport.errors import InternalError, MachineError, WdportError
 
 LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",
@@ -35,10 +35,6 @@ _MEMORY: Final = re.compile(
     re.IGNORECASE,
 )
 """Messages of XLA, torch, Python and the dynamic linker when memory runs out."""
-
-
-class UnexpectedEnd(Exception):
-    """An ``EOFError``, which click would take for an interruption."""
 
 
 def failure_of(error: Exception) -> WdportError:
@@ -57,8 +53,7 @@ def failure_of(error: Exception) -> WdportError:
         return MachineError("jax", f"finds no device ({_told(error)})", "check JAX_PLATFORMS and the drivers")
     if isinstance(error, OSError) and error.errno is not None:
         return _system(error)
-    cause = error.__cause__ if isinstance(error, UnexpectedEnd) and error.__cause__ else error
-    return InternalError("", _told(cause), "a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it")
+    return InternalError("", _told(error), "a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it")
 
 
 @contextmanager
@@ -109,55 +104,12 @@ def _lost(error: OSError) -> MachineError:
     return MachineError("standard output", f"could not be written ({error.strerror})", fix)
 
 
-def discard_output() -> None:
-    """Discard buffered output: Python would try again at exit, and fail."""
-    _discard(sys.stdout)
-
-
-def end_output() -> None:
-    """Flush buffered output, or discard it: Python would exit with another code."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            _discard(stream)
-
-
-def _discard(stream: TextIO) -> None:
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
-
-
 def leave(error: WdportError) -> NoReturn:
     """Print the error and exit at once: at a normal exit, jax would wait for processes that have ended, and abort."""
     with suppress(OSError):
         click.echo(f"error: {error.command_line}", err=True)
     end_output()
     os._exit(error.exit_code)
-
-
-def open_streams() -> None:
-    """Open closed standard streams: the next opened file would get their descriptor, and be written to by accident.
-
-    Standard output is opened so that writing fails, because the loss of the output must be reported.
-    """
-    while (opened := os.open(os.devnull, os.O_WRONLY if _lowest() == 2 else os.O_RDONLY)) <= 2:
-        pass
-    os.close(opened)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding of the terminal lacks
-
-
-def _lowest() -> int:
-    """The descriptor that the next file will have."""
-    probe = os.open(os.devnull, os.O_RDONLY)
-    os.close(probe)
-    return probe
 
 
 def _system(error: OSError) -> WdportError:

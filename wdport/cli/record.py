@@ -18,7 +18,7 @@ from wdport.cli.machine import require_torch
 from wdport.cli.options import TABLE, facts, key_option, sha256_option, size
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
-from wdport.errors import UsageError, WdportError, error_of, printable
+from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, require_writable
 from wdport.files.written import noticing
@@ -136,6 +136,8 @@ def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
 
 def _target(read: dict[str, Path], output: str | None, force: bool) -> Path:
     checkpoint = read["checkpoint"]
+    if not checkpoint.name:
+        raise InputError(checkpoint, "is a directory", "give a checkpoint file")
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
     if target.suffix != ".npz":
         raise UsageError(target, "unknown output format", "end the name in .npz")

@@ -1,15 +1,25 @@
-"""Raise exceptions on signals, so that temporary files are always removed."""
+"""Raise exceptions on signals, so that temporary files are always removed; and remember that one has arrived.
+
+An exception while an extension module is loaded comes out as another, or ends the process; so the signal is then sent
+again a little later.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType, TracebackType
-from typing import Protocol
+from typing import Final, Protocol
 
-SOON = 0.05
+SOON: Final = 0.05
 """Seconds."""
+
+MOST: Final = 100
+"""Times that a signal is sent again while extension modules are loaded."""
+
+_ARRIVED: Final[list[int]] = []
 
 
 class Unraisable(Protocol):
@@ -26,9 +36,12 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a run as Ctrl-C does."""
 
 
-def unwind_at_sigterm() -> None:
-    """Let SIGTERM raise :class:`Terminated`."""
-    signal.signal(signal.SIGTERM, _terminate)
+def catch_signals() -> None:
+    """Let SIGTERM raise :class:`Terminated`, and SIGINT ``KeyboardInterrupt`` unless it is ignored or handled."""
+    _ARRIVED.clear()
+    signal.signal(signal.SIGTERM, _raise)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
 
 
 def ignore_signals() -> None:
@@ -43,19 +56,37 @@ def resend_lost_signals() -> None:
     sys.unraisablehook = _dropped
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def signal_of(error: BaseException) -> int | None:
+    """The signal that raised ``error``, or that arrived before it; None without one."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+    return _ARRIVED[-1] if _ARRIVED else None
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    _ARRIVED.append(number)
+    if len(_ARRIVED) <= MOST and _loads_extension(frame):
+        _send_again(number)
+        return
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _loads_extension(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _dropped(dropped: Unraisable) -> None:
-    if not isinstance(dropped.exc_value, KeyboardInterrupt):
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        _send_again(signal_of(dropped.exc_value) or signal.SIGINT)
+    else:
         sys.__unraisablehook__(dropped)
-        return
-    again = threading.Timer(SOON, signal.raise_signal, (signal_of(dropped.exc_value),))
+
+
+def _send_again(number: int) -> None:
+    again = threading.Timer(SOON, signal.pthread_kill, (threading.main_thread().ident, number))
     again.daemon = True
     again.start()
-
-
-def signal_of(error: BaseException) -> int:
-    """The signal that raised ``error``."""
-    return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT

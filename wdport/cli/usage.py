@@ -23,15 +23,14 @@ def usage_error(error: click.ClickException) -> UsageError:
     path = context.command_path if context else "wdport"
     see = f"see {path} --help"
     if isinstance(error, click.NoSuchOption) and context and isinstance(context.command, click.Group):
-        fix = f"options follow the verb: {path} VERB ... {printable(error.option_name, LONGEST_WORD)}"
-        return UsageError(path, f"no option {printable(error.option_name, LONGEST_WORD)}", fix)
+        see = f"options follow the verb: {path} VERB ... {printable(error.option_name, LONGEST_WORD)}"
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(path, error.option_name, _options(context), see)
     if isinstance(error, click.MissingParameter) and error.param is not None:
         name = error.param.make_metavar(context) if _newer() else error.param.make_metavar()  # type: ignore[call-arg, arg-type]
         return UsageError(path, f"{name} is missing", see)
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return UsageError(_name(error.param), _bare(error.message), see)
+        return UsageError(name_of(error.param), _bare(error.message), see)
     if isinstance(error, click.BadOptionUsage):
         option = error.option_name
         takes = "needs a value" if _takes_value(context, option) else "takes no value"
@@ -80,7 +79,7 @@ def _takes_value(context: click.Context | None, name: str) -> bool:
     return any(isinstance(each, click.Option) and name in each.opts and not each.is_flag for each in params)
 
 
-def _name(param: click.Parameter) -> str:
+def name_of(param: click.Parameter) -> str:
     """The longest name of an option; the metavar of an argument, as in the help."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)

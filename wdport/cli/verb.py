@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from wdport.cli.console import console
-from wdport.cli.usage import mistyped_option, no_such_verb, unexpected
+from wdport.cli.usage import mistyped_option, name_of, no_such_verb, unexpected
 from wdport.cli.words import Arity, with_json_file
 from wdport.errors import UsageError, printable
 
@@ -56,7 +57,16 @@ class Verb(click.Command):
             raise
         if rest and not ctx.resilient_parsing:
             raise unexpected(ctx, rest, args)
+        self._require_values(ctx)
         return rest
+
+    def _require_values(self, ctx: click.Context) -> None:
+        """Refuse empty values, as a script gives them whose variable is not set."""
+        for each in self.params:
+            value = ctx.params.get(each.name or "")
+            given = ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+            if given and "" in (value if isinstance(value, tuple) else (value,)):
+                raise UsageError(name_of(each), "is empty", f"give {getattr(each.type, 'wanted', 'a value')}")
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -86,7 +96,8 @@ class Verbs(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            raise UsageError(ctx.command_path, "a verb is missing", f"use one of {', '.join(self.list_commands(ctx))}")
+            click.echo(ctx.get_help())
+            ctx.exit(UsageError.exit_code)
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

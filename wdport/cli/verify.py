@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wdport.compare.findings import Gate
     from wdport.parity.policy import Policy
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, File
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, File, Folder
 from wdport.cli.console import console
 from wdport.cli.documents import STDOUT, file_of, json_option
 from wdport.cli.failures import postponed, raise_first
@@ -85,7 +85,7 @@ from wdport.parity.repro_files import KINDS
 @click.option(
     "--repro",
     metavar="DIR",
-    type=click.Path(),
+    type=Folder(),
     help="Write the first faulty layer, its weights and inputs, and a script.",
 )
 @force_option

@@ -64,8 +64,8 @@ def check_table(
 
     Without ``model`` no user code is imported. Arrays are not read, except the small table from which a family that
     comes with wdport may infer its configuration, and, if ``values`` is the dtype of the port, all moved tensors, to
-    find unusual values. Raises ``MisfitError`` for a table that cannot be read, ``InputError`` for a checkpoint that
-    cannot be read, ``UsageError`` for settings that do not fit the table.
+    find unusual values. Raises ``InputError`` for a table or a checkpoint that cannot be read, ``MisfitError`` for a
+    table with a fault that hides the rest, ``UsageError`` for settings that do not fit the table.
     """
     settings = replace(settings or Settings(), mapping=path)
     table = load_table(Path(path))

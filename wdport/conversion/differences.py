@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.located import located
 from wdport.conversion.explain import is_converted
 from wdport.conversion.load import open_account, open_converted
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.mapping.diff import Difference, Properties, difference
 from wdport.mapping.listing import table_facts, table_listing
 from wdport.mapping.table import load_table
@@ -31,7 +32,11 @@ def compare_files(a: str | Path, b: str | Path, keys: tuple[str | None, str | No
     """Compare two files of one kind; ``keys`` are those of the state_dicts. Raises ``UsageError`` for two kinds."""
     kinds = kind_of(a), kind_of(b)
     if kinds[0] != kinds[1]:
-        raise UsageError(Path(b), f"is a {kinds[1]}, and {Path(a).name} a {kinds[0]}", "give two files of one kind")
+        for path in (Path(a), Path(b)):
+            with located(path):
+                path.stat()
+        what = f"is a {kinds[1]}, and {printable(Path(a).name or a)} a {kinds[0]}"
+        raise UsageError(Path(b), what, "give two files of one kind")
     if kinds[0] == "table":
         tables = load_table(Path(a)), load_table(Path(b))
         facts = table_facts(tables[0]), table_facts(tables[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -24,8 +25,9 @@ _HEAD: Final = '{{"format":2,"sha256":"{}","manifest":'
 
 
 def manifest_of(path: Path) -> Path:
-    """``<out>.wdport.json``."""
-    return path.with_name(f"{path.name}.wdport.json")
+    """``<out>.wdport.json``, beside the file or folder, also for ``.``."""
+    whole = Path(os.path.abspath(path)) if path.name in ("", "..") else path
+    return whole.parent / f"{whole.name}.wdport.json"
 
 
 def file_sha256(path: str | Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from wdport.checkpoint.regular import read_option
-from wdport.errors import MisfitError
+from wdport.errors import InputError
 from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -37,37 +37,37 @@ class Node:
 
 
 def read_yaml(path: Path, fix: str) -> Node:
-    """Read a file of one YAML document; raises :class:`MisfitError`, with ``fix`` if the file cannot be read."""
-    return load_yaml(read_option(path, MAX_TABLE_BYTES, MisfitError, fix), path)
+    """Read a file of one YAML document; raises :class:`InputError`, with ``fix`` if the file cannot be read."""
+    return load_yaml(read_option(path, MAX_TABLE_BYTES, fix), path)
 
 
 def load_yaml(data: bytes, where: str | Path) -> Node:
-    """Read one YAML document; raises :class:`MisfitError` naming the line."""
+    """Read one YAML document; raises :class:`InputError` naming the line."""
     if len(data) > MAX_TABLE_BYTES:
-        raise MisfitError(where, f"{len(data)} bytes of YAML", f"keep it under {MAX_TABLE_BYTES} bytes")
+        raise InputError(where, f"{len(data)} bytes of YAML", f"keep it under {MAX_TABLE_BYTES} bytes")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         if b"\0" in data[:1024]:
-            raise MisfitError(where, "is a binary file, not YAML", "give a text file") from None
+            raise InputError(where, "is a binary file, not YAML", "give a text file") from None
         line = f"line {data[: error.start].count(10) + 1}"
-        raise MisfitError((where, line), "is not UTF-8", "save the file as UTF-8") from None
+        raise InputError((where, line), "is not UTF-8", "save the file as UTF-8") from None
     try:
         _refuse_surprises(text, where)
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise _syntax(error, text, where) from None
     if root is None:
-        raise MisfitError(where, "the file is empty", "give it content or leave it out")
+        raise InputError(where, "the file is empty", "give it content or leave it out")
     return _convert(root, where)
 
 
-def _syntax(error: yaml.YAMLError, text: str, where: str | Path) -> MisfitError:
+def _syntax(error: yaml.YAMLError, text: str, where: str | Path) -> InputError:
     mark, position = getattr(error, "problem_mark", None), getattr(error, "position", None)
     number = mark.line if mark is not None else text.count("\n", 0, position) if position is not None else None
     line = "" if number is None else f"line {number + 1}"
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
-    return MisfitError((where, line), f"not valid YAML ({problem})", "correct the syntax")
+    return InputError((where, line), f"not valid YAML ({problem})", "correct the syntax")
 
 
 def _refuse_surprises(text: str, where: str | Path) -> None:
@@ -76,17 +76,17 @@ def _refuse_surprises(text: str, where: str | Path) -> None:
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         line = f"line {_line(event)}"
         if number > MAX_TABLE_NODES:
-            raise MisfitError((where, line), f"more than {MAX_TABLE_NODES} values", "remove values that are not needed")
+            raise InputError((where, line), f"more than {MAX_TABLE_NODES} values", "remove values that are not needed")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_TABLE_DEPTH:
-                raise MisfitError((where, line), f"nested deeper than {MAX_TABLE_DEPTH}", "flatten it")
+                raise InputError((where, line), f"nested deeper than {MAX_TABLE_DEPTH}", "flatten it")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise MisfitError((where, line), "an anchor or alias", "write the value out")
+            raise InputError((where, line), "an anchor or alias", "write the value out")
         if tag := getattr(event, "tag", None):
-            raise MisfitError((where, line), f"a tag ({tag})", "remove it")
+            raise InputError((where, line), f"a tag ({tag})", "remove it")
 
 
 def _line(item: yaml.Node | yaml.Event) -> int:
@@ -109,9 +109,9 @@ def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]
         line = f"line {_line(key_node)}"
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_PREFIX}str":
             shown = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
-            raise MisfitError((where, line), f"{shown} is not text", "put it in quotes")
+            raise InputError((where, line), f"{shown} is not text", "put it in quotes")
         if key_node.value in pairs:
-            raise MisfitError((where, line), f"duplicate key {key_node.value!r}", "remove one")
+            raise InputError((where, line), f"duplicate key {key_node.value!r}", "remove one")
         pairs[key_node.value] = _convert(value_node, where)
     return pairs
 
@@ -122,10 +122,10 @@ def _scalar(node: yaml.Node, where: str | Path, line: int) -> Any:
         return node.value
     if kind in ("int", "float") and len(node.value) > MAX_NUMBER_CHARS:
         what = f"a number of {len(node.value)} characters"
-        raise MisfitError((where, f"line {line}"), what, f"write it in at most {MAX_NUMBER_CHARS}")
+        raise InputError((where, f"line {line}"), what, f"write it in at most {MAX_NUMBER_CHARS}")
     if kind in ("int", "float", "bool", "null"):
         try:
             return yaml.constructor.SafeConstructor().construct_object(node)
         except ValueError:
             pass
-    raise MisfitError((where, f"line {line}"), f"{node.value!r} is read as a {kind}", "put it in quotes")
+    raise InputError((where, f"line {line}"), f"{node.value!r} is read as a {kind}", "put it in quotes")

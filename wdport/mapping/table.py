@@ -38,7 +38,7 @@ def load_table(path: Path) -> Table:
 
 
 def _read(path: Path) -> bytes:
-    return read_option(path, MAX_TABLE_BYTES, MisfitError, "give the path of a mapping table")
+    return read_option(path, MAX_TABLE_BYTES, "give the path of a mapping table")
 
 
 def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:

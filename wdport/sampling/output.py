@@ -97,7 +97,7 @@ def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
         if not parts.done or path in WRITTEN[before:]:
             parts.remove()
             raise
-        told = f"interrupted; {parts.done} of {count} samples are kept; run the same command to resume"
+        told = f"{parts.done} of {count} samples are kept; run the same command to resume"
         raise type(interruption)(told) from None
     except BaseException:
         if not parts.done:

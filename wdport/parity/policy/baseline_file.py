@@ -34,7 +34,7 @@ def write_baseline(path: PathText, baseline: Baseline) -> None:
 def read_baseline(path: PathText) -> Baseline:
     """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is not one."""
     file = Path(path)
-    data = read_option(file, MAX_BASELINE_BYTES, InputError, _FIX)
+    data = read_option(file, MAX_BASELINE_BYTES, _FIX)
     try:
         document = strict_json(data, "baseline", finite=False)
     except Fault as fault:

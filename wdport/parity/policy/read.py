@@ -12,7 +12,7 @@ from pathlib import Path
 from wdport.checkpoint.regular import read_option
 from wdport.compare.glossary import GATES, label, letter_of
 from wdport.conversion.prepare import PathText
-from wdport.errors import UsageError, did_you_mean
+from wdport.errors import InputError, did_you_mean
 from wdport.families.registry import known_bounds
 from wdport.limits import MAX_POLICY_BYTES
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
@@ -29,7 +29,7 @@ def read_policy(path: PathText, today: date) -> Policy:
         today: the day that decides what has expired; an expired entry is not an error here, but fails the verdict.
 
     Raises:
-        UsageError: the file cannot be read, or a key is unknown, of the wrong type, or lacks its reason
+        InputError: the file cannot be read, or a key is unknown, of the wrong type, or lacks its reason
             or its expiry.
     """
     file = Path(path)
@@ -46,7 +46,7 @@ def read_policy(path: PathText, today: date) -> Policy:
     seen: set[tuple[str, str]] = set()
     for at, waiver in enumerate(policy.waivers):
         if (waiver.tap, waiver.gate) in seen:
-            raise UsageError(
+            raise InputError(
                 (file, f"waivers[{at}]"), f"waives {waiver.tap} for {label(waiver.gate)} again", "keep one"
             )
         seen.add((waiver.tap, waiver.gate))
@@ -58,32 +58,32 @@ def _settings(table: _Table) -> bool:
     differs = (table.optional_text("differs") or "warn").lower()
     table.end()
     if differs not in ("warn", "fail"):
-        raise UsageError((table.file, table.at("differs")), f"is {differs!r}", 'write differs = "fail", or "warn"')
+        raise InputError((table.file, table.at("differs")), f"is {differs!r}", 'write differs = "fail", or "warn"')
     return differs == "fail"
 
 
 def _load(file: Path) -> dict[str, object]:
-    data = read_option(file, MAX_POLICY_BYTES, UsageError, "give the policy file")
+    data = read_option(file, MAX_POLICY_BYTES, "give the policy file")
     _require_flat(file, data)
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
-        raise UsageError(file, "is not UTF-8", "save the file as UTF-8") from None
+        raise InputError(file, "is not UTF-8", "save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(file, f"is not TOML: {error}", "correct it there") from None
+        raise InputError(file, f"is not TOML: {error}", "correct it there") from None
 
 
 def _require_flat(file: Path, data: bytes) -> None:
     """Refuse a key of many parts: the library keeps every prefix of it, so memory grows with their square."""
     longest = max((line.count(b".") for line in data.splitlines()), default=0)
     if longest > _MOST_DOTS:
-        raise UsageError(file, f"has a line with {longest} dots", "split it, or name one layer per waiver")
+        raise InputError(file, f"has a line with {longest} dots", "split it, or name one layer per waiver")
 
 
 def _bound(table: _Table, name: str) -> BoundSetting:
     defaults = {name: bound.value for name, bound in known_bounds().items()}
     if name not in defaults:
-        raise UsageError((table.file, table.key), "is not a bound", f"use one of {', '.join(defaults)}")
+        raise InputError((table.file, table.key), "is not a bound", f"use one of {', '.join(defaults)}")
     value = table.number("value")
     reason, expires = table.optional_text("reason"), table.optional_day("expires")
     table.end()
@@ -91,9 +91,9 @@ def _bound(table: _Table, name: str) -> BoundSetting:
     if setting.looser:
         why = f"is missing, and {name} = {value:g} is looser than {setting.default:g}"
         if reason is None:
-            raise UsageError((table.file, table.at("reason")), why, "state the reason, or tighten the bound")
+            raise InputError((table.file, table.at("reason")), why, "state the reason, or tighten the bound")
         if expires is None:
-            raise UsageError((table.file, table.at("expires")), why, "write the last day, such as 2027-01-31")
+            raise InputError((table.file, table.at("expires")), why, "write the last day, such as 2027-01-31")
     return setting
 
 
@@ -103,11 +103,11 @@ def _waiver(table: _Table) -> Waiver:
     table.end()
     if _PATTERN & set(tap):
         what = f"{tap!r} is a pattern"
-        raise UsageError((table.file, table.at("tap")), what, "write one waiver per layer, with its full path")
+        raise InputError((table.file, table.at("tap")), what, "write one waiver per layer, with its full path")
     letter = letter_of(gate)
     if letter not in WAIVABLE:
         what = f"gate {gate!r} {'does not exist' if letter is None else 'does not judge single layers'}"
-        raise UsageError((table.file, table.at("gate")), what, f"use {' or '.join(GATES[a].name for a in WAIVABLE)}")
+        raise InputError((table.file, table.at("gate")), what, f"use {' or '.join(GATES[a].name for a in WAIVABLE)}")
     return Waiver(tap, letter, reason, expires)
 
 
@@ -128,7 +128,7 @@ class _Table:
         """Refuse the keys that were not taken."""
         for name in self.rest:
             fix = did_you_mean(name, self.known, "remove it or correct its name")
-            raise UsageError((self.file, self.at(name)), "is an unknown key", fix)
+            raise InputError((self.file, self.at(name)), "is an unknown key", fix)
 
     def _pop(self, name: str, default: object = None) -> object:
         self.known.append(name)
@@ -179,8 +179,8 @@ class _Table:
 
     def _take(self, name: str, example: str) -> object:
         if name not in self.rest:
-            raise UsageError((self.file, self.at(name)), "is missing", f"write {example}")
+            raise InputError((self.file, self.at(name)), "is missing", f"write {example}")
         return self._pop(name)
 
-    def _wrong(self, name: str, kind: str, example: str) -> UsageError:
-        return UsageError((self.file, self.at(name)), f"is not {kind}", f"write {example}")
+    def _wrong(self, name: str, kind: str, example: str) -> InputError:
+        return InputError((self.file, self.at(name)), f"is not {kind}", f"write {example}")

@@ -1,0 +1,122 @@
+"""The group of all verbs, and the only place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import ClassVar, Final, TypeVar
+
+import click
+from click.shell_completion import shell_complete
+
+from wdport.cli import completion
+from wdport.cli.account import tell_run
+from wdport.cli.console import console
+from wdport.cli.failures import failure_of, lost_output
+from wdport.cli.signals import signal_of
+from wdport.cli.streams import discard_output
+from wdport.cli.usage import usage_error
+from wdport.cli.verb import HELP, Verbs
+from wdport.errors import WdportError
+from wdport.files.written import WRITTEN
+from wdport.version import VERSION
+
+_E = TypeVar("_E", bound=Exception)
+
+READER_GONE: Final = 141
+"""The exit code if the reader of the output has gone: that of a process ended by SIGPIPE."""
+
+VERBS = {
+    "convert": "Convert a PyTorch checkpoint into a Keras model file.",
+    "verify": "Run both models side by side and compare them layer by layer.",
+    "record": "Record your own PyTorch model, for verify where torch is not installed.",
+    "sample": "Draw samples from a converted model into a file.",
+    "export": "Export a converted model as StableHLO, to run with only jax.",
+    "inspect": "Show what is in a checkpoint or a converted model.",
+    "map": "Outline a PyTorch model; find, check, explain and compare mapping tables.",
+    "selftest": "Measure which known faults verify detects in small models.",
+}
+
+COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; also zsh_source and fish_source.'
+
+
+class _Verbs(Verbs):
+    """All verbs."""
+
+    modules: ClassVar = {name: f"wdport.cli.{name}" for name in VERBS}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in VERBS:
+            from wdport.checkpoint.regular import require_supported
+
+            require_supported()
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings=HELP, epilog=COMPLETION)
+@click.version_option(VERSION, prog_name="wdport")
+def group() -> None:
+    """Move trained models from PyTorch to Keras 3 on JAX, and prove that nothing changed."""
+
+
+def execute(words: list[str]) -> int:
+    """Run a command line, and print its error if it fails; the exit code.
+
+    Interruptions are raised, and whatever a library makes of them.
+    """
+    WRITTEN.clear()
+    console.reset()
+    try:
+        code = _complete() if completion.VARIABLE in os.environ else _run(words)
+        fault = lost_output()
+        return _fail(fault) if fault else code
+    except WdportError as error:
+        return _fail(_unless_interrupted(error))
+    except click.ClickException as error:
+        return _fail(usage_error(error))
+    except BrokenPipeError:
+        discard_output()
+        return READER_GONE
+    except Exception as error:
+        _unless_interrupted(error)
+        if os.environ.get("WDPORT_DEBUG", "0") not in ("", "0"):
+            raise
+        return _fail(failure_of(error))
+    finally:
+        tell_run()
+
+
+def _run(words: list[str]) -> int:
+    """As click's own ``main``, which would end the process if the reader of the output has gone."""
+    try:
+        with group.make_context("wdport", list(words)) as context:
+            result = group.invoke(context)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _complete() -> int:
+    completion.prepare()
+    return shell_complete(group, {}, "wdport", completion.VARIABLE, os.environ[completion.VARIABLE])
+
+
+def _unless_interrupted(error: _E) -> _E:
+    """Raise an error that an interruption may have caused."""
+    if signal_of(error) is not None:
+        raise error
+    return error
+
+
+def _fail(error: WdportError) -> int:
+    """Print all collected faults on standard output, unless that is a document; the error line on standard error."""
+    with suppress(OSError):
+        if len(error.details) > 1:
+            for detail in error.details:
+                click.echo(f"  {detail}", err=console.machine)
+    console.error(error.command_line)  # unchanged: an error shortens itself, except for its path
+    return error.exit_code
