@@ -8,5 +8,6 @@ PORTS: Final = (
     "wdport.families.waveletdiff.port",
     "wdport.families.ts2vec.port",
     "wdport.families.unet2d.port",
+    "wdport.families.wan_vae.port",
     "wdport.wavelets.layers",
 )

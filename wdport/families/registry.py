@@ -15,12 +15,14 @@ _MODULES = {
     "waveletdiff": "wdport.families.waveletdiff.family",
     "ts2vec": "wdport.families.ts2vec.family",
     "unet2d": "wdport.families.unet2d.family",
+    "wan_vae": "wdport.families.wan_vae.family",
 }
 
 _CLASSES = {
     "wdport>WaveletDiff": "waveletdiff",
     "wdport>TS2Vec": "ts2vec",
     "wdport>UNet2D": "unet2d",
+    "wdport>WanVAE": "wan_vae",
 }
 """Keras's registered class name -> family."""
 

@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels."""
+"""Normalisation over groups of channels, and of each position's channels to a length."""
 
 from __future__ import annotations
 
@@ -46,3 +46,23 @@ class GroupNorm(layers.Layer):
             x = jnp.sum(x, axis=axis)
         means = jnp.sum(jnp.reshape(x, (batch, self.groups, width)), axis=-1) / (math.prod(places) * width)
         return jnp.reshape(jnp.repeat(means, width, axis=-1), (batch, *[1] * len(places), channels))
+
+
+class LengthNorm(layers.Layer):
+    """Divide the C channels of each position of (B, ..., C) by their Euclidean norm, times the root of C and ``scale``
+    (C,): the RMS norm of video autoencoders. A norm below ``epsilon`` is replaced by it, as in PyTorch's
+    ``functional.normalize``, so zeros stay zeros."""
+
+    def __init__(self, epsilon: float = 1e-12, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        summed = wide(x)
+        length = jnp.sqrt(jnp.sum(jnp.square(summed), axis=-1, keepdims=True))
+        normal = ops.cast(summed / jnp.maximum(length, self.epsilon), x.dtype)
+        return normal * math.sqrt(x.shape[-1]) * self.scale
