@@ -189,6 +189,28 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class Coded:
+    """What encoding and decoding need to know about a configuration.
+
+    A video (B, T, H, W, ``channels``) from -1 to 1 has latents (B, t, h, w, ``latent_channels``), where T = ``frames``
+    * (t - 1) + 1, H = ``pixels`` * h and W = ``pixels`` * w; the decoded video has ``decoded_channels``.
+    ``normalises`` says whether mean and deviation of the latents are known.
+    """
+
+    channels: int
+    decoded_channels: int
+    latent_channels: int
+    frames: int
+    pixels: int
+    normalises: bool
+
+    def video(self, latents: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the video of latents of this shape."""
+        batch, frames, height, width, _ = latents
+        return (batch, self.frames * (frames - 1) + 1, self.pixels * height, self.pixels * width, self.decoded_channels)
+
+
+@dataclass(frozen=True)
 class Named:
     """A family's names for an array of samples (n, L, F): ``name`` in Python and in files; one step of L is the column
     ``step`` of a table and ``axis`` in prose."""

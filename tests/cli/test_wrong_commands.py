@@ -337,7 +337,11 @@ WRONG: list[tuple[str, int, str]] = [
         "good.keras.wdport.json: is the manifest of a converted model; give the model itself: good.keras",
     ),
     ("inspect good.ckpt -q -v", 2, "--verbose: --quiet is given as well; give one of them"),
-    ("selftest --family unet", 2, "--family: 'unet' has no known faults; use one of waveletdiff, unet2d, masked_lm"),
+    (
+        "selftest --family unet",
+        2,
+        "--family: 'unet' has no known faults; use one of waveletdiff, unet2d, masked_lm, wan_vae",
+    ),
     (
         "-torch verify good.ckpt good.keras",
         5,

@@ -149,6 +149,18 @@ def eurobert(path: Path) -> None:
     save(path, SMALL)
 
 
+def wan_vae(path: Path) -> None:
+    from tests.families.wan_vae.make import OLD, save
+
+    save(path, OLD)
+
+
+def video(path: Path) -> None:
+    import numpy as np
+
+    np.save(path, np.random.default_rng(0).uniform(-1, 1, (5, 16, 16, 3)).astype(np.float32))
+
+
 def ts2vec(path: Path) -> None:
     from tests.families.ts2vec.make import save
     from wdport.families.ts2vec.config import Config as Sizes
@@ -211,6 +223,8 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "examples/points": points,
     "ddpm-cifar10-32": unet,
     "eurobert": eurobert,
+    "wan-vae": wan_vae,
+    "video.npy": video,
     "ts2vec-stocks.pt": ts2vec,
     "models/encoder.py": text(ENCODER),
     "llama": llama,
@@ -246,6 +260,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/wavelets.md": ("ETTh1.csv",),
     "docs/unet2d.md": ("ddpm-cifar10-32",),
     "docs/masked_lm.md": ("eurobert",),
+    "docs/wan_vae.md": ("wan-vae", "video.npy"),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),
@@ -275,6 +290,8 @@ def names_of(page: str) -> dict[str, Any]:
         return {"x": rng.standard_normal((2, 8, 8, 3)).astype(np.float32), "t": np.array([3.0, 500.0], np.float32)}
     if page == "docs/masked_lm.md":
         return {"input_ids": rng.integers(0, 30, (2, 9)), "attention_mask": np.arange(9) < [[9], [5]]}
+    if page == "docs/wan_vae.md":
+        return {"video": rng.uniform(-1, 1, (1, 5, 16, 16, 3)).astype(np.float32)}
     if page == "docs/ts2vec.md":
         return {"series": rng.standard_normal((2, 24, 6)).astype(np.float32)}
     if page == "docs/recording.md":

@@ -282,4 +282,22 @@ COMPARED: Mapping[str, Compared] = {
             "the sizes are those of a model": {"vocab_size": 1 << 24},
         },
     ),
+    "configuration-wan_vae": Compared(
+        [
+            {
+                "_class_name": "AutoencoderKLWan", "_diffusers_version": "0.42.1", "base_dim": 96, "z_dim": 2,
+                "dim_mult": [1, 2], "temperal_downsample": [True], "attn_scales": [], "dropout": 0.0,
+                "latents_mean": [0.1, -0.2], "latents_std": [1.5, 2.0], "is_residual": False, "patch_size": None,
+            },
+        ],
+        read_settings("wan_vae", {"dim_mult": [1, 2], "temperal_downsample": [True]}),
+        {
+            # There are as many steps as pairs of levels.
+            "steps between levels": {"dim_mult": [1, 2, 2]},
+            # Patches fill whole channels.
+            "pixels of a patch": {"patch_size": 2},
+            # Shortcuts average and repeat whole groups of channels.
+            "cannot average": {"is_residual": True},
+        },
+    ),
 }  # fmt: skip

@@ -84,7 +84,8 @@ def test_the_projects_own_policy() -> None:
 
 
 WRITTEN_BY_PEOPLE = ["baseline", "configuration-ts2vec", "configuration-unet2d", "configuration-waveletdiff",
-                     "configuration-masked_lm", "mapping-table", "policy", "statistics"]  # fmt: skip
+                     "configuration-masked_lm", "configuration-wan_vae", "mapping-table", "policy",
+                     "statistics"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRITTEN_BY_PEOPLE)

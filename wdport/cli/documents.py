@@ -24,6 +24,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "conversion": 1,
     "recording": 1,
     "samples": 1,
+    "coded": 1,
     "export": 1,
     "suggestion": 1,
     "outline": 1,

@@ -31,6 +31,8 @@ VERBS = {
     "verify": "Run both models side by side and compare them layer by layer.",
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
     "sample": "Draw samples from a converted model into a file.",
+    "encode": "Encode a video with a converted autoencoder.",
+    "decode": "Decode latents with a converted autoencoder.",
     "export": "Export a converted model as StableHLO, to run with only jax.",
     "inspect": "Show what is in a checkpoint or a converted model.",
     "map": "Outline a PyTorch model; find, check, explain and compare mapping tables.",

@@ -9,5 +9,6 @@ PORTS: Final = (
     "wdport.families.ts2vec.port",
     "wdport.families.unet2d.port",
     "wdport.families.masked_lm.port",
+    "wdport.families.wan_vae.port",
     "wdport.wavelets.layers",
 )

@@ -16,6 +16,7 @@ _MODULES = {
     "ts2vec": "wdport.families.ts2vec.family",
     "unet2d": "wdport.families.unet2d.family",
     "masked_lm": "wdport.families.masked_lm.family",
+    "wan_vae": "wdport.families.wan_vae.family",
 }
 
 _CLASSES = {
@@ -23,6 +24,7 @@ _CLASSES = {
     "wdport>TS2Vec": "ts2vec",
     "wdport>UNet2D": "unet2d",
     "wdport>MaskedLM": "masked_lm",
+    "wdport>WanVAE": "wan_vae",
 }
 """Keras's registered class name -> family."""
 

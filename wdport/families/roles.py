@@ -18,6 +18,7 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import (
     Array,
+    Coded,
     Configuration,
     Constant,
     Diffused,
@@ -271,6 +272,38 @@ class Sampled(Protocol):
 
     def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
         """The same in the same order, computed by the layers of the Keras model from ``times`` (S,)."""
+        ...
+
+
+class VideoCoder(Protocol):
+    """A Keras model that encodes and decodes videos in chunks of latent frames."""
+
+    def encode(
+        self, video: Array, *, chunk: int = 1, normalise: bool = False, compute_dtype: str | None = None
+    ) -> tuple[Array, Array]:
+        """Mean and log-variance (B, t, h, w, z) of the latents of a video (B, T, H, W, C) from -1 to 1."""
+        ...
+
+    def decode_in_parts(
+        self, latents: Array, *, chunk: int = 1, output: str | None = None, normalised: bool = False,
+        truncate: bool = False, compute_dtype: str | None = None,
+    ) -> Iterator[Array]:  # fmt: skip
+        """The video of latents, in parts along T: "float32", or "uint8", rounded unless ``truncate``."""
+        ...
+
+
+@runtime_checkable
+class Autoencoder(Protocol):
+    """The role of a family whose models encode videos to latents and decode them."""
+
+    name: str
+
+    def coded(self, config: Configuration) -> Coded:
+        """What encoding and decoding need to know about a configuration."""
+        ...
+
+    def coder(self, model: KerasModel) -> VideoCoder:
+        """The coder of a model of this family."""
         ...
 
 

@@ -11,13 +11,24 @@ from wdport.nets.norms import GroupNorm
 from wdport.nets.precision import wide
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Scaled dot-product attention of queries, keys and values (..., L, K) -> (..., L, K), in the dtype of the values.
+
+    The scale is applied to the query: applied to the logits, XLA would contract it with the subtraction of the
+    softmax's largest logit. The weighted sums of values are divided by the softmax's sums, not the weights: these are
+    L / K times fewer numbers.
+    """
+    logits = wide((q * q.shape[-1] ** -0.5) @ jnp.swapaxes(k, -1, -2))
+    powers = jnp.exp(logits - lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
+    sums = jnp.matmul(ops.cast(powers, v.dtype), v, preferred_element_type=powers.dtype)
+    return ops.cast(sums / jnp.sum(powers, axis=-1, keepdims=True), v.dtype)
+
+
 class ImageAttention(layers.Layer):
     """Images (B, H, W, C) plus self-attention over their pixels, divided by ``factor``; ``norm`` comes first if
     ``groups`` is given.
 
-    There are ``num_heads`` heads of ``head_width``, whose product may differ from C. The scale is applied to the query:
-    applied to the logits, XLA would contract it with the subtraction of the softmax's largest logit. The weighted sums
-    of values are divided by the softmax's sums, not the weights: these are H * W / K times fewer numbers.
+    There are ``num_heads`` heads of ``head_width``, whose product may differ from C.
     """
 
     def __init__(self, channels: int, head_width: int, groups: int | None, epsilon: float, factor: float = 1.0,
@@ -46,10 +57,7 @@ class ImageAttention(layers.Layer):
         normed = hidden_states if self.norm is None else self.norm(hidden_states)
         pixels = jnp.reshape(normed, (batch, -1, channels))
         q, k, v = (self._heads(projection(pixels)) for projection in (self.query, self.key, self.value))
-        logits = wide((q * self.head_width**-0.5) @ jnp.swapaxes(k, 2, 3))
-        powers = jnp.exp(logits - lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
-        sums = jnp.matmul(ops.cast(powers, v.dtype), v, preferred_element_type=powers.dtype)
-        read = ops.cast(jnp.swapaxes(sums / jnp.sum(powers, axis=-1, keepdims=True), 1, 2), v.dtype)
+        read = jnp.swapaxes(attend(q, k, v), 1, 2)
         made = self.dropout(self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width))))
         return (jnp.reshape(made, hidden_states.shape) + hidden_states) / self.factor
 

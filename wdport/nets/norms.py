@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels, and by the root mean square of all channels."""
+"""Normalization over groups of channels, and of each position's channels by their root mean square or length."""
 
 from __future__ import annotations
 
@@ -66,3 +66,23 @@ class RMSNorm(layers.Layer):
         x = wide(hidden_states)
         normal = x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
         return ops.cast(normal, hidden_states.dtype) * self.scale
+
+
+class LengthNorm(layers.Layer):
+    """Divide the C channels of each position of (B, ..., C) by their Euclidean norm, times the root of C and ``scale``
+    (C,): the RMS norm of video autoencoders. A norm below ``epsilon`` is replaced by it, as in PyTorch's
+    ``functional.normalize``, so zeros stay zeros."""
+
+    def __init__(self, epsilon: float = 1e-12, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        summed = wide(x)
+        length = jnp.sqrt(jnp.sum(jnp.square(summed), axis=-1, keepdims=True))
+        normal = ops.cast(summed / jnp.maximum(length, self.epsilon), x.dtype)
+        return normal * math.sqrt(x.shape[-1]) * self.scale

@@ -210,6 +210,43 @@ class SamplesDocument(TypedDict):
     """Samples per second without compiling; null if unknown."""
 
 
+class CodedDocument(TypedDict):
+    """What ``wdport encode --json`` and ``wdport decode --json`` print."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["coded"]
+    """Kind of the document."""
+    model: str
+    """Name of the converted file."""
+    direction: Literal["encode", "decode"]
+    """What was done."""
+    input: NamedFile
+    """The file that was read."""
+    output: OutputFile
+    """The file that was written."""
+    latents: Shape
+    """Shape of the latents: videos, frames, height, width, channels."""
+    video: Shape
+    """Shape of the video: videos, frames, height, width, channels."""
+    values: Literal["float32", "uint8"]
+    """Type of the written values."""
+    normalised: bool
+    """Whether the latents are normalised by the model's mean and standard deviation."""
+    truncated: bool
+    """Whether bytes were made by dropping the fraction; otherwise they are rounded."""
+    dtype: str
+    """Keras dtype policy of the model."""
+    compute_dtype: str
+    """Dtype of activations."""
+    chunk: Positive
+    """Latent frames at a time."""
+    fps: float | None
+    """Frames per second of a file that is played; null for others."""
+    seconds: float
+    """Seconds that it took, with compiling."""
+
+
 class ExportedSampler(TypedDict):
     """The sampler in an exported file."""
 

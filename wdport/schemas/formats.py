@@ -20,6 +20,7 @@ from wdport.parity.policy.policy import WAIVABLE
 from wdport.parity.recording_form import RecordingForm
 from wdport.schemas.documents import (
     CheckDocument,
+    CodedDocument,
     ConversionDocument,
     DifferenceDocument,
     ExplanationDocument,
@@ -41,6 +42,7 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "conversion": ("Document of wdport convert", ConversionDocument),
     "recording": ("Document of wdport record", RecordingDocument),
     "samples": ("Document of wdport sample", SamplesDocument),
+    "coded": ("Document of wdport encode and decode", CodedDocument),
     "export": ("Document of wdport export", ExportDocument),
     "suggestion": ("Document of wdport map suggest", SuggestionDocument),
     "outline": ("Document of wdport map outline", OutlineDocument),

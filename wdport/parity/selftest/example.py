@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.compare.calls import CASES, Call, Calls, Case, Expected, cast
+from wdport.compare.calls import CASES, Call, Calls, Case, Expected, Outputs, cast, layer_of
 from wdport.compare.errors import InPort, fed, made, tap_errors
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ErrorPair, relative_l2, ulps
 from wdport.compare.probe import Probe
-from wdport.compare.taps import Tap, align
+from wdport.compare.taps import Tap, align, every_call
 from wdport.errors import InternalError
 from wdport.families.roles import Faulty
 from wdport.keras_runtime import layers_by_path
@@ -74,22 +74,25 @@ class Example:
         self.case = self.cases[0]
         self.weights = Weights(family, config, seed)
         self._seen: dict[Case, Observation] = {}
-        self._outputs: dict[tuple[Case, bool], Array] = {}
+        self._outputs: dict[tuple[Case, bool], Outputs] = {}
         self._layers: dict[str, dict[str, Any]] = {}
         self._probes: dict[tuple[str, How], Probe] = {}
         self._ports: dict[Case, Calls] = {}
-        self._output_shapes: dict[Case, tuple[int, ...]] = {}
+        self._output_shapes: dict[Case, list[tuple[int, ...]]] = {}
         self.signature = family.signature(config)
         self._axes = [axes(text) for text in self.signature.axes]
         names, told = self.weights.reference.names, self.signature
         self.taps: list[Tap] = align(
             self.weights.table, names, self.layers(), family.features(config), told.axes, part=told.words.one
         )
-        order = {name: at for at, name in enumerate(self._observed().calls)}
-        self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
         self.paths = [tap.candidate for tap in self.taps]
+        self._modules = {tap.reference for tap in self.taps}
+        theirs, ours = ({name: call.caller for name, call in calls.items()}
+                        for calls in (self._observed().calls, self._shapes()))  # fmt: skip
+        self.taps, _ = every_call(self.taps, theirs, ours)
+        order = {name: at for at, name in enumerate(theirs)}
+        self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
         self.names = {tap.candidate: tap.reference for tap in self.taps}
-        self._shapes()
 
     def port(self, dtype: str = "float64") -> Any:
         """The Keras model, with the weights of the current case."""
@@ -123,8 +126,8 @@ class Example:
         truth = self._observed()
         answers = self._into()(truth.calls)
         inputs = self.signature.in_port(truth.inputs)
-        (output,), calls = self._run("float64", how, "isolate", inputs, answers)
-        port = {**calls, "": Call((), (output,))}
+        outputs, calls = self._run("float64", how, "isolate", inputs, answers)
+        port = {**calls, "": Call((), outputs)}
         results, missing = [], []
         for tap in self.taps:
             errors = tap_errors(tap, port, answers)
@@ -133,10 +136,10 @@ class Example:
                 continue
             results.append(TapResult(tap.reference, tap.candidate, tap.part, isolated=errors[1], inputs=errors[0],
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
-        right = self._laid_out(truth.outputs[0])
-        error = relative_l2(output, right) if output.shape == right.shape else inf
+        right = self._laid_out(truth.outputs)
+        error = max(relative_l2(c, r) if c.shape == r.shape else inf for c, r in zip(outputs, right, strict=True))
         results.append(TapResult(OUTPUT, "", None, isolated=error))
-        whole = {**answers, "": Expected({}, 0, (right,))}
+        whole = {**answers, "": Expected({}, 0, right)}
         return Seen(tuple(results), tuple(missing), Evidence(inputs, port, whole))
 
     def numerics(self, how: How = EAGER, only: str = "") -> Seen:
@@ -147,8 +150,8 @@ class Example:
         seen = self._observed()
         if seen.single is None:
             raise InternalError(self.name, f"has no float32 run of {self.case.describe()}", "take another case")
-        inputs, (((output,), theirs), ((exact,), wide)) = seen.single.inputs, seen.single.isolated
-        inputs, output, exact = self.signature.in_port(inputs), self._laid_out(output), self._laid_out(exact)
+        inputs, ((outputs, theirs), (exact, wide)) = seen.single.inputs, seen.single.isolated
+        inputs, outputs, exact = self.signature.in_port(inputs), self._laid_out(outputs), self._laid_out(exact)
         into = self._into()
         answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
         reference, truth = into(theirs), into(wide)
@@ -156,34 +159,37 @@ class Example:
         if only:
             calls = self._run("float32", how, "isolate_layer", only, self._shapes()[only], answers)
         else:
-            (own,), calls = self._run("float32", how, "isolate", inputs, answers)
-            rms, largest = _ratios([(own, output, exact)])
+            own, calls = self._run("float32", how, "isolate", inputs, answers)
+            ratios = [_ratios([each]) for each in zip(own, outputs, exact, strict=True)]
+            rms, largest = (max(each) for each in zip(*ratios, strict=True))
             results.append(TapResult(OUTPUT, "", None, rms_ratio=rms, max_ratio=largest))
         for tap in self.taps:
-            if only and tap.candidate != only and not tap.candidate.startswith(f"{only}/"):
+            inside = tap.candidate == only or tap.candidate.startswith(f"{only}/")
+            if only and (not inside or tap.candidate != layer_of(tap.candidate)):
                 continue
             if tap.candidate not in calls or tap.candidate not in truth:
                 missing.append(tap.candidate)
                 continue
             call, right = calls[tap.candidate], reference[tap.candidate]
-            outputs, inputs_fed = made(tap, call, truth[tap.candidate]), fed(call, truth[tap.candidate])
+            pairs, inputs_fed = made(tap, call, truth[tap.candidate]), fed(call, truth[tap.candidate])
             theirs_made = [r for r, _ in made(tap, Call((), right.outputs), truth[tap.candidate]) or []]
-            rms, largest = _ratios(_triples(outputs, theirs_made))
+            rms, largest = _ratios(_triples(pairs, theirs_made))
             ratio = max(_ratios(_triples(inputs_fed, right.given)))
             results.append(TapResult(tap.reference, tap.candidate, tap.part, rms_ratio=rms, max_ratio=largest,
                                      inputs_ratio=ratio, caller=self._caller(calls[tap.candidate])))  # fmt: skip
         return Seen(tuple(results), tuple(missing))
 
     def outputs(self, ones: bool = False, how: How = EAGER) -> tuple[Array, Array]:
-        """The outputs of the float32 port and of the float32 reference, for the case or for inputs of ones."""
+        """All outputs, flat, of the float32 port and of the float32 reference, for the case or for inputs of ones."""
         inputs = tuple(cast(self._observed().inputs, np.float32))
         if ones:
             inputs = tuple(np.ones_like(array) for array in inputs)
         if (self.case, ones) not in self._outputs:
             with highest_precision():
-                made = run(self.weights.reference.modules["float32"], inputs)[0]
+                made = run(self.weights.reference.modules["float32"], inputs)
             self._outputs[self.case, ones] = self._laid_out(made)
-        return self._run("float32", how, "whole", self.signature.in_port(inputs))[0], self._outputs[self.case, ones]
+        own = self._run("float32", how, "whole", self.signature.in_port(inputs))
+        return _flat(own), _flat(self._outputs[self.case, ones])
 
     def table_distances(self) -> dict[str, float]:
         """The distance of every table of the float32 port from its formula, in units in the last place."""
@@ -197,8 +203,7 @@ class Example:
     def _observed(self) -> Observation:
         """The reference's observation of the current case."""
         if self.case not in self._seen:
-            taps = {tap.reference for tap in self.taps}
-            self._seen[self.case] = self.weights.reference.observe(self.case, taps)
+            self._seen[self.case] = self.weights.reference.observe(self.case, self._modules)
         return self._seen[self.case]
 
     def _caller(self, call: Call) -> str:
@@ -210,16 +215,22 @@ class Example:
         if self.case not in self._ports:
             inputs = self.signature.in_port(self._observed().inputs)
             outputs, self._ports[self.case] = self._run("float64", EAGER, "record", inputs)
-            self._output_shapes[self.case] = outputs[0].shape
+            self._output_shapes[self.case] = [output.shape for output in outputs]
         return self._ports[self.case]
 
-    def _laid_out(self, output: Array) -> Array:
-        """The reference's output in the port's layout."""
+    def _laid_out(self, outputs: Outputs) -> Outputs:
+        """The reference's outputs in the port's layout."""
         self._shapes()
-        return laid_out(output, self._output_shapes[self.case], self._axes)
+        pairs = zip(outputs, self._output_shapes[self.case], strict=True)
+        return tuple(laid_out(output, shape, self._axes) for output, shape in pairs)
 
     def _into(self) -> InPort:
         return InPort(self.taps, self._shapes())
+
+
+def _flat(outputs: Outputs) -> Array:
+    """One output as it is, several one after another."""
+    return outputs[0] if len(outputs) == 1 else np.concatenate([output.ravel() for output in outputs])
 
 
 Triple = tuple[Array, Array, Array]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from math import inf, log10
@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from wdport.compare.bounds import bounds
+from wdport.compare.calls import layer_of
 from wdport.errors import IncompleteError, InternalError
 from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
@@ -115,7 +116,7 @@ def judge_logic(example: Example, inside: Inside, held: Bounds) -> Found:
     except IncompleteError as error:
         return Found("0", (error.where,), inf)
     faults = locate(seen.results, held["logic"], held["numerics"])
-    sites = tuple(dict.fromkeys([*seen.missing, *(fault.candidate for fault in faults)]))
+    sites = _layers(seen, faults)
     return Found("0" if seen.missing else ("A" if faults else ""), sites, seen.logic / held["logic"], "", faults, seen)
 
 
@@ -132,9 +133,14 @@ def judge_single(example: Example, inside: Inside, held: Bounds, only: str = "")
         faults = locate(seen.results, held["logic"], held["numerics"])
         worst = max(worst, seen.ratio / held["numerics"])
         if seen.missing or faults:
-            sites = tuple(dict.fromkeys([*seen.missing, *(fault.candidate for fault in faults)]))
+            sites = _layers(seen, faults)
             return Found("0" if seen.missing else "B", sites, worst, case.describe(), faults)
     return Found("", over=worst)
+
+
+def _layers(seen: Seen, faults: Iterable[Fault]) -> tuple[str, ...]:
+    """The layers that are missing or faulty in any of their calls."""
+    return tuple(dict.fromkeys(map(layer_of, [*seen.missing, *(fault.candidate for fault in faults)])))
 
 
 def _judge_tables(example: Example, inside: Inside, held: Bounds) -> Found | None:

@@ -1,0 +1,127 @@
+"""`wdport encode` and `wdport decode`: files, options, refusals, documents."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.wan_vae.make import OLD, save
+from wdport.cli.main import main
+from wdport.compile_cache import fast_compile
+from wdport.nets import chunked
+
+
+@pytest.fixture(autouse=True)
+def _compile_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "OPTIONS", fast_compile())
+
+
+@pytest.fixture(scope="module")
+def vae(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vae")
+    return Path(wdport.convert(save(folder / "m", OLD), folder / "vae.keras").output)
+
+
+def pixels(path: Path, frames: int = 5) -> np.ndarray:
+    video = np.random.default_rng(0).integers(0, 256, (frames, 4, 6, 3), np.uint8)
+    np.save(path, video)
+    return video
+
+
+def test_there_and_back(vae: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = pixels(tmp_path / "v.npy")
+    assert main(["encode", str(vae), str(tmp_path / "v.npy"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["direction"], told["latents"]) == ("coded", "encode", [1, 3, 2, 3, 2])
+    held = np.load(tmp_path / "v.latents.npz")
+    model = wdport.load_model(vae)
+    right = model.encode((video / 127.5 - 1).astype(np.float32)[None])
+    assert np.array_equal(held["latents"], right.mean)
+    assert np.array_equal(held["logvar"], right.logvar)
+    words = ["decode", str(vae), str(tmp_path / "v.latents.npz"), "-o", str(tmp_path / "w.npy")]
+    assert main(words) == 0
+    assert "5 frames of 4 x 6, 3 channels" in capsys.readouterr().out
+    again = np.load(tmp_path / "w.npy")
+    assert np.array_equal(again, model.decode(right.mean))
+    assert again.dtype == np.float32
+    assert main([*words, "--output-dtype", "uint8"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main([*words, "--output-dtype", "uint8", "--chunk", "2", "--force"]) == 0
+    assert np.max(np.abs(np.load(tmp_path / "w.npy").astype(int) - (again + 1) * 127.5)) <= 0.51
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ending", ["gif", "mp4"])
+def test_videos_that_are_played(ending: str, vae: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    av = pytest.importorskip("av")
+    np.savez(tmp_path / "z.npz", latents=np.random.default_rng(0).standard_normal((3, 8, 8, 2)))
+    out = tmp_path / f"v.{ending}"
+    assert main(["decode", str(vae), str(tmp_path / "z.npz"), "-o", str(out), "--fps", "10", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fps"] == 10
+    with av.open(str(out)) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+        rate = container.streams.video[0].average_rate
+    assert (len(frames), frames[0].shape, round(float(rate))) == (5, (16, 16, 3), 10)
+    right = wdport.load_model(vae).decode(
+        np.load(tmp_path / "z.npz")["latents"][None].astype(np.float32), output="uint8"
+    )
+    assert np.mean(np.abs(np.stack(frames).astype(int) - right[0])) < 25
+
+
+WRONG = [
+    ("decode VAE Z -o x.avi", 2, "end the name in .npy, .gif, .mp4"),
+    ("decode VAE Z -o x.npy --fps 3", 2, "--fps"),
+    ("decode VAE Z -o x.npy --truncate", 2, "add --output-dtype uint8"),
+    ("decode VAE Z -o x.gif --output-dtype float32", 2, "holds bytes"),
+    ("decode VAE Z -o x.gif --fps 0", 2, "from 0.1 to 1000"),
+    ("decode VAE Z --chunk 0", 2, "--chunk"),
+    ("decode VAE V", 2, "has 3 channels, and the model 2"),
+    ("decode VAE OTHER", 3, "has no array latents or mean"),
+    ("decode VAE none.npz", 3, "none.npz"),
+    ("decode Z Z", 3, "Z"),
+    ("encode VAE Z", 2, "has 2 channels, and the model 3"),
+    ("encode VAE V4", 2, "has 4 frames"),
+    ("encode VAE V -o x.npy", 2, "end the name in .npz"),
+]
+
+
+def test_what_is_refused(
+    vae: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("z.npz", latents=np.zeros((1, 2, 2, 3, 2)))
+    np.savez("other.npz", a=np.zeros(3), b=np.zeros(3))
+    pixels(Path("v.npy"))
+    pixels(Path("v4.npy"), 4)
+    files = {"VAE": str(vae), "Z": "z.npz", "OTHER": "other.npz", "V4": "v4.npy", "V": "v.npy"}
+    for words, code, said in WRONG:
+        assert main([files.get(word, word) for word in words.split()]) == code, words
+        error = capsys.readouterr().err
+        assert said.replace("Z", "z.npz") in error, words
+        assert error.count("\n") == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.npz", "v.npy", "v4.npy", "z.npz"]
+
+
+def test_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.families.unet2d.make import SMALL
+    from tests.families.unet2d.make import save as save_unet
+
+    other = wdport.convert(save_unet(tmp_path / "u", SMALL), tmp_path / "u.keras").output
+    np.savez(tmp_path / "z.npz", latents=np.zeros((1, 2, 2, 3, 2)))
+    assert main(["decode", str(other), str(tmp_path / "z.npz")]) == 2
+    assert "a unet2d model encodes and decodes no videos" in capsys.readouterr().err
+
+
+def test_without_pyav_it_says_what_to_install(
+    vae: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "z.npz", latents=np.zeros((1, 2, 2, 3, 2)))
+    own = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "av" else own(name, *rest))
+    assert main(["decode", str(vae), str(tmp_path / "z.npz"), "-o", str(tmp_path / "v.mp4")]) == 5
+    assert "needs PyAV, which is not installed; install wdport[video]" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""What `wdport encode` and `wdport decode` share: the model, the chunk, the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wdport.cli.options import facts, size
+from wdport.cli.verb import OneOf, Whole
+from wdport.errors import InputError, UsageError
+
+if TYPE_CHECKING:  # imports numpy
+    from wdport.conversion.load import Converted
+    from wdport.model import Array, Coded
+
+DTYPES = ("float32", "bfloat16")
+VIDEOS = (".npy",)
+LATENTS = (".npz", ".npy")
+
+chunk_option = click.option("--chunk", type=Whole(1, 1 << 16), default=1, show_default=True, metavar="N",
+                            help="Latent frames at a time. Results do not depend on it; memory does.")  # fmt: skip
+dtype_option = click.option("--dtype", type=OneOf(DTYPES), default="float32", show_default=True,
+                            help="Dtype of the weights.")  # fmt: skip
+compute_option = click.option("--compute-dtype", type=OneOf(DTYPES), help="Dtype of activations.  [default: --dtype]")
+force_option = click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished run: the verb, the names, shapes and settings, and the seconds that it took."""
+
+    direction: str
+    model: str
+    input: Path
+    output: Path
+    latents: Sequence[int]
+    video: Sequence[int]
+    settings: Mapping[str, object]
+    seconds: float
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON values."""
+        from wdport.files.manifests import file_sha256
+
+        return {
+            "model": self.model,
+            "direction": self.direction,
+            "input": {"name": self.input.name, "sha256": file_sha256(self.input)},
+            "output": {"name": self.output.name, "sha256": file_sha256(self.output),
+                       "bytes": self.output.stat().st_size},
+            "latents": list(self.latents),
+            "video": list(self.video),
+            **self.settings,
+            "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """A short summary."""
+        told = self.settings
+        fps = f", {told['fps']:g} frames per second" if told["fps"] else ""
+        cut = ", truncated" if told["truncated"] else ", rounded" if told["values"] == "uint8" else ""
+        rows = [
+            ("latents", _shown(self.latents) + (", normalised" if told["normalised"] else "")),
+            ("video", f"{_shown(self.video)}{fps}"),
+            ("values", f"{told['values']}{cut}"),
+            ("computes in", f"{told['compute_dtype']}, weights {told['dtype']}, chunks of {told['chunk']}"),
+            ("took", f"{self.seconds:.1f} s"),
+            ("wrote", f"{self.output} ({size(self.output.stat().st_size)})"),
+        ]
+        return f"{self.model}: {self.direction}d\n{facts(rows)}"
+
+
+def _shown(shape: Sequence[int]) -> str:
+    batch, frames, height, width, channels = shape
+    several = f"{batch} x " if batch > 1 else ""
+    return f"{several}{frames} frames of {height} x {width}, {channels} channels"
+
+
+def open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
+    """Open a converted autoencoder; raises :class:`UsageError` for other models, and if it cannot normalise."""
+    from wdport.conversion.load import open_converted
+    from wdport.families.roles import Autoencoder
+
+    converted = open_converted(model)
+    if not isinstance(converted.family, Autoencoder):
+        what = f"a {converted.family.name} model encodes and decodes no videos"
+        raise UsageError(converted.path, what, "give a converted autoencoder; wdport.load_model runs this one")
+    coded = converted.family.coded(converted.config)
+    if normal and not coded.normalises:
+        what = "the model's config.json has no mean and deviation for every channel of its latents"
+        raise UsageError("--normalised", what, "leave it out")
+    return converted, coded
+
+
+def coder_of(converted: Converted, dtype: str) -> Any:
+    """The coder of a converted model with weights in this dtype."""
+    from wdport.conversion.load import load_model
+
+    family: Any = converted.family
+    return family.coder(load_model(converted.path, dtype))
+
+
+def read_coded(path: Path, names: tuple[str, ...]) -> Array:
+    """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
+    has one of these names, or is alone. Raises :class:`InputError`."""
+    from wdport.checkpoint.faults import Fault
+    from wdport.data.archive import Arrays
+    from wdport.data.files import data_file
+    from wdport.data.npy import read_array
+
+    if path.suffix not in LATENTS:
+        raise InputError(path, "is not an .npy or .npz file", "save it with numpy.save or numpy.savez")
+    with data_file(path) as file, open(file, "rb") as opened:
+        count = file.stat().st_size
+        try:
+            if path.suffix == ".npy":
+                array = read_array(opened, count)
+            else:
+                arrays = Arrays(opened, count)
+                known = (*names, *(arrays.files if len(arrays) == 1 else ()))
+                name = next((each for each in known if each in arrays), "")
+                if not name:
+                    raise Fault(f"has no array {' or '.join(names)}", f"save it as {names[0]}")
+                array = arrays[name]
+        except (ValueError, EOFError, KeyError) as error:
+            raise Fault(f"cannot be read ({error})", "save it again with numpy") from None
+    array = array[None] if array.ndim == 4 else array
+    if array.ndim != 5 or 0 in array.shape:
+        raise InputError(path, f"has an array of shape {array.shape}", "give (B, T, H, W, C) or (T, H, W, C)")
+    return array

@@ -1,0 +1,96 @@
+"""`wdport encode`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from wdport.cli.coding import (
+    VIDEOS,
+    Ran,
+    chunk_option,
+    coder_of,
+    compute_option,
+    dtype_option,
+    force_option,
+    open_coded,
+    read_coded,
+)
+from wdport.cli.completion import File
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.options import MODEL, sha256_option
+from wdport.cli.verb import Verb
+from wdport.errors import UsageError
+from wdport.files.writable import by_name, require_writable, with_manifests
+
+
+@click.command(name="encode", cls=Verb)
+@click.argument("model", type=MODEL)
+@click.argument("video", type=File(VIDEOS))
+@click.option("-o", "--output", metavar="FILE", type=File([".npz"]),
+              help="NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz beside it]")  # fmt: skip
+@click.option("--normalised", is_flag=True, help="Normalise the latents, as diffusion models take them.")
+@chunk_option
+@dtype_option
+@compute_option
+@sha256_option
+@json_option
+@force_option
+def command(
+    model: str,
+    video: str,
+    output: str | None,
+    normalised: bool,
+    chunk: int,
+    dtype: str,
+    compute_dtype: str | None,
+    sha256: str | None,
+    json_file: str | None,
+    force: bool,
+) -> int:
+    """Encode a VIDEO (B, T, H, W, C) with a converted MODEL, an autoencoder, into latents.
+
+    Floating-point values are from -1 to 1, bytes from 0 to 255.
+    """
+    import numpy as np
+
+    from wdport.checkpoint.known import require_sha256
+    from wdport.files.atomic import whole_file
+
+    require_sha256(model, sha256)
+    given = Path(video)
+    path = Path(output) if output else given.with_name(f"{given.stem}.latents.npz")
+    if path.suffix != ".npz":
+        raise UsageError(path, "unknown output format", "end the name in .npz")
+    converted, coded = open_coded(model, normalised)
+    inputs = with_manifests(by_name(model=model, video=video), ["model"])
+    require_writable(path, inputs, force)
+    require_document(json_file, inputs, {"-o": path}, force)
+    array = read_coded(given, ("video",))
+    if array.shape[-1] != coded.channels:
+        raise UsageError(
+            given, f"has {array.shape[-1]} channels, and the model {coded.channels}", "give them on the last axis"
+        )
+    if str(array.dtype) == "uint8":
+        array = array / 127.5 - 1.0
+    elif array.dtype.kind != "f":
+        raise UsageError(given, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes")
+    require_jax()
+    start_jax()
+    started = time.monotonic()
+    mean, logvar = coder_of(converted, dtype).encode(
+        array.astype("float32"), chunk=chunk, normalise=normalised, compute_dtype=compute_dtype
+    )
+    with whole_file(path) as file:
+        np.savez(file, latents=mean, logvar=logvar)
+    settings = {
+        "values": "float32", "normalised": normalised, "truncated": False, "dtype": dtype,
+        "compute_dtype": compute_dtype or dtype, "chunk": chunk, "fps": None,
+    }  # fmt: skip
+    seconds = time.monotonic() - started
+    ran = Ran("encode", converted.path.name, given, path, mean.shape, array.shape, settings, seconds)
+    give("coded", ran.document, json_file, ran.text)
+    return 0

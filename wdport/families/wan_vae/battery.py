@@ -1,0 +1,29 @@
+"""Inputs and outputs of the autoencoder, at a size suitable for comparisons in float64."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wdport.families.wan_vae.config import GROUP, Config
+from wdport.model import Port, Signature
+from wdport.recorder import parse_input
+
+GROUPS: Final = 2
+"""Groups of frames after the first: in the second, every layer at the latents' size sees two frames before it."""
+
+HEIGHT, WIDTH = 2, 3
+"""Of the latents; they differ, so that an exchange is noticed."""
+
+
+def signature(config: Config) -> Signature:
+    """A video (B, C, T, H, W), of which the outputs are the posterior's mean and log-variance, and the video decoded
+    of the mean."""
+    channels, frames = config.in_channels // config.patch**2, 1 + GROUP * GROUPS
+    height, width = HEIGHT * config.pixels, WIDTH * config.pixels
+    video = parse_input(f"video: b c={channels} t={frames} h={height} w={width} -> b t h w c")
+    axes = "b c t h w -> b t h w c"
+    outputs = tuple(Port(name, axes) for name in ("mean", "logvar", "video"))
+    note = (
+        f"compared at {frames} frames of {height} x {width}: the network takes any multiple of {config.pixels} pixels"
+    )
+    return Signature((video,), outputs, (note,))

@@ -1,0 +1,236 @@
+"""The blocks of the autoencoder, one Keras layer each; videos are (B, T, H, W, C), ``stream`` keeps their past.
+
+Every attribute that holds a layer has that layer's name, so a variable's path is the same in the code, in Keras and in
+a file. Without a stream a block takes its input for the beginning of a video, as its first part.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from keras import layers
+
+from wdport.families.wan_vae.stages import Stage
+from wdport.families.wan_vae.stream import Frames, Stream
+from wdport.model import KerasLayer
+from wdport.model import KerasTensor as Tensor
+from wdport.nets.attention import attend
+from wdport.nets.causal import CausalConv3D
+from wdport.nets.convolutions import Double, Halve
+from wdport.nets.norms import LengthNorm
+
+Shape = tuple[int | None, ...]
+
+WINDOW = (3, 3, 3)
+
+
+def of(channels: int) -> Shape:
+    """The shape of a video with this number of channels."""
+    return (None, None, None, None, channels)
+
+
+class Residual(layers.Layer):
+    """(B, T, H, W, C_in) -> (B, T, H, W, C), the input added, through a convolution of one pixel if C differs."""
+
+    def __init__(self, inputs: int, channels: int, dropout: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.inputs, self.channels = inputs, channels
+        self.nonlinearity = layers.Activation("silu", name="nonlinearity")
+        self.norm1 = LengthNorm(name="norm1")
+        self.conv1 = CausalConv3D(channels, WINDOW, name="conv1")
+        self.norm2 = LengthNorm(name="norm2")
+        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.conv2 = CausalConv3D(channels, WINDOW, name="conv2")
+        self.conv_shortcut = None if inputs == channels else CausalConv3D(channels, (1, 1, 1), name="conv_shortcut")
+
+    def build(self, _: Shape = ()) -> None:
+        self.norm1.build(of(self.inputs))
+        self.conv1.build(of(self.inputs))
+        self.norm2.build(of(self.channels))
+        self.conv2.build(of(self.channels))
+        if self.conv_shortcut is not None:
+            self.conv_shortcut.build(of(self.inputs))
+        self.built = True
+
+    def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
+        stream = stream or Frames()
+        hidden = stream.causal(self.conv1, self.nonlinearity(self.norm1(x)))
+        hidden = self.dropout(self.nonlinearity(self.norm2(hidden)))
+        hidden = stream.causal(self.conv2, hidden)
+        return hidden + (x if self.conv_shortcut is None else self.conv_shortcut(x))
+
+
+class FrameAttention(layers.Layer):
+    """(B, T, H, W, C) plus self-attention among the pixels of each frame, with one head of all channels."""
+
+    def __init__(self, channels: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.channels = channels
+        self.norm = LengthNorm(name="norm")
+        self.to_qkv = layers.Dense(3 * channels, name="to_qkv")
+        self.proj = layers.Dense(channels, name="proj")
+
+    def build(self, _: Shape = ()) -> None:
+        self.norm.build(of(self.channels))
+        for layer in (self.to_qkv, self.proj):
+            layer.build((None, None, None, self.channels))
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        batch, frames, height, width, channels = x.shape
+        images = jnp.reshape(x, (batch * frames, height, width, channels))
+        projected = jnp.reshape(self.to_qkv(self.norm(images)), (batch * frames, height * width, 3 * channels))
+        read = attend(*jnp.split(projected, 3, axis=-1))
+        made = self.proj(jnp.reshape(read, (batch * frames, height, width, channels)))
+        return jnp.reshape(made, x.shape) + x
+
+
+class Mid(layers.Layer):
+    """The smallest size: two residual blocks with attention between them."""
+
+    def __init__(self, channels: int, dropout: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.resnet_0 = Residual(channels, channels, dropout, name="resnet_0")
+        self.attention_0 = FrameAttention(channels, name="attention_0")
+        self.resnet_1 = Residual(channels, channels, dropout, name="resnet_1")
+
+    def build(self, _: Shape = ()) -> None:
+        for layer in (self.resnet_0, self.attention_0, self.resnet_1):
+            layer.build(())
+        self.built = True
+
+    def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
+        stream = stream or Frames()
+        x = self.attention_0(self.resnet_0(x, stream=stream))
+        return self.resnet_1(x, stream=stream)
+
+
+class Smaller(layers.Layer):
+    """Half the height and width, and with ``temporal`` half the frames after that."""
+
+    def __init__(self, channels: int, temporal: bool, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.channels = channels
+        self.resample = Halve(channels, padding=0, name="resample")
+        self.time_conv: KerasLayer = None
+        if temporal:
+            self.time_conv = CausalConv3D(channels, (3, 1, 1), stride=2, causal=False, name="time_conv")
+
+    def build(self, _: Shape = ()) -> None:
+        self.resample.build((None, None, None, self.channels))
+        if self.time_conv is not None:
+            self.time_conv.build(of(self.channels))
+        self.built = True
+
+    def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
+        x = each_frame(self.resample, x)
+        return x if self.time_conv is None else (stream or Frames()).halve(self.time_conv, x)
+
+
+class Larger(layers.Layer):
+    """With ``temporal`` twice the frames, then twice the height and width, with ``resized`` channels."""
+
+    def __init__(self, channels: int, resized: int, temporal: bool, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.channels = channels
+        self.time_conv: KerasLayer = None
+        if temporal:
+            self.time_conv = CausalConv3D(2 * channels, (3, 1, 1), name="time_conv")
+        self.resample = Double(resized, name="resample")
+
+    def build(self, _: Shape = ()) -> None:
+        if self.time_conv is not None:
+            self.time_conv.build(of(self.channels))
+        self.resample.build((None, None, None, self.channels))
+        self.built = True
+
+    def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
+        if self.time_conv is not None:
+            x = (stream or Frames()).double(self.time_conv, x)
+        return each_frame(self.resample, x)
+
+
+class Averages(layers.Layer):
+    """The shortcut of a down block of Wan 2.2: frames, rows and columns become channels, whose groups are averaged.
+
+    (B, T, H, W, C_in) -> (B, T / time, H / space, W / space, channels); zeros come before an odd first frame.
+    """
+
+    def __init__(self, channels: int, time: int, space: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.channels, self.time, self.space = channels, time, space
+
+    def call(self, x: Tensor) -> Tensor:
+        time, space = self.time, self.space
+        x = jnp.pad(x, ((0, 0), (-x.shape[1] % time, 0), (0, 0), (0, 0), (0, 0)))
+        batch, frames, height, width, channels = x.shape
+        size = (frames // time, height // space, width // space)
+        x = jnp.reshape(x, (batch, size[0], time, size[1], space, size[2], space, channels))
+        x = jnp.transpose(x, (0, 1, 3, 5, 7, 2, 4, 6))  # channel, frame, row, column
+        return jnp.mean(jnp.reshape(x, (batch, *size, self.channels, -1)), axis=-1)
+
+
+class Copies(layers.Layer):
+    """The shortcut of an up block of Wan 2.2: channels are repeated, and become frames, rows and columns.
+
+    (B, T, H, W, C_in) -> (B, T * time, 2H, 2W, channels); of a ``first`` frame alone only the last copy remains.
+    """
+
+    def __init__(self, channels: int, time: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.channels, self.time = channels, time
+
+    def call(self, x: Tensor, first: bool = False) -> Tensor:
+        batch, frames, height, width, channels = x.shape
+        x = jnp.repeat(x, self.channels * self.time * 4 // channels, axis=-1)
+        x = jnp.reshape(x, (batch, frames, height, width, self.channels, self.time, 2, 2))
+        x = jnp.transpose(x, (0, 1, 5, 2, 6, 3, 7, 4))
+        x = jnp.reshape(x, (batch, frames * self.time, 2 * height, 2 * width, self.channels))
+        return x[:, self.time - 1 :] if first else x
+
+
+class Level(layers.Layer):
+    """Residual blocks ``resnet_<i>``, then a step to the next size, if the stage has one: a level of the decoder, and
+    in Wan 2.2 of the encoder, where ``averages`` or ``copies`` of the input are added."""
+
+    def __init__(self, stage: Stage, down: bool, shortcut: bool, dropout: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.stage, self.down = stage, down
+        for at, inputs in enumerate(stage.inputs):
+            setattr(self, f"resnet_{at}", Residual(inputs, stage.channels, dropout, name=f"resnet_{at}"))
+        self.resampler: KerasLayer = None
+        if stage.resized:
+            self.resampler = (Smaller(stage.channels, stage.temporal, name="resampler") if down else
+                              Larger(stage.channels, stage.resized, stage.temporal, name="resampler"))  # fmt: skip
+        self.avg_shortcut: KerasLayer = None
+        time = 2 if stage.temporal else 1
+        if shortcut and down:
+            self.avg_shortcut = Averages(stage.channels, time, 2 if stage.resized else 1, name="avg_shortcut")
+        elif shortcut and stage.resized:
+            self.avg_shortcut = Copies(stage.channels, time, name="avg_shortcut")
+
+    def build(self, _: Shape = ()) -> None:
+        for at in range(len(self.stage.inputs)):
+            getattr(self, f"resnet_{at}").build(())
+        if self.resampler is not None:
+            self.resampler.build(())
+        self.built = True
+
+    def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
+        stream = stream or Frames()
+        before = x
+        for at in range(len(self.stage.inputs)):
+            x = getattr(self, f"resnet_{at}")(x, stream=stream)
+        if self.resampler is not None:
+            x = self.resampler(x, stream=stream)
+        if self.avg_shortcut is None:
+            return x
+        if self.down:
+            return x + self.avg_shortcut(stream.clean(before))
+        return x + self.avg_shortcut(before, first=stream.first)
+
+
+def each_frame(layer: KerasLayer, x: Tensor) -> Tensor:
+    """A layer of images (N, H, W, C) on every frame of a video."""
+    batch, frames, *image = x.shape
+    made = layer(jnp.reshape(x, (batch * frames, *image)))
+    return jnp.reshape(made, (batch, frames, *made.shape[1:]))

@@ -1,0 +1,286 @@
+"""Encode and decode videos of any length with one compiled program: the autoencoder in equal chunks.
+
+Zeros come before the video, so that its frames fill whole chunks from the end: the first frame is the last slot of its
+latent frame. What the network makes of the slots before is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import keras
+import numpy as np
+from jax.sharding import Mesh
+
+from wdport.errors import UsageError
+from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.stream import Chunk
+from wdport.keras_runtime import described, exact_float64, variables_by_path
+from wdport.model import Array, KerasModel
+from wdport.nets.chunked import Chunked, Held, Weights, require_divisible
+from wdport.nets.pixels import to_bytes
+from wdport.nets.precision import wide
+
+OUTPUTS = ("float32", "float64", "uint8")
+
+
+class Posterior(NamedTuple):
+    """Mean and log-variance (B, t, h, w, z) of the latents of videos."""
+
+    mean: Array
+    logvar: Array
+
+
+@dataclass(frozen=True)
+class How:
+    """The settings of a codec: the dtype of weights, that of activations, the output (one of :data:`OUTPUTS`), whether
+    bytes are truncated, and the devices."""
+
+    dtype: str
+    compute_dtype: str
+    output: str
+    truncate: bool = False
+    mesh: Mesh | None = None
+
+
+class Codec:
+    """Encodes and decodes with the layers of one :class:`wdport.families.wan_vae.port.WanVAE`, whose weights are
+    arguments."""
+
+    def __init__(self, model: KerasModel, how: How) -> None:
+        self.config: Config = model.config
+        self.how = how
+        self._model = model if model.compute_dtype == how.compute_dtype else _without_values(model, how.compute_dtype)
+        self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
+        self.encoder, self.decoder = Chunked(self.encode_step, how.mesh), Chunked(self.decode_step, how.mesh)
+
+    def weights(self, model: KerasModel) -> Weights:
+        """The values of a model's variables, by path."""
+        kind = np.dtype(jax.numpy.dtype(self.how.dtype))
+        found = {path: each.value for path, each in variables_by_path(model).items()}
+        cast = {path: value if value.dtype == kind else value.astype(kind) for path, value in found.items()}
+        return self.decoder.place(cast)
+
+    def encode(self, weights: Weights, video: Array, chunk: int) -> Iterator[Array]:
+        """Mean and log-variance (B, t', h, w, 2z), clipped, of a video (B, T, H, W, C), in parts along t."""
+        frames, slots = self.config.frames, chunk * self.config.frames
+        latents = (video.shape[1] - 1) // frames + 1
+        before = -latents % chunk
+        padded = _padded(video, before * frames + frames - 1, slots)
+        made = self.encoder.run(weights, padded, -before, chunk)
+        return (part[:, before:] if at == 0 else part for at, part in enumerate(made))
+
+    def decode(self, weights: Weights, latents: Array, chunk: int) -> Iterator[Array]:
+        """The video (B, T', H, W, C') of latents (B, t, h, w, z), in parts along T."""
+        before = -latents.shape[1] % chunk
+        unused = before * self.config.frames + self.config.frames - 1
+        made = self.decoder.run(weights, _padded(latents, before, chunk), -before, chunk)
+        return (part[:, unused:] if at == 0 else part for at, part in enumerate(made))
+
+    def encode_step(self, weights: Weights, held: Held, video: Any, start: Any) -> tuple[list[Any], Any]:
+        """A step over the slots of some latent frames, of which the first has the number ``start``."""
+        stream = Chunk(held, video.shape[1] // self.config.frames, start)
+        with self._holding(weights):
+            moments = self._model.encode_part(video.astype(self.how.compute_dtype), stream)
+        made = jax.numpy.concatenate(self._model.split(wide(moments)), axis=-1)
+        return stream.kept, made
+
+    def decode_step(self, weights: Weights, held: Held, latents: Any, start: Any) -> tuple[list[Any], Any]:
+        """The same for the decoder."""
+        stream = Chunk(held, latents.shape[1], start)
+        with self._holding(weights):
+            made = self._model.decode_part(latents.astype(self.how.compute_dtype), stream)
+        if self.how.output == "uint8":
+            return stream.kept, to_bytes(made, self.how.truncate)
+        return stream.kept, made.astype(self.how.output)
+
+    @contextmanager
+    def _holding(self, weights: Weights) -> Iterator[None]:
+        """Context in which the model has these values, in the dtype that it computes in."""
+        kind = self.how.compute_dtype
+        held = [(each, weights[self._paths[id(each)]].astype(kind)) for each in self._model.variables
+                if id(each) in self._paths]  # fmt: skip
+        with exact_float64() if kind == "float64" else nullcontext(), keras.StatelessScope(state_mapping=held):
+            yield
+
+
+def _without_values(model: KerasModel, compute_dtype: str) -> KerasModel:
+    with _enough(compute_dtype), described():
+        return type(model)(model.config, dtype=compute_dtype)
+
+
+@contextmanager
+def _enough(*dtypes: str) -> Iterator[None]:
+    """Context in which JAX has these dtypes."""
+    with jax.enable_x64(True) if "float64" in dtypes else nullcontext():
+        yield
+
+
+def _padded(array: Array, before: int, count: int) -> Iterator[Array]:
+    """Parts of ``count`` frames of an array (B, T, ...), with ``before`` frames of zeros before the first."""
+    for start in range(-before, array.shape[1], count):
+        part = np.asarray(array[:, max(start, 0) : start + count])
+        lacking = count - part.shape[1]
+        yield np.pad(part, ((0, 0), (lacking, 0), (0, 0), (0, 0), (0, 0))) if lacking else part
+
+
+class Coding:
+    """The methods of the Keras model that encode and decode; videos are (B, T, H, W, C) from -1 to 1."""
+
+    config: Config
+    compute_dtype: str
+    variable_dtype: str
+
+    def encode(
+        self: Any, video: Array, *, chunk: int = 1, normalise: bool = False, dtype: str | None = None,
+        compute_dtype: str | None = None, mesh: Mesh | None = None,
+    ) -> Posterior:  # fmt: skip
+        """Encode videos.
+
+        Args:
+            video: (B, T, H, W, C) from -1 to 1; T is one more than a multiple of the frames of a latent frame (4 in
+                published models), H and W are multiples of its pixels (8 or 16).
+            chunk: latent frames at a time. Results do not depend on it; memory does.
+            normalise: return (latent - latents_mean) / latents_std, as diffusion models take them. Otherwise latents
+                are those of the library's ``encode``.
+            dtype: dtype of the weights; the model's if None.
+            compute_dtype: dtype of activations; the model's if None.
+            mesh: devices with axes "batch", "width" or both, among which videos and columns are divided.
+
+        Returns:
+            Mean and log-variance of the posterior, each (B, t, h, w, z), in float32 (float64 if it computes so).
+
+        Raises:
+            UsageError: shapes or settings are not supported.
+        """
+        _require_video(self.config, video, chunk, mesh)
+        how = _how(self, None, dtype, compute_dtype, False, mesh)
+        with _enough(how.dtype, how.compute_dtype):
+            codec = _codec(self, how)
+            moments = np.concatenate(list(codec.encode(codec.weights(self), video, chunk)), axis=1)
+        mean, logvar = np.split(moments, 2, axis=-1)
+        if normalise:
+            centre, spread = statistics(self.config, mean.dtype)
+            return Posterior((mean - centre) / spread, logvar - 2 * np.log(spread))
+        return Posterior(mean, logvar)
+
+    def decode(
+        self: Any, latents: Array, *, chunk: int = 1, output: str | None = None, normalised: bool = False,
+        truncate: bool = False, dtype: str | None = None, compute_dtype: str | None = None, mesh: Mesh | None = None,
+    ) -> Array:  # fmt: skip
+        """Decode latents to videos.
+
+        Args:
+            latents: (B, t, h, w, z), as :meth:`encode` returns them.
+            chunk: latent frames at a time. Results do not depend on it; memory does.
+            output: "float32" from -1 to 1 (None: float64 if it computes so), or "uint8" from 0 to 255, made on the
+                device.
+            normalised: latents are normalised, as diffusion models return them.
+            truncate: make bytes by dropping the fraction, half a level too dark on average, instead of rounding.
+            dtype: as in :meth:`encode`.
+            compute_dtype: as in :meth:`encode`.
+            mesh: as in :meth:`encode`.
+
+        Returns:
+            The videos (B, T, H, W, C').
+
+        Raises:
+            UsageError: shapes or settings are not supported.
+        """
+        return np.concatenate(list(self.decode_in_parts(
+            latents, chunk=chunk, output=output, normalised=normalised, truncate=truncate, dtype=dtype,
+            compute_dtype=compute_dtype, mesh=mesh,
+        )), axis=1)  # fmt: skip
+
+    def decode_in_parts(
+        self: Any, latents: Array, *, chunk: int = 1, output: str | None = None, normalised: bool = False,
+        truncate: bool = False, dtype: str | None = None, compute_dtype: str | None = None, mesh: Mesh | None = None,
+    ) -> Iterator[Array]:  # fmt: skip
+        """The same in parts along T, each returned as soon as it is decoded, for videos that memory cannot hold."""
+        _require_latents(self.config, latents, chunk, mesh)
+        how = _how(self, output, dtype, compute_dtype, truncate, mesh)
+        if normalised:
+            centre, spread = statistics(self.config, np.float64 if how.compute_dtype == "float64" else np.float32)
+            latents = latents * spread + centre
+        with _enough(how.dtype, how.compute_dtype):
+            codec = _codec(self, how)
+            parts = codec.decode(codec.weights(self), latents, chunk)
+        return _inside(parts, how)
+
+
+def _inside(parts: Iterator[Array], how: How) -> Iterator[Array]:
+    """The parts, each computed with the dtypes that it needs."""
+    while True:
+        with _enough(how.dtype, how.compute_dtype):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def statistics(config: Config, dtype: Any) -> tuple[Array, Array]:
+    """Mean and standard deviation (z,) of the latents; raises :class:`UsageError` if they are not known."""
+    if not config.normalises:
+        what = f"latents_mean and latents_std do not have a value for each of {config.z_dim} channels"
+        raise UsageError("normalise", what, "use the latents as they are")
+    return np.asarray(config.latents_mean, dtype), np.asarray(config.latents_std, dtype)
+
+
+def _how(model: KerasModel, output: str | None, dtype: str | None, compute_dtype: str | None, truncate: bool,
+         mesh: Mesh | None) -> How:  # fmt: skip
+    compute = compute_dtype or model.compute_dtype
+    output = output or ("float64" if compute == "float64" else "float32")
+    for name, value, known in (("output", output, OUTPUTS), ("compute_dtype", compute, _FLOATS),
+                               ("dtype", dtype or model.variable_dtype, _FLOATS)):  # fmt: skip
+        if value not in known:
+            raise UsageError(name, f"{value!r} is unknown", f"give one of {', '.join(known)}")
+    if truncate and output != "uint8":
+        raise UsageError("truncate", "is for bytes", "add output='uint8'")
+    return How(dtype or model.variable_dtype, compute, output, truncate, mesh)
+
+
+_FLOATS = ("float32", "bfloat16", "float16", "float64")
+
+
+def _codec(model: Any, how: How) -> Codec:
+    """The codec of a model with these settings, kept with the model, as are its compiled programs."""
+    return model.codecs(how)
+
+
+def codecs_of(model: KerasModel) -> Any:
+    """A function from settings to the codec, which keeps the last few."""
+    return lru_cache(maxsize=8)(lambda how: Codec(model, how))
+
+
+def _require_video(config: Config, video: Array, chunk: int, mesh: Mesh | None) -> None:
+    channels = config.in_channels // config.patch**2
+    _require(video, channels, "video", "(B, T, H, W, C)", chunk)
+    _, frames, height, width, _ = video.shape
+    if (frames - 1) % config.frames:
+        below, above = (((frames - 1) // config.frames + more) * config.frames + 1 for more in (0, 1))
+        what = f"has {frames} frames, and the model takes one more than a multiple of {config.frames}"
+        raise UsageError("video", what, f"give {below} or {above} frames")
+    if height % config.pixels or width % config.pixels:
+        what = f"is {height} x {width} pixels, and the model takes multiples of {config.pixels}"
+        raise UsageError("video", what, "crop or resize it")
+    require_divisible(mesh, len(video), width // config.pixels)
+
+
+def _require_latents(config: Config, latents: Array, chunk: int, mesh: Mesh | None) -> None:
+    _require(latents, config.z_dim, "latents", "(B, t, h, w, z)", chunk)
+    require_divisible(mesh, len(latents), latents.shape[3])
+
+
+def _require(array: Array, channels: int, name: str, axes: str, chunk: int) -> None:
+    shape: Sequence[int] = np.shape(array)
+    if len(shape) != 5 or shape[-1] != channels or 0 in shape:
+        raise UsageError(name, f"has the shape {tuple(shape)}", f"give {axes} with {channels} channels")
+    if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
+        raise UsageError(name, f"has dtype {array.dtype}", "give floating-point numbers")
+    if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
+        raise UsageError("chunk", f"invalid number of latent frames {chunk!r}", "give 1 or more")

@@ -1,0 +1,181 @@
+"""Known bugs of residual blocks, of attention within frames, and of the shortcuts of Wan 2.2."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from keras import ops
+
+from wdport.families.mutants import Change, Mutant, attributes, calling
+from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.stages import down_stages, flat, up_stages
+from wdport.families.wan_vae.stream import Stream
+from wdport.model import KerasLayer, KerasTensor
+from wdport.nets.attention import attend
+
+
+def residuals(config: Config) -> tuple[str, ...]:
+    """The paths of residual blocks without a convolution in the shortcut."""
+    found = ["encoder/mid/resnet_0", "decoder/mid/resnet_1"]
+    down, up = down_stages(config), up_stages(config)
+    if config.is_residual:
+        found += [f"encoder/down_{at}/resnet_{i}" for at, stage in enumerate(down)
+                  for i, inputs in enumerate(stage.inputs) if inputs == stage.channels]  # fmt: skip
+    else:
+        found += [f"encoder/down_{at}" for at, (level, i) in enumerate(flat(config))
+                  if i is not None and down[level].inputs[i] == down[level].channels]  # fmt: skip
+    found += [f"decoder/up_{at}/resnet_{i}" for at, stage in enumerate(up)
+              for i, inputs in enumerate(stage.inputs) if inputs == stage.channels]  # fmt: skip
+    return tuple(found)
+
+
+def residual_mutants(config: Config) -> list[Mutant]:
+    """The mutants of residual blocks; an activation is used twice in each, and is visible at the block."""
+    plain = residuals(config)
+    return [
+        Mutant("residual: input not added", plain, calling(_not_added), quick=True),
+        Mutant("residual: normed input added", plain, calling(_normed_added)),
+        Mutant("residual: activation before the norm", plain, calling(_activated_first), shares=True),
+        Mutant("residual: GELU for SiLU", plain, _activation(ops.gelu), shares=True, quick=True),
+        Mutant("residual: ReLU for SiLU", plain, _activation(ops.relu), shares=True),
+    ]
+
+
+def attention_mutants(config: Config) -> list[Mutant]:
+    """The mutants of attention; the encoder's sees several frames at a time where it does not halve them twice."""
+    every = ("*/attention_0",)
+    found = [
+        Mutant("attention: query and key exchanged", every, calling(_attending(_swapped)), quick=True),
+        Mutant("attention: scale left out", every, calling(_attending(_unscaled))),
+        Mutant("attention: input not added", every, calling(lambda layer, x: type(layer).call(layer, x) - x)),
+        Mutant("attention: pixels in columns", every, calling(_transposed)),
+    ]
+    if config.frames < 4:
+        over = Mutant("attention: among all frames", ("encoder/mid/attention_0",), calling(_over_frames), quick=True)
+        found.append(over)
+    return found
+
+
+def shortcut_mutants(config: Config) -> list[Mutant]:
+    """The mutants of the shortcuts of Wan 2.2."""
+    if not config.is_residual:
+        return []
+    down, up = down_stages(config), up_stages(config)
+    averages = tuple(f"encoder/down_{at}/avg_shortcut" for at, stage in enumerate(down) if stage.resized)
+    early = tuple(f"encoder/down_{at}/avg_shortcut" for at, stage in enumerate(down) if stage.temporal)
+    copies = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.resized)
+    timed = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.temporal)
+    levels = tuple(path.rpartition("/")[0] for path in (*averages, *copies))
+    return [
+        Mutant("shortcut: left out", levels, _without_shortcut, gate="0", quick=True),
+        Mutant("shortcut: averages of rows before frames", averages, calling(_rows_first)),
+        Mutant("shortcut: sums for averages", averages, calling(_sums)),
+        Mutant("shortcut: zeros after the first frame", early, calling(_after), quick=True),
+        Mutant("shortcut: channels tiled for repeated", copies, calling(_tiled), quick=True),
+        Mutant("shortcut: first copy of the first frame", timed, calling(_first_copy)),
+    ]
+
+
+def _activation(function: object) -> Change:
+    return lambda layer, _: attributes(layer.nonlinearity, activation=function)
+
+
+def _made(layer: KerasLayer, x: KerasTensor, stream: Stream) -> tuple[KerasTensor, KerasTensor]:
+    """What the block adds to its input, and its normed input."""
+    normed = layer.nonlinearity(layer.norm1(x))
+    hidden = stream.causal(layer.conv1, normed)
+    hidden = layer.dropout(layer.nonlinearity(layer.norm2(hidden)))
+    return stream.causal(layer.conv2, hidden), normed
+
+
+def _not_added(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
+    return _made(layer, x, stream)[0]
+
+
+def _normed_added(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
+    made, normed = _made(layer, x, stream)
+    return made + normed
+
+
+def _activated_first(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
+    hidden = stream.causal(layer.conv1, layer.norm1(layer.nonlinearity(x)))
+    hidden = layer.dropout(layer.nonlinearity(layer.norm2(hidden)))
+    return stream.causal(layer.conv2, hidden) + x
+
+
+def _attending(function: object, frames: bool = False):  # type: ignore[no-untyped-def]
+    """The block with another attention (N, L, C) x 3 -> (N, L, C)."""
+
+    def call(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+        batch, count, height, width, channels = x.shape
+        images = jnp.reshape(x, (batch * count, height, width, channels))
+        projected = layer.to_qkv(layer.norm(images))
+        shape = (batch, -1) if frames else (batch * count, height * width)
+        read = function(*jnp.split(jnp.reshape(projected, (*shape, 3 * channels)), 3, axis=-1))  # type: ignore[operator]
+        return jnp.reshape(layer.proj(jnp.reshape(read, images.shape)), x.shape) + x
+
+    return call
+
+
+def _swapped(q: KerasTensor, k: KerasTensor, v: KerasTensor) -> KerasTensor:
+    return attend(k, q, v)
+
+
+def _unscaled(q: KerasTensor, k: KerasTensor, v: KerasTensor) -> KerasTensor:
+    return attend(q * q.shape[-1] ** 0.5, k, v)
+
+
+_over_frames = _attending(attend, frames=True)
+
+
+def _transposed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """Pixels are read row by row and written column by column."""
+    made = type(layer).call(layer, x) - x
+    batch, frames, height, width, channels = x.shape
+    return jnp.swapaxes(jnp.reshape(made, (batch, frames, width, height, channels)), 2, 3) + x
+
+
+def _without_shortcut(layer: KerasLayer, _: object):  # type: ignore[no-untyped-def]
+    return attributes(layer, avg_shortcut=None)
+
+
+def _divided(layer: KerasLayer, x: KerasTensor, after: bool = False) -> KerasTensor:
+    """(B, T / time, time, H / space, space, W / space, space, C)"""
+    lacking = -x.shape[1] % layer.time
+    x = jnp.pad(x, ((0, 0), (0, lacking) if after else (lacking, 0), (0, 0), (0, 0), (0, 0)))
+    batch, frames, height, width, channels = x.shape
+    time, space = layer.time, layer.space
+    return jnp.reshape(x, (batch, frames // time, time, height // space, space, width // space, space, channels))
+
+
+def _averaged(layer: KerasLayer, x: KerasTensor, order: tuple[int, ...] = (7, 2, 4, 6)) -> KerasTensor:
+    x = jnp.transpose(x, (0, 1, 3, 5, *order))
+    return jnp.mean(jnp.reshape(x, (*x.shape[:4], layer.channels, -1)), axis=-1)
+
+
+def _rows_first(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """Rows, columns, frames, and then channels."""
+    return _averaged(layer, _divided(layer, x), (4, 6, 2, 7))
+
+
+def _sums(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    groups = layer.time * layer.space**2 * x.shape[-1] // layer.channels
+    return type(layer).call(layer, x) * groups
+
+
+def _after(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return _averaged(layer, _divided(layer, x, after=True))
+
+
+def _tiled(layer: KerasLayer, x: KerasTensor, first: bool = False) -> KerasTensor:
+    """The copies of all channels follow each other."""
+    batch, frames, height, width, channels = x.shape
+    times = layer.channels * layer.time * 4 // channels
+    x = jnp.reshape(jnp.tile(x, (1, 1, 1, 1, times)), (batch, frames, height, width, layer.channels, layer.time, 2, 2))
+    x = jnp.transpose(x, (0, 1, 5, 2, 6, 3, 7, 4))
+    x = jnp.reshape(x, (batch, frames * layer.time, 2 * height, 2 * width, layer.channels))
+    return x[:, layer.time - 1 :] if first else x
+
+
+def _first_copy(layer: KerasLayer, x: KerasTensor, first: bool = False) -> KerasTensor:
+    made = type(layer).call(layer, x)
+    return made[:, : 1 + made.shape[1] - layer.time] if first else made

@@ -1,0 +1,127 @@
+"""AutoencoderKLWan in Keras 3: maps a video (B, T, H, W, 3) to mean, log-variance and the video decoded of the mean.
+
+The readable source of truth. Every layer named in `mappings/wan_vae.yaml` is a Keras layer whose output can be recorded
+and whose inputs can be fed, eager or under jit. The call takes the frames in the library's groups, so that each layer
+is called as often as there. :meth:`WanVAE.encode` and :meth:`WanVAE.decode` are for use: equal chunks, compiled once.
+Source: diffusers 0.42.1, ``AutoencoderKLWan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import jax.numpy as jnp
+import keras
+
+from wdport.families.wan_vae.blocks import of
+from wdport.families.wan_vae.codec import Codec, Coding, How, codecs_of
+from wdport.families.wan_vae.coders import Decoder, Encoder
+from wdport.families.wan_vae.config import GROUP, Config
+from wdport.families.wan_vae.stream import Frames, Stream
+from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.model import KerasTensor as Tensor
+from wdport.nets.causal import CausalConv3D
+
+LEAST, MOST = -30.0, 20.0
+"""Bounds of the log-variance."""
+
+
+@keras.saving.register_keras_serializable("wdport")
+class WanVAE(Coding, keras.Model):
+    """The autoencoder: ``mean, logvar, video = model(video)``.
+
+    Its methods :meth:`encode`, :meth:`decode` and :meth:`decode_in_parts` are those of :class:`Coding`.
+
+    Args:
+        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
+
+    Input: video (B, T, H, W, C) from -1 to 1, where T is one more than a multiple of :attr:`Config.frames`, and H and W
+        are multiples of :attr:`Config.pixels`. Outputs: mean and log-variance (B, t, h, w, z), and the video decoded
+        of the mean, (B, T, H, W, C') from -1 to 1, all in the compute dtype.
+    """
+
+    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
+        kwargs = {"name": "wan_vae", **kwargs, "autocast": False}
+        super().__init__(**kwargs)
+        require_backend(self.variable_dtype)
+        self.config = config if isinstance(config, Config) else Config.from_dict(config)
+        twice = 2 * self.config.z_dim
+        with layer_dtype(self.dtype_policy):
+            self.encoder = Encoder(self.config, name="encoder")
+            self.quant_conv = CausalConv3D(twice, (1, 1, 1), name="quant_conv")
+            self.post_quant_conv = CausalConv3D(self.config.z_dim, (1, 1, 1), name="post_quant_conv")
+            self.decoder = Decoder(self.config, name="decoder")
+        self.encoder.build(())
+        self.quant_conv.build(of(twice))
+        self.post_quant_conv.build(of(self.config.z_dim))
+        self.decoder.build(())
+        self.built = True
+
+    def call(self, video: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        mean, logvar = self.split(self._moments(patchify(video, self.config.patch)))
+        return mean, logvar, self.finish(self._decoded(mean))
+
+    def _moments(self, x: Tensor) -> Tensor:
+        stream = Frames()
+        parts = [x[:, :1], *(x[:, at : at + GROUP] for at in range(1, x.shape[1], GROUP))]
+        made = [self.encoder(parts[0], stream=stream)]
+        for part in parts[1:]:
+            stream.next()
+            made.append(self.encoder(part, stream=stream))
+        return self.quant_conv(jnp.concatenate(made, axis=1))
+
+    def _decoded(self, latents: Tensor) -> Tensor:
+        stream, x = Frames(), self.post_quant_conv(latents)
+        made = [self.decoder(x[:, :1], stream=stream)]
+        for at in range(1, x.shape[1]):
+            stream.next()
+            made.append(self.decoder(x[:, at : at + 1], stream=stream))
+        return jnp.concatenate(made, axis=1)
+
+    def encode_part(self, video: Tensor, stream: Stream) -> Tensor:
+        """Mean and log-variance (B, t, h, w, 2z), not clipped, of the next frames (B, T, H, W, C) of a stream."""
+        return self.quant_conv(self.encoder(patchify(video, self.config.patch), stream=stream))
+
+    def decode_part(self, latents: Tensor, stream: Stream) -> Tensor:
+        """The next frames (B, T, H, W, C') of the next latents (B, t, h, w, z) of a stream."""
+        return self.finish(self.decoder(self.post_quant_conv(latents), stream=stream))
+
+    @cached_property
+    def codecs(self) -> Callable[[How], Codec]:
+        """The codec for given settings, with its compiled programs."""
+        return codecs_of(self)
+
+    @staticmethod
+    def split(moments: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance (B, t, h, w, z) of the encoder's output."""
+        mean, logvar = jnp.split(moments, 2, axis=-1)
+        return mean, jnp.clip(logvar, LEAST, MOST)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """The decoder's output (B, T, h, w, C) as a video from -1 to 1."""
+        return jnp.clip(unpatchify(x, self.config.patch), -1.0, 1.0)
+
+    def __dir__(self) -> list[str]:
+        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
+        # generic `layers` would come before ours.
+        return [name for name in super().__dir__() if name != "layers"]
+
+    def get_config(self) -> dict[str, object]:
+        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}
+
+
+def patchify(x: Tensor, size: int) -> Tensor:
+    """(B, T, H, W, C) -> (B, T, H / size, W / size, C * size^2): the columns of a patch before its rows."""
+    batch, frames, height, width, channels = x.shape
+    x = jnp.reshape(x, (batch, frames, height // size, size, width // size, size, channels))
+    x = jnp.transpose(x, (0, 1, 2, 4, 6, 5, 3))
+    return jnp.reshape(x, (batch, frames, height // size, width // size, channels * size * size))
+
+
+def unpatchify(x: Tensor, size: int) -> Tensor:
+    """The inverse of :func:`patchify`."""
+    batch, frames, height, width, channels = x.shape
+    x = jnp.reshape(x, (batch, frames, height, width, channels // size**2, size, size))
+    x = jnp.transpose(x, (0, 1, 2, 6, 3, 5, 4))
+    return jnp.reshape(x, (batch, frames, height * size, width * size, channels // size**2))

@@ -1,0 +1,97 @@
+"""The PyTorch model that a port is compared with: the library's own class, or ours if it is not installed.
+
+Both have the library's module names, and return mean, log-variance and the video decoded of the mean.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.twin import WanVaeTwin
+from wdport.model import Array
+from wdport.recorder import lifted
+
+CLASS = "AutoencoderKLWan"
+
+
+class Opaque:
+    """A list that is not one: the library's modules take what they keep of past frames as lists and change these in
+    place, so that a recorder would take them for inputs, and feed copies."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __getitem__(self, at: int) -> Any:
+        return self.values[at]
+
+    def __setitem__(self, at: int, value: Any) -> None:
+        self.values[at] = value
+
+
+def _opaque(name: str) -> property:
+    """An attribute whose lists are kept as :class:`Opaque`."""
+
+    def get(self: Any) -> Any:
+        return self.__dict__[f"{name}_held"]
+
+    def put(self: Any, value: list[Any]) -> None:
+        self.__dict__[f"{name}_held"] = Opaque(value)
+
+    return property(get, put)
+
+
+def _forward(self: Any, video: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    posterior = self.encode(video).latent_dist
+    return posterior.mean, posterior.logvar, self.decode(posterior.mode()).sample
+
+
+def library_class(config: Config) -> type[nn.Module] | None:
+    """The library's class, if it is installed and has every field that ``config`` needs."""
+    try:
+        found: type[nn.Module] = getattr(importlib.import_module("diffusers"), CLASS)
+    except (ImportError, AttributeError):
+        return None
+    known = inspect.signature(found.__init__).parameters
+    return found if set(_arguments(config)) <= set(known) else None
+
+
+def reference_of(config: Config) -> str:
+    """Whose code the reference is, for a report."""
+    return library_of(config) or "wdport's own PyTorch code; with diffusers installed it is the library's"
+
+
+def library_of(config: Config) -> str:
+    """The library's class and release, if it is the reference."""
+    if library_class(config) is None:
+        return ""
+    return f"{CLASS} of diffusers {importlib.import_module('diffusers').__version__}"
+
+
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> nn.Module:
+    """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64."""
+    library = library_class(config)
+    with lifted() if dtype == "float64" else nullcontext():
+        model = WanVaeTwin(config) if library is None else _watchable(library)(**_arguments(config))
+    kind = getattr(torch, dtype)
+    model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
+    return model.requires_grad_(True).eval()
+
+
+def _watchable(library: type[nn.Module]) -> type[nn.Module]:
+    """The library's class with our forward, which encodes and decodes."""
+    names = ("_feat_map", "_conv_idx", "_enc_feat_map", "_enc_conv_idx")
+    return type(CLASS, (library,), {"forward": _forward, **{name: _opaque(name) for name in names}})
+
+
+def _arguments(config: Config) -> dict[str, object]:
+    """Arguments for the library's class: the fields that differ from its defaults."""
+    usual = Config().to_dict()
+    return {name: value for name, value in config.to_dict().items() if value != usual[name]}

@@ -1,0 +1,111 @@
+"""Write a video part by part to one file: `.npy`, `.gif` or `.mp4`, named when complete.
+
+Parts are written as they come, so memory does not depend on the number of frames.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+
+from wdport.errors import InternalError, MachineError, UsageError
+from wdport.files.atomic import replacing, whole_file
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
+from wdport.model import Array
+
+FORMATS: Final = (".npy", ".gif", ".mp4")
+BYTES: Final = (".gif", ".mp4")
+"""Formats of bytes, which hold one video of grey or RGB frames."""
+
+_NEEDS: Final = {".gif": ("PIL", "Pillow", "figures"), ".mp4": ("av", "PyAV", "video")}
+
+
+def video_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+    """Return the target of a decoded video; raises an error if it cannot be written."""
+    if path.suffix not in FORMATS:
+        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
+    if path.suffix in _NEEDS:
+        module, name, extra = _NEEDS[path.suffix]
+        if importlib.util.find_spec(module) is None:
+            raise MachineError(path, f"writing it needs {name}, which is not installed", f"install wdport[{extra}]")
+    require_writable(path, inputs, force)
+    return Target(path, path.suffix[1:])
+
+
+def require_frames(path: Path, shape: tuple[int, ...]) -> None:
+    """Raise :class:`UsageError` unless a file of this format holds videos of this shape, (B, T, H, W, C)."""
+    if path.suffix not in BYTES:
+        return
+    batch, _, height, width, channels = shape
+    if batch != 1:
+        raise UsageError(path, f"holds one video, not {batch}", "write a .npy file")
+    if channels not in (1, 3):
+        raise UsageError(path, f"cannot show {channels} channels", "write a .npy file")
+    if path.suffix == ".mp4" and (height % 2 or width % 2):
+        raise UsageError(path, f"cannot have an odd size, {height} x {width}", "write a .npy or .gif file")
+
+
+def write_video(target: Target, shape: tuple[int, ...], parts: Iterable[Array], fps: float) -> int:
+    """Write ``parts`` along the time axis of videos (B, T, H, W, C), ``shape`` in all; return the size of the file.
+
+    ``.npy`` has the whole array as it is; ``.gif`` and ``.mp4`` (H.264) show the only video's bytes at ``fps`` frames
+    per second. Raises :class:`MachineError` if writing fails; no temporary file is left then.
+    """
+    if target.format == "npy":
+        with whole_file(target.path) as file:
+            _npy(file, shape, parts)
+    else:
+        with replacing(target.path) as (temporary,):
+            {"gif": _gif, "mp4": _mp4}[target.format](temporary, _frames(parts), fps)
+    return target.path.stat().st_size
+
+
+def _npy(file: IO[bytes], shape: tuple[int, ...], parts: Iterable[Array]) -> None:
+    written = 0
+    for part in parts:
+        if not written:
+            header = {"descr": np.lib.format.dtype_to_descr(part.dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            start = file.tell()
+        for at, video in enumerate(part):
+            frame = video[0].nbytes
+            file.seek(start + (at * shape[1] + written) * frame)
+            file.write(np.ascontiguousarray(video).data)
+        written += part.shape[1]
+    if written != shape[1]:
+        raise InternalError("video", f"has {written} frames where {shape[1]} were announced", "report it")
+
+
+def _frames(parts: Iterable[Array]) -> Iterator[Array]:
+    """The frames (H, W, C) of the only video, as RGB."""
+    for part in parts:
+        for frame in part[0]:
+            yield np.repeat(frame, 3, axis=-1) if frame.shape[-1] == 1 else frame
+
+
+def _gif(path: Path, frames: Iterator[Array], fps: float) -> None:
+    from PIL import Image
+
+    images = (Image.fromarray(frame) for frame in frames)
+    first = next(images)
+    first.save(path, format="GIF", save_all=True, append_images=images, duration=max(20, round(1000 / fps)), loop=0)
+
+
+def _mp4(path: Path, frames: Iterator[Array], fps: float) -> None:
+    import av
+
+    with av.open(str(path), "w", format="mp4") as container:
+        stream: Any = None
+        for frame in frames:
+            if stream is None:
+                stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
+                stream.height, stream.width = frame.shape[:2]
+                stream.pix_fmt, stream.options = "yuv420p", {"crf": "16"}
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
+        container.mux(stream.encode())

@@ -1,0 +1,120 @@
+"""Run a network over a long video in equal chunks: one compiled step, whose past stays on the device.
+
+Every chunk has the same shape and its number is an argument, so one program serves videos of any length, and the
+device never holds more than the past, one chunk and two results. The past is donated: a step writes the next past into
+the memory of the one before. A `lax.scan` over all chunks would be a new program for every number of chunks, and would
+hold all results; :func:`scanned` is such a program, for an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from wdport.compile_cache import Option
+from wdport.errors import UsageError
+from wdport.model import Array
+
+Weights = dict[str, Any]
+Held = Sequence[jax.Array]
+
+Step = Callable[[Weights, Held, jax.Array, jax.Array], tuple[list[jax.Array], jax.Array]]
+"""Maps (weights, held, chunk (B, T, H, W, C), number of its first frame ()) to (what the next step holds, the result
+(B, T', H', W', C')). Empty ``held`` stand for zeros."""
+
+OPTIONS: Mapping[str, Option] = {}
+"""Compiler options of a step: JAX's own."""
+
+BATCH, WIDTH = "batch", "width"
+"""Names of a mesh's axes: that of the videos, and that of their columns."""
+
+
+class Chunked:
+    """A step, compiled once for each shape of a chunk; on the devices of a ``mesh`` if there is one."""
+
+    def __init__(self, step: Step, mesh: Mesh | None = None) -> None:
+        self.mesh, self._step = mesh, step
+        self._over = None if mesh is None else NamedSharding(mesh, _spec(mesh))
+        over = None if self._over is None else (self._over,) * 2
+        self._jitted = jax.jit(step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS))
+        self._starts: dict[tuple[object, ...], Callable[[], list[jax.Array]]] = {}
+
+    @property
+    def programs(self) -> int:
+        """The number of programs compiled so far."""
+        return int(self._jitted._cache_size())  # type: ignore[attr-defined]
+
+    def place(self, weights: Weights) -> Weights:
+        """Weights where the step needs them: on every device."""
+        if self.mesh is None:
+            return {name: jnp.asarray(value) for name, value in weights.items()}
+        everywhere = NamedSharding(self.mesh, _axes())
+        return {name: jax.device_put(value, everywhere) for name, value in weights.items()}
+
+    def run(self, weights: Weights, chunks: Iterable[Array], first: int, count: int) -> Iterator[Array]:
+        """The results of ``chunks``, each fetched while the next one is computed; the first chunk begins with the frame
+        ``first``, and each has ``count`` of them."""
+        held: Held = ()
+        before: jax.Array | None = None
+        for at, chunk in enumerate(chunks):
+            part = chunk if self._over is None else jax.device_put(chunk, self._over)
+            start = np.int32(first + at * count)
+            if not at:
+                held = self._zeros(weights, part, start)
+            held, made = self._jitted(weights, held, part, start)
+            if before is not None:
+                yield np.asarray(before)
+            before = made
+        if before is not None:
+            yield np.asarray(before)
+
+    def _zeros(self, weights: Weights, part: Array | jax.Array, start: np.int32) -> list[jax.Array]:
+        key = (part.shape, str(part.dtype), *sorted({str(each.dtype) for each in weights.values()}))
+        if key not in self._starts:
+            kept, _ = jax.eval_shape(self._step, weights, (), part, start)
+            self._starts[key] = jax.jit(
+                lambda: [jnp.zeros(each.shape, each.dtype) for each in kept], out_shardings=self._over
+            )
+        return self._starts[key]()
+
+
+def scanned(step: Step, weights: Weights, chunks: jax.Array, first: jax.Array) -> jax.Array:
+    """All chunks (N, B, T, H, W, C) in one `lax.scan` whose carry is the past; the results (N, B, T', H', W', C').
+    ``first`` is the number of the first frame."""
+    count = chunks.shape[2]
+    kept, _ = jax.eval_shape(step, weights, (), chunks[0], first)
+    zeros = [jnp.zeros(each.shape, each.dtype) for each in kept]
+
+    def one(carry: tuple[list[jax.Array], jax.Array], chunk: jax.Array) -> Any:
+        held, start = carry
+        held, made = step(weights, held, chunk, start)
+        return (held, start + count), made
+
+    _, made = jax.lax.scan(one, (zeros, jnp.asarray(first, jnp.int32)), chunks)
+    return made
+
+
+def require_divisible(mesh: Mesh | None, batch: int, width: int) -> None:
+    """Raise :class:`UsageError` unless a mesh has our axes and divides a batch and a width of the smallest size."""
+    if mesh is None:
+        return
+    if unknown := set(mesh.axis_names) - {BATCH, WIDTH}:
+        raise UsageError("mesh", f"has an axis {min(map(str, unknown))!r}", f"name its axes {BATCH!r} and {WIDTH!r}")
+    for name, size, what in ((BATCH, batch, "videos"), (WIDTH, width, "columns of latents")):
+        parts = mesh.shape.get(name, 1)
+        if size % parts:
+            raise UsageError("mesh", f"{size} {what} cannot be divided among {parts} devices", "take another mesh")
+
+
+def _spec(mesh: Mesh) -> PartitionSpec:
+    batch, width = (name if name in mesh.axis_names else None for name in (BATCH, WIDTH))
+    return _axes(batch, None, None, width)
+
+
+def _axes(*names: str | None) -> PartitionSpec:
+    return PartitionSpec(*names)  # type: ignore[no-untyped-call]
