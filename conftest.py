@@ -32,6 +32,12 @@ jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
+@pytest.fixture
+def same_compiler() -> dict[str, str]:
+    """Environment variables for a process whose results are compared with this one's, bit for bit."""
+    return {"XLA_FLAGS": os.environ.get("XLA_FLAGS", FAST if not os.environ.get("TEST_OPTIMIZED") else "")}
+
+
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """The folder of recordings beside the project; tests that need it skip where it is absent."""

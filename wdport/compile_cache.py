@@ -37,7 +37,8 @@ With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer:
 """
 
 REDUCES = (0, 10, 2)
-"""The first jaxlib that gets reductions too: in 0.10.0 YNNPACK takes minutes to simplify a step with them."""
+"""The first release of jax, and thus of jaxlib, whose YNNPACK gets reductions too: that of 0.10.0 takes minutes to
+simplify a step with them."""
 
 LARGEST_BYTES = 1 << 30
 """Size of the folder; JAX evicts the least recently used entries."""
@@ -57,11 +58,10 @@ def fast_compile() -> dict[str, Option]:
 def fast_run() -> dict[str, Option]:
     """Return the options of :data:`FAST_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
     import jax
-    import jaxlib
 
     if jax.default_backend() != "cpu":
         return {}
-    return known_options(FAST_RUN if jaxlib.version.__version_info__ >= REDUCES else {YNN: PRODUCTS})
+    return known_options(FAST_RUN if jax.__version_info__ >= REDUCES else {YNN: PRODUCTS})
 
 
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:

@@ -144,7 +144,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "another file": (["inspect", "a.ckpt", "--json", "notes.json"], "exists already and is not JSON of wdport"),
     "a folder": (["inspect", "a.ckpt", "--json=."], ".: is a directory; give a file name with --json"),
     "no folder": (["inspect", "a.ckpt", "--json", "no/x.json"], "its folder does not exist"),
-    "nothing": (["inspect", "a.ckpt", "--json", ""], "is a directory; give a file name with --json"),
+    "nothing": (["inspect", "a.ckpt", "--json", ""], "--json: is empty; give a file"),
 }
 
 

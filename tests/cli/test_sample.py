@@ -111,7 +111,7 @@ def test_an_interrupted_run_goes_on(
     assert {path.name for path in tmp_path.iterdir()} == {"whole.npz", "a.npz"}
 
 
-def test_a_killed_run_goes_on(model: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on(model: Path, tmp_path: Path, same_compiler: dict[str, str]) -> None:
     """SIGKILL after the first part."""
     code = """
 import os, signal, sys
@@ -125,7 +125,8 @@ from wdport.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
     arguments = ["sample", str(model), *FAST, "-n", "5", "--chunk", "2", "-o", str(tmp_path / "a.csv")]
-    killed = subprocess.run([sys.executable, "-c", code, *arguments], env=dict(os.environ, KERAS_BACKEND="jax"))
+    environment = dict(os.environ, KERAS_BACKEND="jax", **same_compiler)
+    killed = subprocess.run([sys.executable, "-c", code, *arguments], env=environment)
     assert killed.returncode == -9
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv.parts"]
     assert main(arguments) == 0
