@@ -76,6 +76,11 @@ def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
     return f"{escaped[:head]}…{escaped[head + 1 - limit :]}"
 
 
+def well_formed(text: str) -> str:
+    """Escape unpaired surrogates of ``text``, which JSON readers refuse: ``\\udcff`` for the byte ff of a file name."""
+    return "".join(ascii(c)[1:-1] if "\ud800" <= c <= "\udfff" else c for c in text)
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return advice on an unknown name: the most similar known name, or ``otherwise`` if none is similar."""
     names = {name.casefold().lstrip("-"): name for name in known}

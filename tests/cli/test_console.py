@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bad.ground import ground
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.console import Console, coloured, painted, wrapped
 from wdport.cli.main import main
@@ -53,7 +54,7 @@ LINES = {
     "FAIL  a does not": "FAIL",
     "FAIL gate": "FAIL",
     "ok   preflight (0)": "ok",
-    "not sound: 2 faults, 0 warnings": "not sound",
+    "FAIL  a.yaml is not sound: 2 faults, 0 warnings": "FAIL",
     "error: x: is wrong": "error:",
     "note: x": "note:",
     "  note     x": "note",
@@ -85,6 +86,34 @@ def test_lines_are_broken_between_words() -> None:
         assert all(len(part) <= width or " " not in part.strip() for part in parts)
 
 
+UNBROKEN = [
+    ("  encoder.layers.0.attn.qkv_projection  float32 (128, 32)",
+     ["  encoder.layers.0.attn.qkv_projection", "    float32 (128, 32)"]),
+    ("  a.very.long.name.of.a.tensor.in.a.model.of.models  float32 (1, 2)",
+     ["  a.very.long.name.of.a.tensor.in.a.model.of.models", "    float32 (1, 2)"]),
+    ("   Keras    Dense(units=3), sizes: {w: 3, h: 3}",
+     ["   Keras    Dense(units=3), sizes:", "            {w: 3, h: 3}"]),
+    ("  note  see f(a, (b, [c, d])) of it, and (one that is much longer than the whole screen is)",
+     ["  note  see f(a, (b, [c, d])) of it, and", "        (one that is much longer than",
+      "        the whole screen is)"]),
+    ("  note  never closed ( as in a title of a b c", ["  note  never closed ( as in a title of", "        a b c"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "parts"), UNBROKEN, ids=range(len(UNBROKEN)))
+def test_brackets_are_not_broken(line: str, parts: list[str]) -> None:
+    assert wrapped(line, 40) == parts
+
+
+def test_an_error_is_one_line_on_any_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    Console().error("a.ckpt: no such file; check the path, and that the disk is mounted")
+    assert screen.getvalue() == "error: a.ckpt: no such file; check the path, and that the disk is mounted\n"
+
+
 def test_a_terminal_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -110,6 +139,29 @@ def test_quiet(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("a.ckpt\n"), "what was asked for"
     assert main(["convert", checkpoint, "-q", *SET]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_quiet_with_a_document(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On every verb: only the verdict, for the text is in the file."""
+    monkeypatch.chdir(Path(checkpoint).parent)
+    own = ground() / "own.yaml"
+    said = {
+        f"convert a.ckpt {' '.join(SET)}": "",
+        "inspect a.ckpt": "",
+        "map diff a.ckpt b.ckpt": "",
+        "map explain time_embedding.mlp.0.weight a.keras": "",
+        f"map check {own}": f"PASS  {own} is sound, as far as the table alone shows\n",
+        "export a.keras --to torch": "",
+        "record tests.user_model:small a.ckpt": "",
+    }
+    Path("b.ckpt").write_bytes(Path("a.ckpt").read_bytes())
+    for words, line in said.items():
+        assert main([*words.split(), "-q", "--json=out.json"]) == 0, words
+        assert capsys.readouterr() == (line, ""), words
+        assert Path("out.json").stat().st_size, words
+        Path("out.json").unlink()
 
 
 def test_verbose(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "another file": (["inspect", "a.ckpt", "--json", "notes.json"], "exists already and is not JSON of wdport"),
     "a folder": (["inspect", "a.ckpt", "--json=."], ".: is a directory; give a file name with --json"),
     "no folder": (["inspect", "a.ckpt", "--json", "no/x.json"], "its folder does not exist"),
-    "nothing": (["inspect", "a.ckpt", "--json", ""], "--json: is empty; give a file"),
+    "nothing": (["inspect", "a.ckpt", "--json", ""], "error: --json: is empty; give a file\n"),
 }
 
 
@@ -159,7 +159,7 @@ def test_what_it_may_not_replace(folder: Path, name: str, capsys: pytest.Capture
 
 
 def test_faults_do_not_mix_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are listed on standard output where that is a person's."""
+    """They are a document of their own."""
     import torch
 
     from tests.bad.ground import ground
@@ -168,8 +168,10 @@ def test_faults_do_not_mix_with_it(folder: Path, capsys: pytest.CaptureFixture[s
     table = str(ground() / "own.yaml")
     assert main(["convert", "b.pt", "--mapping", table, "--json"]) == 4
     shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "missing" in shown.err
+    told = json.loads(shown.out)
+    assert shown.err == f"error: {told['error']}\n"
+    assert (told["kind"], told["code"], len(told["faults"]) > 1) == ("faults", 4, True)
+    assert all("missing" in fault or "match" in fault or "other" in fault for fault in told["faults"]), told
 
 
 def test_what_json_has_not(capsys: pytest.CaptureFixture[str]) -> None:

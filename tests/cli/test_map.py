@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,21 +20,26 @@ SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={va
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
     code = main(["map", *map(str, arguments)])
     shown = capsys.readouterr()
-    assert shown.err == ""
+    assert (shown.err == "") is (code == 0)
     return code, "\n".join(" ".join(line.split()) for line in shown.out.splitlines())
 
 
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "gru")
-    assert said(capsys, "check", table)[1].endswith("sound, as far as the table alone shows")
+    assert said(capsys, "check", table)[1].startswith(f"PASS {table} is sound, as far as the table alone shows\n")
     code, text = said(capsys, "check", table, checkpoint, "--rows")
     assert code == 0
     assert "line 8 1 head.bias -> head/bias" in text
-    assert text.endswith("sound")
+    assert text.startswith(f"PASS {table} is sound\n")
     table.write_text(table.read_text().replace("head, keras", "heat, keras"))
     code, text = said(capsys, "check", table, checkpoint)
     assert code == 4
+    assert text.startswith(f"FAIL {table} is not sound: 4 faults, 0 warnings\n")
     assert "no row claims head.bias" in text
+    assert main(["map", "check", str(table), str(checkpoint), "-q"]) == 4
+    line = f"{table} is not sound: 4 faults, 0 warnings"
+    told = line.replace(" is", ": is")
+    assert capsys.readouterr() == (f"FAIL  {line}\n", f"error: {told}; correct the table\n")
     assert "line 8 of the table (heat) matches nothing" in text
     code, text = said(capsys, "check", table, checkpoint, "--json")
     found = json.loads(text)
@@ -111,6 +117,16 @@ def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(said(capsys, "diff", a, b, "--json")[1])
     assert (found["same"], found["alike"], found["only_a"]) == (False, len(state) - 2, {})
     assert said(capsys, "diff", a, a)[1].endswith("no difference")
+    state["beta_all"] = state["beta_all"][:10]
+    c = save(tmp_path / os.fsdecode(b"c\x1b[31m\xff.ckpt"), state)
+    assert said(capsys, "diff", b, c)[1].startswith(f"A {b}\nB {tmp_path}/c\\x1b[31m\\udcff.ckpt\n")
+    found = json.loads(said(capsys, "diff", b, c, "--json")[1])
+    assert found["changed"] == {"beta_all": {"shape": [[1001], [10]]}}
+    assert main(["inspect", str(c)]) == 0
+    assert capsys.readouterr().out.startswith("c\\x1b[31m\\udcff.ckpt\n")
+    assert main(["inspect", str(c), "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert (json.loads(shown)["file"], "\\ud" in shown.replace("\\\\ud", "")) == ("c\x1b[31m\\udcff.ckpt", False)
 
 
 def test_nothing_of_the_users_is_imported_without_a_model(tmp_path: Path) -> None:

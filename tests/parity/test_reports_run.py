@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.test_reports import failing, incomplete, passing, rendered, unwrapped
+from tests.parity.test_reports import failing, incomplete, passing, rendered
+from wdport.cli.console import wrapped
 from wdport.compare.findings import fact
 from wdport.compare.glossary import GATES
 from wdport.files.writable import is_replaceable
 from wdport.parity.gated import Terms, judge
 from wdport.parity.policy import make_baseline, read_policy
 from wdport.parity.reports import render_json
+from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import claim
 from wdport.parity.verdict import ReferenceKind, Verdict
 from wdport.parity.verify import begun
@@ -171,11 +173,18 @@ def test_a_waived_layer_says_so_beside_its_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verdict", [WHOLE, failing(), incomplete()])
-def test_the_text_fits_80_columns_and_breaks_no_word(verdict: Verdict) -> None:
-    text = rendered(verdict)["text"]
-    assert all(len(line) <= 80 for line in text.splitlines() if len(line.split()) > 1 and "<script>" not in line)
-    for tap in verdict.taps:
-        assert (tap.reference in text) == (tap.reference in " ".join(unwrapped(text)))
+def test_the_text_has_a_line_per_fact(verdict: Verdict) -> None:
+    """The screen wraps it, and breaks no name; a table that is wider than the screen is divided."""
+    text = render_text(verdict)
+    assert not [line for line in text.splitlines() if line.startswith(" " * 8)]
+    for width in (40, 80, 200):
+        lines = [part for line in render_text(verdict, width).splitlines() for part in wrapped(line, width)]
+        assert not [line for line in lines if len(line) > width and " " in line.strip() and "<script>" not in line]
+        for tap in verdict.taps:
+            assert (tap.reference in text) == any(tap.reference in line for line in lines)
+    for columns, times in ((40, 2), (None, 1)):
+        names = [line.split(" ")[0] for line in render_text(verdict, columns).splitlines()]
+        assert all(names.count(part.name) == times for part in verdict.parts)
 
 
 def test_a_layer_fed_wrongly_is_red_though_it_is_right_by_itself() -> None:

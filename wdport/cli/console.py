@@ -1,6 +1,7 @@
 """Output for people: colour, wrapped lines, and verbosity (-q, -v).
 
-Only terminals get colour and line breaks. Output to a file or a pipe is plain and not wrapped.
+Only terminals get colour and line breaks. Output to a file or a pipe is plain and not wrapped, and so are errors. Verbs
+give one line per fact: this is the only place that wraps.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
@@ -21,8 +22,8 @@ NARROWEST: Final = 20
 """Columns; lines are not wrapped for narrower terminals."""
 
 _MARKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    (r"PASS(?=  )|ok(?= )|sound\b|proved(?=:)", {"fg": "green", "bold": True}),
-    (r"FAIL\b|NO(?=  )|FALSE ALARM|not sound|NOT proved|error:", {"fg": "red", "bold": True}),
+    (r"PASS(?=  )|ok(?= )|proved(?=:)", {"fg": "green", "bold": True}),
+    (r"FAIL\b|NO(?=  )|FALSE ALARM|NOT proved|error:", {"fg": "red", "bold": True}),
     (r"INCOMPLETE\b|WARN(?= )|warning:?(?= )|doubt:", {"fg": "yellow", "bold": True}),
     (r"note:?(?= )", {"fg": "cyan"}),
 )
@@ -30,6 +31,10 @@ _MARKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 _PAINT: Final = re.compile("|".join(f"(?P<m{at}>{words})" for at, (words, _) in enumerate(_MARKS)))
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+_WORD: Final = re.compile(r"(\s*)(\S+)")
+
+Word = tuple[str, str]
+"""The space before it, and the word."""
 
 
 @dataclass
@@ -69,9 +74,9 @@ class Console:
             _print(text, sys.stderr)
 
     def error(self, line: str) -> None:
-        """Print the one line of an error on standard error; only the exit code is left if that fails."""
+        """Print an error on standard error, in one line on any screen; only the exit code is left if that fails."""
         with suppress(OSError):
-            _print(f"error: {line}", sys.stderr)
+            _print(f"error: {line}", sys.stderr, wrap=False)
 
     def interrupted(self, line: str) -> None:
         """The same for an interruption; on a terminal below the line with ``^C``."""
@@ -110,14 +115,43 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Wrap a line between words; continuation lines are indented to its last column, or by two if it has none."""
-    if len(line) <= width:
+    """Wrap a line between words, but not within brackets that fit on a line of their own.
+
+    Continuation lines are indented to its last column, or by two if it has none. A word wider than the screen is whole.
+    """
+    if len(line) <= width or not line.strip():
         return [line]
     start = len(line) - len(line.lstrip())
     gaps = [gap.end() for gap in _GAP.finditer(line) if gap.end() <= width // 2]
     hang = " " * (gaps[-1] if gaps else min(start + 2, width // 2))
-    return textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False,
-                         replace_whitespace=False, tabsize=1)  # fmt: skip
+    first, *rest = _whole(_WORD.findall(line), width - len(hang))
+    lines = ["".join(first)]
+    for gap, word in rest:
+        if len(lines[-1]) + len(gap) + len(word) <= width:
+            lines[-1] += gap + word
+        else:
+            lines.append(hang + word)
+    return lines
+
+
+def _whole(words: Sequence[Word], room: int) -> list[Word]:
+    """The words, those in brackets joined if they fit into ``room``."""
+    found: list[Word] = []
+    at = 0
+    while at < len(words):
+        end, depth = at, 0
+        text = ""
+        while end < len(words):
+            gap, word = words[end]
+            text += (gap if text else "") + word
+            depth += sum(map(word.count, "([{")) - sum(map(word.count, ")]}"))
+            end += 1
+            if depth <= 0 or len(text) > room:
+                break
+        joined = depth == 0 and len(text) <= room
+        found.append((words[at][0], text if joined else words[at][1]))
+        at = end if joined else at + 1
+    return found
 
 
 def painted(line: str) -> str:
@@ -130,8 +164,8 @@ def painted(line: str) -> str:
     return f"{line[:start]}{click.style(found.group(), **style)}{line[found.end() :]}"
 
 
-def _print(text: str, stream: TextIO) -> None:
-    width, colour = width_of(stream), coloured(stream)
+def _print(text: str, stream: TextIO, wrap: bool = True) -> None:
+    width, colour = width_of(stream) if wrap else None, coloured(stream)
     lines = text.split("\n")
     if width is not None:
         lines = [part for line in lines for part in wrapped(line, width)]

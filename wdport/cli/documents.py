@@ -16,7 +16,7 @@ import click
 
 from wdport.cli.completion import File
 from wdport.cli.console import console
-from wdport.errors import UsageError
+from wdport.errors import UsageError, WdportError, well_formed
 from wdport.files.writable import is_replaceable, is_stream, require_apart, require_writable
 
 SCHEMAS: Final[Mapping[str, int]] = {
@@ -30,7 +30,8 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "outline": 1,
     "check": 1,
     "explanation": 1,
-    "difference": 1,
+    "difference": 2,
+    "faults": 1,
 }
 """By kind. A verdict and a self-test, which Python writes too, have their own numbers."""
 
@@ -84,24 +85,39 @@ def give(
     json_file: str | None,
     text: Callable[[], str],
     asked: bool = False,
+    verdict: Callable[[], str] | None = None,
 ) -> None:
     """Print the text, or the document if --json has no file; otherwise write the document to the file.
 
-    ``asked`` marks text that is the result of the verb, not a summary of its work: -q keeps it.
+    Under -q only ``verdict``, one line, is printed; without it, text that is ``asked`` for and goes to no file.
     """
     if json_file == STDOUT:
         click.echo(rendered(kind, content()))
         return
     try:
-        if asked:
+        if not console.quiet:
             console.show(text())
-        else:
-            console.account(text())
+        elif verdict is not None:
+            console.show(verdict())
+        elif asked and json_file is None:
+            console.show(text())
     finally:  # also if the reader of the text has gone
         if json_file is not None:
             from wdport.files.atomic import write_text
 
             write_text(Path(json_file), rendered(kind, content()) + "\n")
+
+
+def give_faults(error: WdportError) -> None:
+    """Print the faults of an error that has several, as text or, where that is asked for, as a document."""
+    if len(error.details) < 2:
+        return
+    if console.machine:
+        told = {"error": error.command_line, "code": error.exit_code, "faults": list(error.details)}
+        click.echo(rendered("faults", told))
+    elif not console.quiet:
+        for detail in error.details:
+            console.show(f"  {detail}")
 
 
 def rendered(kind: str, content: Mapping[str, object]) -> str:
@@ -110,7 +126,8 @@ def rendered(kind: str, content: Mapping[str, object]) -> str:
 
 
 def document(kind: str, content: Mapping[str, object]) -> dict[str, object]:
-    """``content`` under its schema and kind, as JSON values: infinities and other objects as text."""
+    """``content`` under its schema and kind, as JSON values: infinities and other objects as text, unpaired surrogates
+    (bytes of a file name that are not UTF-8) escaped."""
     number = content["schema"] if kind not in SCHEMAS else SCHEMAS[kind]
     rest = {name: _plain(value) for name, value in content.items() if name not in ("schema", "kind")}
     return {"schema": number, "kind": kind, **rest}
@@ -118,11 +135,11 @@ def document(kind: str, content: Mapping[str, object]) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {well_formed(str(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [_plain(each) for each in value]
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
-    return value if value is None or isinstance(value, (bool, str)) else str(value)
+    return value if value is None or isinstance(value, bool) else well_formed(str(value))

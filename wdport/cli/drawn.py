@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from wdport.cli.options import facts, size
 from wdport.conversion.load import Converted
+from wdport.errors import printable
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
 from wdport.model import NotDecoded
@@ -101,7 +102,8 @@ def samples_text(told: Told) -> str:
         ("wrote", f"{told.files.target.path} ({size(ran.size)})"),
         ("drew", ", ".join(map(str, _figures(told.files)))),
     ]
-    return f"{told.files.model.path.name}: {job.count} samples\n{facts(rows)}"
+    count = f"{job.count} sample{'' if job.count == 1 else 's'}"
+    return f"{printable(told.files.model.path.name, None)}: {count}\n{facts(rows)}"
 
 
 def samples_document(told: Told) -> dict[str, object]:

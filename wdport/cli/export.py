@@ -27,7 +27,7 @@ from wdport.cli.options import (
 )
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
@@ -173,4 +173,4 @@ def _text(name: str, made: Exported) -> str:
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
         ("wrote", f"{made.path} ({size(made.size)})"),
     ]
-    return f"{name}: {held['what']} exported\n{facts(rows)}"
+    return f"{printable(name, None)}: {held['what']} exported\n{facts(rows)}"

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
@@ -72,7 +72,7 @@ def _text(name: str, back: Restored, path: Path, written: int) -> str:
         ("left out", _left_out(back.left_out)),
         ("wrote", f"{path} ({size(written)})"),
     ]  # fmt: skip
-    return f"{name}: back in PyTorch's layout\n{facts(rows)}"
+    return f"{printable(name, None)}: back in PyTorch's layout\n{facts(rows)}"
 
 
 def _left_out(names: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from click.shell_completion import shell_complete
 from wdport.cli import completion
 from wdport.cli.account import tell_run
 from wdport.cli.console import console
+from wdport.cli.documents import give_faults
 from wdport.cli.failures import failure_of, lost_output
 from wdport.cli.signals import signal_of
 from wdport.cli.streams import discard_output
@@ -115,10 +116,8 @@ def _unless_interrupted(error: _E) -> _E:
 
 
 def _fail(error: WdportError) -> int:
-    """Print all collected faults on standard output, unless that is a document; the error line on standard error."""
+    """Print all collected faults on standard output, and the error line on standard error."""
     with suppress(OSError):
-        if len(error.details) > 1:
-            for detail in error.details:
-                click.echo(f"  {detail}", err=console.machine)
+        give_faults(error)
     console.error(error.command_line)  # unchanged: an error shortens itself, except for its path
     return error.exit_code

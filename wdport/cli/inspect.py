@@ -14,7 +14,7 @@ from wdport.cli.completion import CHECKPOINTS, CONVERTED, File
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.cli.verb import Verb
-from wdport.errors import InputError, WdportError
+from wdport.errors import InputError, WdportError, printable
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import by_name, with_manifests
 
@@ -228,7 +228,7 @@ def _text(found: Found, every: bool) -> str:
         *_rows("one storage", [_names(names) for names in found.get("shared", [])]),
         ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
     ]
-    parts = [found["file"], facts(rows)]
+    parts = [printable(found["file"], None), facts(rows)]
     if found["config"]:
         settings = [(name, f"{row['value']}  ({row['origin']})") for name, row in found["config"].items()
                     if row["value"] not in ({}, [])]  # fmt: skip

@@ -11,8 +11,7 @@ import sys
 from importlib.util import find_spec
 from typing import Final
 
-import click
-
+from wdport.cli.console import console
 from wdport.compile_cache import Unusable, use_compile_cache
 from wdport.errors import MachineError, printable
 
@@ -53,7 +52,7 @@ def start_jax() -> None:
     try:
         use_compile_cache()
     except Unusable as error:
-        click.echo(f"note: {printable(error, None)}: programs are compiled again", err=True)
+        console.note(f"{printable(error, None)}: programs are compiled again")
     import jax
 
     try:

@@ -39,7 +39,7 @@ def command() -> None:
     """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
 
 
-@command.command(name="check")
+@command.command(name="check", short_help="Look for faults in a table, and for tensors that it does not map.")
 @click.argument("table", type=TABLE)
 @click.argument("checkpoint", required=False, type=CHECKPOINT)
 @_model
@@ -79,7 +79,7 @@ def check(
     With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
     --values and --settings do not make a table unsound.
     """
-    from wdport.cli.map_text import check_json, check_text
+    from wdport.cli.map_text import check_count, check_json, check_line, check_text
     from wdport.conversion.check import check_table
     from wdport.conversion.unlike import told_differently
 
@@ -91,11 +91,14 @@ def check(
     report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
     sound = not found.faults and not (strict and found.warnings)
     give("check", lambda: check_json(found, sound, report), json_file,
-         lambda: check_text(found, sound, every, report), asked=True)  # fmt: skip
-    return 0 if sound else MisfitError.exit_code
+         lambda: check_text(found, sound, every, report), verdict=lambda: check_line(found, sound))  # fmt: skip
+    if not sound:
+        fix = "correct the table" + (", or leave out --strict" if not found.faults else "")
+        raise MisfitError(Path(table), f"is not sound: {check_count(found)}", fix)
+    return 0
 
 
-@command.command(name="explain")
+@command.command(name="explain", short_help="Show where a variable or tensor comes from and goes to.")
 @click.argument("name")
 @click.argument("file", metavar="CHECKPOINT|CONVERTED", type=ANY)
 @mapping_option
@@ -133,7 +136,7 @@ def explain(
     return 0
 
 
-@command.command(name="diff")
+@command.command(name="diff", short_help="Compare two tables, checkpoints or converted files.")
 @click.argument("first", metavar="A", type=ANY)
 @click.argument("second", metavar="B", type=ANY)
 @click.option("--key-a", metavar="NAME", help="Key of the state_dict in A if it holds several.")

@@ -17,7 +17,7 @@ from wdport.errors import UsageError
 from wdport.files.writable import by_name
 
 
-@click.command(name="outline", cls=Verb)
+@click.command(name="outline", cls=Verb, short_help="List the layers of a PyTorch model, and their Keras layers.")
 @click.argument("checkpoint", required=False, type=CHECKPOINT)
 @click.option("--reference", metavar="MODULE:FUNCTION", help="Function that builds your PyTorch model.")
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")

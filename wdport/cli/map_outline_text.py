@@ -42,7 +42,7 @@ def outline_text(found: Outline, every: bool, columns: int | None = None) -> str
         *(("note", note) for note in found.notes),
         *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
     ]  # fmt: skip
-    lines = [found.target, facts(head), "", *_table([Row(HEADER), *rows], columns)]
+    lines = [printable(found.target, None), facts(head), "", *_table([Row(HEADER), *rows], columns)]
     lines += _told("where Keras's default differs", page.defaults)
     lines += _told("to watch", page.notes)
     return "\n".join(lines)

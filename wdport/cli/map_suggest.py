@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wdport.cli.console import console
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.machine import require_torch, start_jax
 from wdport.cli.options import CHECKPOINT, TABLE, force_option
 from wdport.cli.progress import steps
+from wdport.cli.signals import signal_of
 from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
@@ -32,8 +35,14 @@ if TYPE_CHECKING:
 PAUSE = 0.3
 """Seconds between checks of the files under --watch."""
 
+GRACE = 1.0
+"""Seconds that an interrupted command has to end by itself."""
 
-@click.command(name="suggest", cls=Verb)
+ENDS = (0, 130, 143)
+"""Exit codes that end --watch: done, interrupted, terminated."""
+
+
+@click.command(name="suggest", cls=Verb, short_help="Find the mapping table of a PyTorch and a Keras model.")
 @click.option("--reference", metavar="MODULE:FUNCTION", help="The PyTorch model.")
 @click.option("--model", metavar="MODULE:FUNCTION", help="The Keras model.")
 @click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
@@ -118,13 +127,27 @@ def _watch(model: str, words: list[str]) -> int:
     folder = Path(found.origin).parent
     while True:
         before = _times(folder)
-        done = subprocess.run([sys.executable, "-m", "wdport", "map", *words], check=False).returncode
-        if done == 0:
-            return 0
-        click.echo(f"watching {folder}; save the model to try again, or press Ctrl-C")
+        done = _try([sys.executable, "-m", "wdport", "map", *words])
+        if done in ENDS:
+            return done
+        console.note(f"watching {folder}; save the model to try again, or press Ctrl-C")
         while _times(folder) == before:
             time.sleep(PAUSE)
-        click.echo()
+
+
+def _try(command: list[str]) -> int:
+    """The exit code of a command. It tells an interruption itself, which Ctrl-C sends to it as well."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt as error:
+            number = signal_of(error) or signal.SIGINT
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:  # sent to this process alone
+                process.send_signal(number)
+            process.wait()
+            return 128 + number
 
 
 def _times(folder: Path) -> dict[Path, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route, Routes
-    from wdport.mapping.diff import Difference
+    from wdport.mapping.diff import Difference, Properties, Property
 
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
@@ -67,7 +67,7 @@ def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | 
                           f"{plan['dropped']} dropped, {plan['tied']} tied"),
         *(("note", note) for note in found.notes),
     ]  # fmt: skip
-    lines = [table.path, facts(rows)]
+    lines = [check_line(found, sound), facts(rows)]
     if every and coverage:
         told = [
             (f"{each.file or 'line'} {each.line}", f"{len(each.tensors):>5}  {each.torch} -> {each.becomes}")
@@ -79,7 +79,7 @@ def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | 
     lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
     lines += _odd(found)
     lines += _told(report) if report is not None else []
-    return "\n".join([*lines, _verdict(found, sound)])
+    return "\n".join(lines)
 
 
 def _odd(found: Check) -> list[str]:
@@ -112,10 +112,17 @@ def _claimed(found: Check) -> str:
     )
 
 
-def _verdict(found: Check, sound: bool) -> str:
-    if sound:
-        return "sound" + ("" if found.checkpoint else ", as far as the table alone shows")
-    return f"not sound: {_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
+def check_line(found: Check, sound: bool) -> str:
+    """The verdict in one line."""
+    path = printable(found.table.path, None)
+    if not sound:
+        return f"FAIL  {path} is not sound: {check_count(found)}"
+    return f"PASS  {path} is sound" + ("" if found.checkpoint else ", as far as the table alone shows")
+
+
+def check_count(found: Check) -> str:
+    """How many faults and warnings there are."""
+    return f"{_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
 
 
 def _count(number: int, word: str) -> str:
@@ -209,7 +216,7 @@ def diff_json(found: Difference) -> dict[str, object]:
 
 
 def diff_text(found: Difference, a: str, b: str) -> str:
-    lines = [f"A {a}", f"B {b}"]
+    lines = [f"A {printable(a, None)}", f"B {printable(b, None)}"]
     whole = {**found.facts, **({"prefix of all names": found.prefix} if found.prefix else {})}
     lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in whole.items()]
     for key in dict.fromkeys(key for each in found.changed.values() for key in each):
@@ -223,16 +230,16 @@ def diff_text(found: Difference, a: str, b: str) -> str:
     return "\n".join([*lines, "no difference" if found.none else f"{found.same} the same in both"])
 
 
-def _said(properties: Mapping[str, str]) -> str:
+def _said(properties: Properties) -> str:
     """A tensor's dtype and shape, or how a row maps its tensor."""
     if "shape" in properties:
         return f"{properties['dtype']} {properties['shape']}"
-    return "; ".join(properties[key] for key in ("becomes", "kind", "rule") if properties.get(key))
+    return "; ".join(str(properties[key]) for key in ("becomes", "kind", "rule") if properties.get(key))
 
 
 def _rivals(a: int, b: int) -> str:
     return "" if (a, b) == (1, 1) else f"  (by its name; {a} alike in A, {b} in B)"
 
 
-def _pair(a: str, b: str) -> str:
-    return f"{a or 'nothing'} -> {b or 'nothing'}"
+def _pair(a: Property, b: Property) -> str:
+    return f"{'nothing' if a == '' else a} -> {'nothing' if b == '' else b}"

@@ -172,4 +172,4 @@ def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str
         *(("note", note) for note in (*notes, *index["notes"])),
         ("wrote", f"{target} ({size(target.stat().st_size)})"),
     ]
-    return f"{index['checkpoint']['name']}: recorded\n{facts(rows)}"
+    return f"{printable(index['checkpoint']['name'], None)}: recorded\n{facts(rows)}"

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from wdport.cli.completion import File
-from wdport.cli.console import console
 from wdport.cli.documents import file_of, give, json_option
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
@@ -68,8 +67,8 @@ def command(
             "selftest",
             result.to_json,
             json_file,
-            lambda: summary(result) if console.quiet else render(result, rules),
-            asked=True,
+            lambda: render(result, rules),
+            verdict=lambda: summary(result),
         )
     raise_first(failed)
     return result.exit_code

@@ -37,7 +37,7 @@ class Verb(click.Command):
         self._arity = arity
         self.params += [
             click.Option(["-q", "--quiet"], is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
-                         help="Print only errors and requested results."),
+                         help="Print only the verdict, errors and what is asked for."),
             click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_verbose,
                          help="Also print times, paths and versions, on standard error."),
         ]  # fmt: skip

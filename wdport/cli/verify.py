@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wdport.parity.policy import Policy
 
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, File, Folder
-from wdport.cli.console import console
+from wdport.cli.console import console, width_of
 from wdport.cli.documents import STDOUT, file_of, json_option
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
@@ -162,7 +162,7 @@ def command(
     if json_file == STDOUT:
         click.echo(render_json(verdict), nl=False)
     else:
-        console.show(render_line(verdict) if console.quiet else render_text(verdict))
+        console.show(render_line(verdict) if console.quiet else render_text(verdict, width_of(sys.stdout)))
     if update_baseline:
         with postponed(failed):
             write(Path(str(baseline)), verdict)

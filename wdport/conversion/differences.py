@@ -62,4 +62,4 @@ def _variables(path: Path) -> dict[str, Properties]:
 
 
 def _properties(shape: Sequence[int], dtype: str) -> Properties:
-    return {"shape": str(tuple(shape)), "dtype": dtype}
+    return {"shape": tuple(shape), "dtype": dtype}

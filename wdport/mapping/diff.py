@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-Properties = Mapping[str, str]
-"""Properties of one name, such as its shape, as text."""
+Property = str | tuple[int, ...]
+"""A shape, or any other property as text; "" for one that is missing."""
+
+Properties = Mapping[str, Property]
+"""Properties of one name."""
 
 Listing = Mapping[str, Properties]
 
@@ -54,11 +57,11 @@ class Difference:
         same: number of names with the same properties in both.
     """
 
-    facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    facts: Mapping[str, tuple[Property, Property]] = field(default_factory=dict)
     prefix: tuple[str, str] | None = None
     only_a: Listing = field(default_factory=dict)
     only_b: Listing = field(default_factory=dict)
-    changed: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
+    changed: Mapping[str, Mapping[str, tuple[Property, Property]]] = field(default_factory=dict)
     renamed: tuple[Renamed, ...] = ()
     same: int = 0
 
@@ -84,7 +87,7 @@ def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties
     return Difference(_differing(*facts), prefix, gone, only_b, changed, renamed, same)
 
 
-def _differing(a: Properties, b: Properties) -> dict[str, tuple[str, str]]:
+def _differing(a: Properties, b: Properties) -> dict[str, tuple[Property, Property]]:
     return {name: (a.get(name, ""), b.get(name, "")) for name in {**a, **b} if a.get(name, "") != b.get(name, "")}
 
 
@@ -115,7 +118,7 @@ def _prefixes(names: Sequence[str], joint: str) -> list[str]:
 def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
     """Yield pairs of names with the same properties, one only in A and one only in B: unique ones, or the most
     similar."""
-    groups: dict[tuple[tuple[str, str], ...], tuple[list[str], list[str]]] = {}
+    groups: dict[tuple[tuple[str, Property], ...], tuple[list[str], list[str]]] = {}
     for side, listing in enumerate((a, b)):
         for name, each in listing.items():
             groups.setdefault(tuple(sorted(each.items())), ([], []))[side].append(name)

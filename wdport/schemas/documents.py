@@ -607,7 +607,7 @@ class RenamedFacts(TypedDict):
 class DifferenceDocument(TypedDict):
     """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    schema: Literal[1]
+    schema: Literal[2]
     """Format of the document."""
     kind: Literal["difference"]
     """Kind of the document."""
@@ -616,17 +616,32 @@ class DifferenceDocument(TypedDict):
     alike: Count
     """Number of names that have the same properties in both."""
     facts: dict[str, tuple[str, str]]
-    """Properties of the whole that differ, in A and in B."""
+    """Properties of the whole that differ, in A and in B; "" for a missing one."""
     prefix: tuple[str, str] | None
     """The common prefix of the names in A, and the prefix that replaces it in B; null if it did not change."""
-    only_a: dict[str, dict[str, str]]
-    """Names that B lacks, with their properties."""
-    only_b: dict[str, dict[str, str]]
+    only_a: dict[str, dict[str, str | Shape]]
+    """Names that B lacks, with their properties: a tensor's shape and dtype, or what a row of a table does."""
+    only_b: dict[str, dict[str, str | Shape]]
     """Names that A lacks, with their properties."""
-    changed: dict[str, dict[str, tuple[str, str]]]
-    """By name in B, the properties that differ, in A and in B."""
+    changed: dict[str, dict[str, tuple[str | Shape, str | Shape]]]
+    """By name in B, the properties that differ, in A and in B; "" for a missing one."""
     renamed: list[RenamedFacts]
     """Names that were probably renamed."""
+
+
+class FaultsDocument(TypedDict):
+    """What a command with ``--json`` prints if it ends with several faults, such as those of a mapping table."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["faults"]
+    """Kind of the document."""
+    error: str
+    """The error on standard error, which names the first."""
+    code: Count
+    """The exit code."""
+    faults: list[str]
+    """Every fault, for people."""
 
 
 class KillFacts(TypedDict):

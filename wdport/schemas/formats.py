@@ -25,6 +25,7 @@ from wdport.schemas.documents import (
     DifferenceDocument,
     ExplanationDocument,
     ExportDocument,
+    FaultsDocument,
     InspectionDocument,
     OutlineDocument,
     RecordingDocument,
@@ -49,6 +50,7 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "check": ("Document of wdport map check", CheckDocument),
     "explanation": ("Document of wdport map explain", ExplanationDocument),
     "difference": ("Document of wdport map diff", DifferenceDocument),
+    "faults": ("Document of a command that ends with several faults", FaultsDocument),
     "selftest": ("Document of wdport selftest", SelftestDocument),
 }
 """Documents of ``--json`` by their kind."""

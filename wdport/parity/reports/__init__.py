@@ -6,7 +6,7 @@ from json import dumps
 from os import PathLike
 from pathlib import Path
 
-from wdport.errors import MachineError
+from wdport.errors import MachineError, well_formed
 from wdport.files.atomic import write_text
 from wdport.files.writable import by_name, is_stream, require_apart, require_writable, with_manifests
 from wdport.parity.reports.html import render_html
@@ -21,7 +21,16 @@ PathText = str | PathLike[str]
 
 def render_json(verdict: Verdict) -> str:
     """All results as JSON."""
-    return dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n"
+    return dumps(_well_formed(verdict.to_json()), indent=1, allow_nan=False) + "\n"
+
+
+def _well_formed(value: object) -> object:
+    """A JSON value whose texts have no unpaired surrogate."""
+    if isinstance(value, dict):
+        return {well_formed(str(key)): _well_formed(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_well_formed(each) for each in value]
+    return well_formed(value) if isinstance(value, str) else value
 
 
 def write_reports(
