@@ -24,11 +24,12 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-OPTIONAL = {"torch": "torch", "matplotlib": "figures", "pyarrow": "parquet", "flatbuffers": "export", "orbax": "orbax"}
+OPTIONAL = {"torch": "torch", "matplotlib": "figures", "pyarrow": "parquet", "flatbuffers": "export", "orbax": "orbax",
+            "av": "video", "PIL": "video"}  # fmt: skip
 """Third-party modules that wdport imports with an extra alone, and the extra."""
 
 NOT_OURS = {"pytest", "diffusers"}
-"""What only the pytest plugin imports, which runs under it, and the library whose models unet2d reads."""
+"""What only the pytest plugin imports, which runs under it, and the library whose models two families read."""
 
 FOR_JAX = {"filelock"}
 """What no module of wdport imports, and JAX does when wdport bounds its compile cache."""
