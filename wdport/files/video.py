@@ -23,7 +23,7 @@ FORMATS: Final = (".npy", ".gif", ".mp4")
 BYTES: Final = (".gif", ".mp4")
 """Formats of bytes, which hold one video of grey or RGB frames."""
 
-_NEEDS: Final = {".gif": ("PIL", "Pillow", "figures"), ".mp4": ("av", "PyAV", "video")}
+_NEEDS: Final = {".gif": ("PIL", "Pillow", "video"), ".mp4": ("av", "PyAV", "video")}
 
 
 def video_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:

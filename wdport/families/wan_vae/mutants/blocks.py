@@ -7,7 +7,7 @@ from keras import ops
 
 from wdport.families.mutants import Change, Mutant, attributes, calling
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stages import down_stages, flat, up_stages
+from wdport.families.wan_vae.stages import Stage, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Stream
 from wdport.model import KerasLayer, KerasTensor
 from wdport.nets.attention import attend
@@ -63,16 +63,23 @@ def shortcut_mutants(config: Config) -> list[Mutant]:
     averages = tuple(f"encoder/down_{at}/avg_shortcut" for at, stage in enumerate(down) if stage.resized)
     early = tuple(f"encoder/down_{at}/avg_shortcut" for at, stage in enumerate(down) if stage.temporal)
     copies = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.resized)
-    timed = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.temporal)
+    timed = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.temporal and _differ(stage))
     levels = tuple(path.rpartition("/")[0] for path in (*averages, *copies))
-    return [
+    found = [
         Mutant("shortcut: left out", levels, _without_shortcut, gate="0", quick=True),
         Mutant("shortcut: averages of rows before frames", averages, calling(_rows_first)),
         Mutant("shortcut: sums for averages", averages, calling(_sums)),
         Mutant("shortcut: zeros after the first frame", early, calling(_after), quick=True),
         Mutant("shortcut: channels tiled for repeated", copies, calling(_tiled), quick=True),
-        Mutant("shortcut: first copy of the first frame", timed, calling(_first_copy)),
     ]
+    if timed:
+        found.append(Mutant("shortcut: first copy of the first frame", timed, calling(_first_copy)))
+    return found
+
+
+def _differ(stage: Stage) -> bool:
+    """Whether the two frames that become of one differ: each channel is repeated less often than it has copies."""
+    return stage.channels * 8 // stage.inputs[0] % 8 != 0
 
 
 def _activation(function: object) -> Change:

@@ -1,0 +1,51 @@
+"""Known faults of video autoencoders: every one dies where it is, and correct ports live."""
+
+from __future__ import annotations
+
+import pytest
+
+from wdport.families.wan_vae.family import FAMILY
+from wdport.parity.selftest.example import Example
+from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.state import run_state_faults
+
+EXAMPLES = tuple(FAMILY.examples())
+
+CHOSEN = ("convolution: past one frame too old", "frames doubled: first frame seen",
+          "network: mean and log-variance exchanged")  # fmt: skip
+"""Seen in a layer's later calls, in a step, and in one of several outputs."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_fault_dies_where_it_is(name: str) -> None:
+    example = Example(name, FAMILY, FAMILY.examples()[name])
+    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+    assert [kill for kill in kills if not kill.right] == []
+    assert len([kill for kill in kills if not kill.equivalent]) >= 45
+    example.use(example.cases[0])
+    assert example.logic().logic < 1e-14  # and nothing of them is left
+
+
+@pytest.mark.full
+def test_some_faults_die_where_they_are() -> None:
+    example = Example(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    kills = list(run_mutants(example, chosen=lambda mutant: mutant.name in CHOSEN, diagnose=False, brief=True))
+    assert len(kills) == len(CHOSEN)
+    assert [kill for kill in kills if not kill.right] == []
+    assert {tap.reference.partition("#")[2] for tap in example.taps} >= {"", "2", "3"}
+
+
+def test_faults_have_places() -> None:
+    """Without running anything: every fault of either example has a layer, and names are unique."""
+    from fnmatch import fnmatchcase
+
+    from wdport.keras_runtime import layers_by_path
+
+    for config in FAMILY.examples().values():
+        mutants = FAMILY.mutants(config)
+        layers = layers_by_path(FAMILY.build(config))
+        assert len({mutant.name for mutant in mutants}) == len(mutants) >= 45
+        for mutant in mutants:
+            for site in mutant.sites:
+                assert not site or any(fnmatchcase(path, site) for path in layers), (mutant.name, site)
