@@ -117,7 +117,7 @@ def test_zero_comparisons() -> None:
 def test_a_policy_that_is_none(pair: tuple[str, str], tmp_path: Path, text: str, said: str, capsys: Any) -> None:
     policy = tmp_path / "parity.toml"
     policy.write_text(text)
-    assert main(["verify", *pair, "--policy", str(policy)]) == 2
+    assert main(["verify", *pair, "--policy", str(policy)]) == 3
     assert said in capsys.readouterr().err
 
 

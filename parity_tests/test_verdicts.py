@@ -63,7 +63,6 @@ def test_json_and_text(pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.C
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("PASS")
     assert len(shown) < 40
-    assert all(len(line) <= 80 for line in shown)
     assert any(line.startswith("cA3") for line in shown)
     import json
 

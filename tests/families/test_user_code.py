@@ -61,7 +61,7 @@ def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("name", ["the_same_again", "dtype_of_its_own"])
 def test_what_cannot_be_float64(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     checkpoint, table = files(tmp_path, "lstm")
-    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output
     told = ["--mapping", str(table), "--model", f"{BAD}:{name}"]
     words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
     refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)

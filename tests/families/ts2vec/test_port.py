@@ -136,7 +136,7 @@ def test_the_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.Captu
         "bfloat16 (B')",
         "gradients (C)",
     ]
-    assert re.search(r"^outputs    representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
+    assert re.search(r"^outputs +representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
     text = (tmp_path / "v.json").read_text()
     assert '"output.representation"' in text
     assert '"output.embedding"' in text
