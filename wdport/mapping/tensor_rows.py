@@ -67,6 +67,7 @@ def _row(
     rule_name, drop = fields.optional_text("rule"), fields.optional_text("drop")
     check = fields.pattern("check") if fields.has("check") else None
     optional = fields.flag("optional")
+    fields.finish(TensorRow.__annotations__)
     rule = _rule(fields, rule_name) if rule_name else None
     if bool(keras) != bool(rule):
         raise fields.fault("keras and rule go together", "give both or neither")
