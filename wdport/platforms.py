@@ -56,7 +56,8 @@ def require_room(place: int | str | os.PathLike[str], size: int) -> None:
     """Raise ``OSError`` (ENOSPC) if the file system of a path or descriptor has fewer than ``size`` bytes free."""
     free = os.statvfs(place)
     if free.f_bavail * free.f_frsize < size:
-        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size / 1e9:.1f} GB are needed")
+        needed = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size} bytes"
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {needed} are needed")
 
 
 def is_running(process: int) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import hashlib
 import importlib
 import inspect
@@ -1468,7 +1469,8 @@ def record_file(
             writer.abandon()
             raise
     except OSError as error:
-        raise Refusal(5, output, f"could not be written ({error.strerror or error})", "check its folder") from error
+        fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder and its disk"
+        raise Refusal(5, output, f"could not be written ({error.strerror or error})", fix) from error
     return {**index, **{name: value for name, value in told.items() if name != "cases"}}
 
 

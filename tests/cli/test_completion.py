@@ -31,12 +31,21 @@ OFFERED: dict[str, list[str]] = {
     "wdport sample g": ["good.keras", "good.safetensors"],
     "wdport verify a b --policy ": ["more files", "parity.toml"],
     "wdport convert a --config t": ["train.yaml"],
+    "wdport record m:f g": ["good.ckpt", "good.safetensors"],
+    "wdport map explain NAME g": ["good.ckpt", "good.keras", "good.safetensors"],
+    "wdport verify a b --repro ": ["more files"],
+    "wdport export a --platforms cpu,": ["cpu,cuda", "cpu,rocm", "cpu,tpu"],
+    "wdport selftest --family u": ["unet2d"],
+    "wdport inspect a --json ": ["more files", "result.json"],
+    "wdport sample a --known s": ["series.csv"],
+    "wdport convert a --data s": ["series.arff", "series.csv"],
 }
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("good.ckpt", "good.keras", "good.safetensors", "parity.toml", "train.yaml", ".hidden.ckpt"):
+    good = ("good.ckpt", "good.keras", "good.safetensors", ".hidden.ckpt")
+    for name in (*good, "parity.toml", "train.yaml", "result.json", "series.arff", "series.csv"):
         (tmp_path / name).touch()
     (tmp_path / "more files").mkdir()
     (tmp_path / "more files" / "deep.pt").touch()
@@ -54,7 +63,7 @@ def test_file_names(folder: Path) -> None:
     assert matching("more files/", CHECKPOINTS) == ["more files/deep.pt"]
     assert matching(".h", CHECKPOINTS) == [".hidden.ckpt"]
     assert matching("", ()) == ["good.ckpt", "good.keras", "good.safetensors", "more files/", "parity.toml",
-                                "train.yaml"]  # fmt: skip
+                                "result.json", "series.arff", "series.csv", "train.yaml"]  # fmt: skip
     assert matching("none/", ()) == []
 
 
@@ -84,7 +93,7 @@ def test_what_is_offered(folder: Path, line: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-@pytest.mark.parametrize("line", list(OFFERED)[-5::2])
+@pytest.mark.parametrize("line", list(OFFERED)[4:9:2])
 def test_bash(folder: Path, line: str) -> None:
     assert in_bash(line) == OFFERED[line]
 

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from wdport.errors import MachineError
 from wdport.sampling.parts import Parts
 
 FULL = "error: standard output: could not be written (No space left on device); free some space, or send it elsewhere\n"
-CLOSED = FULL.replace("No space left on device", "Bad file descriptor")
+CLOSED = FULL.replace("No space left on device", "Bad file descriptor").replace("free some space, or ", "")
 LEAST = 2048
 
 
@@ -126,6 +127,15 @@ TOLD: list[tuple[Exception, int, str]] = [
     (OSError(errno.EIO, "Input/output error"), 5, "the system refuses (Input/output error); check its disk, limits"),
     (RuntimeError("a\x1b[31m\nb" * 200), 70, "error: RuntimeError: a\\x1b[31m\\nba"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "raises"), [("", False), ("0", False), ("1", True)])
+def test_a_traceback_is_given_where_it_is_wanted(
+    value: str, raises: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WDPORT_DEBUG", value)
+    with pytest.raises(ValueError, match="odd") if raises else nullcontext():
+        assert raised(ValueError("odd"), capsys, monkeypatch)[0] == 70
 
 
 @pytest.mark.parametrize(("error", "code", "said"), TOLD, ids=[f"{type(e).__name__} {c}" for e, c, _ in TOLD])

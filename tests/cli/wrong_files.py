@@ -26,6 +26,7 @@ TEXTS = {
     "notes.txt": "hello\n",
     "policy.toml": "[bound]\nfloat32 = 8\n",
     "my model.ckpt": "",
+    "-dash.ckpt": "",
 }
 
 

@@ -38,6 +38,8 @@ BAD_LAYERS = {
     "torch: a, keras: a, kind: linear, flaten: c -> c": "unknown field 'flaten'; did you mean flatten?",
     "torch: a, keras: a, note: x": "unknown field 'note'; remove it",
     "torch: a": "keras is missing",
+    "torch: a, kears: a, kind: linear": "unknown field 'kears'; did you mean keras?",
+    "torch: a, keras: a, kidn: linear, flatten: 'c h -> h c'": "unknown field 'kidn'; did you mean kind?",
     "keras: a, kind: linear": "torch is missing",
     "torch: [a], keras: a": "torch is not text",
     "torch: a.<i>, keras: a, kind: linear": "different indices",

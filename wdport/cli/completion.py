@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -28,6 +28,7 @@ CHECKPOINTS: Final = (".ckpt", ".pt", ".pth", ".bin", ".safetensors", ".index.js
 CONVERTED: Final = (".keras", ".safetensors", ".weights.h5", ".npz", ".orbax")
 TABLES: Final = (".yaml", ".yml")
 SERIES: Final = (".csv", ".npy", ".npz", ".arff", ".mat", ".txt")
+KNOWN: Final = (".csv", ".npy", ".npz", ".txt")
 
 
 if TYPE_CHECKING:
@@ -65,6 +66,21 @@ class Folder(File):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         folders = (name for name in matching(incomplete, ()) if name.endswith("/"))
         return [CompletionItem(name, type="path") for name in folders]
+
+
+class Suggested(_Type):
+    """Any text, completed to known values; with ``several``, values separated by commas."""
+
+    name = "text"
+
+    def __init__(self, values: Callable[[], Iterable[str]], several: bool = False) -> None:
+        self._values, self._several = values, several
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, begun = incomplete.rpartition(",") if self._several else ("", "", incomplete)
+        given = before.split(",")
+        found = (each for each in self._values() if each.startswith(begun) and each not in given)
+        return [CompletionItem(f"{before}{comma}{each}") for each in found]
 
 
 def matching(begun: str, endings: tuple[str, ...]) -> list[str]:

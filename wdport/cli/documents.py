@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from wdport.cli.completion import File
+from wdport.cli.completion import File, matching
 from wdport.cli.console import console
 from wdport.errors import UsageError, WdportError, well_formed
 from wdport.files.writable import is_replaceable, is_stream, require_apart, require_writable
@@ -47,7 +48,13 @@ def _told(context: click.Context, parameter: click.Parameter, value: str | None)
 
 
 class _Document(File):
-    """A file, or ``-`` for standard output; completed to any name, since the word may also be an argument."""
+    """A file, or ``-`` for standard output; completed to JSON, and to any name while the word may be an argument."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        needed = (each for each in ctx.command.params if isinstance(each, click.Argument))
+        given = all(ctx.params.get(each.name or "") for each in needed if each.required or each.nargs == -1)
+        names = matching(incomplete, (".json",) if given else ())
+        return [CompletionItem(name, type="path") for name in names]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(value)

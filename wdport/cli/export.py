@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from wdport.cli.completion import File
+from wdport.cli.completion import File, Suggested
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.export_torch import export_torch
 from wdport.cli.machine import require_jax, start_jax
@@ -35,6 +35,9 @@ if TYPE_CHECKING:  # it brings in jax
     from wdport.exporting.api import Exported
 
 
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
 class Options(TypedDict):
     """Arguments of :func:`wdport.exporting.api.export`."""
 
@@ -52,7 +55,8 @@ class Options(TypedDict):
               help="A program, or the checkpoint's own tensors for PyTorch.")  # fmt: skip
 @click.option("--what", type=OneOf(["denoiser", "sampler"]), default="denoiser", show_default=True,
               help="The network only, or a complete sampler.")  # fmt: skip
-@click.option("--platforms", default="cpu", show_default=True, metavar="NAMES",
+@click.option("--platforms", type=Suggested(lambda: PLATFORMS, several=True), default="cpu", metavar="NAMES",
+              show_default=True,
               help="Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.")  # fmt: skip
 @click.option("--batch", type=Whole(1, 1 << 24), help="Fixed batch size.  [default: any]")
 @click.option(

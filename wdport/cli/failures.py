@@ -100,7 +100,7 @@ def _printing(error: OSError, frames: Iterable[FrameType]) -> MachineError | Non
 
 def _lost(error: OSError) -> MachineError:
     discard_output()
-    fix = "free some space, or send it elsewhere"
+    fix = ("free some space, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else "") + "send it elsewhere"
     return MachineError("standard output", f"could not be written ({error.strerror})", fix)
 
 

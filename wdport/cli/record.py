@@ -15,7 +15,7 @@ from wdport.checkpoint.known import require_sha256, require_undamaged
 from wdport.cli.completion import File
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.options import TABLE, facts, key_option, sha256_option, size
+from wdport.cli.options import CHECKPOINT, TABLE, facts, key_option, sha256_option, size
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
@@ -26,7 +26,7 @@ from wdport.recorder import Input
 
 
 @click.command(name="record", cls=Verb, arity=lambda given: (1 if "--mapping" in given else 2, 2))
-@click.argument("subject", nargs=-1, metavar="[MODULE:FACTORY] CHECKPOINT")
+@click.argument("subject", nargs=-1, type=CHECKPOINT, metavar="[MODULE:FACTORY] CHECKPOINT")
 @click.option(
     "--mapping",
     metavar="FILE",

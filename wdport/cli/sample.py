@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from wdport.cli.beside import beside_samples
-from wdport.cli.completion import SERIES, File
+from wdport.cli.completion import KNOWN, SERIES, File
 from wdport.cli.devices import parse_devices
 from wdport.cli.documents import json_option, require_document
 from wdport.cli.draw import draw
@@ -62,7 +62,7 @@ from wdport.files.writable import by_name, require_apart, with_manifests
 @click.option(
     "--known",
     metavar="FILE",
-    type=File(SERIES),
+    type=File(KNOWN),
     help="A series with NaN for unknown values (CSV, NPY), which are filled in.",
 )
 @click.option("--resample", type=int, metavar="K", help="Take every step K times, so that filled-in values fit the "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wdport.cli.completion import File
+from wdport.cli.completion import File, Suggested
 from wdport.cli.documents import file_of, give, json_option
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
@@ -16,10 +16,23 @@ from wdport.cli.verb import Verb
 from wdport.errors import UsageError, WdportError
 
 
+def _families() -> list[str]:
+    from wdport.families.registry import shipped
+    from wdport.families.roles import Faulty
+
+    return [family.name for family in shipped() if isinstance(family, Faulty)]
+
+
 @click.command(name="selftest", cls=Verb)
-@click.option("--quick", is_flag=True, help="Run a dozen faults, in seconds; no diagnosis, no correct variants.")
+@click.option("--quick", is_flag=True, help="Run a few faults, in seconds; no diagnosis, no correct variants.")
 @click.option("--edits", is_flag=True, help="Use edits of wdport's own source instead of known faults (slow).")
-@click.option("--family", metavar="NAME", default="", help="Run only this family's faults, such as unet2d.")
+@click.option(
+    "--family",
+    metavar="NAME",
+    type=Suggested(_families),
+    default="",
+    help="Run only this family's faults, such as unet2d.",
+)
 @click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
 @json_option
 @click.option(

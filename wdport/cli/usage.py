@@ -65,6 +65,14 @@ def mistyped_option(path: str, word: str, known: Iterable[str]) -> UsageError | 
     return UsageError(path, f"no option {name}", f"did you mean {meant}?") if mistyped and meant in known else None
 
 
+def dashed_file(path: str, word: str, known: Iterable[str]) -> UsageError | None:
+    """A file whose name begins with a dash, which click reads as options; else None."""
+    if not word.startswith("-") or word == "-" or word.partition("=")[0] in known or not os.path.lexists(word):
+        return None
+    shown = printable(word, LONGEST_WORD)
+    return UsageError(path, f"no option {shown}", f"write ./{shown} for the file of this name")
+
+
 def _no_such_option(path: str, word: str, known: Iterable[str], see: str) -> UsageError:
     return UsageError(path, f"no option {printable(word, LONGEST_WORD)}", did_you_mean(word, known, see))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from wdport.cli.console import console
-from wdport.cli.usage import mistyped_option, name_of, no_such_verb, unexpected
+from wdport.cli.usage import dashed_file, mistyped_option, name_of, no_such_verb, unexpected
 from wdport.cli.words import Arity, with_json_file
-from wdport.errors import UsageError, printable
+from wdport.errors import UsageError, did_you_mean, printable
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -47,7 +47,7 @@ class Verb(click.Command):
         for word in args:
             if word == "--":
                 break
-            if error := mistyped_option(ctx.command_path, word, known):
+            if error := mistyped_option(ctx.command_path, word, known) or dashed_file(ctx.command_path, word, known):
                 raise error
         ctx.allow_extra_args = True
         try:
@@ -114,6 +114,14 @@ else:
     _Name = _Number = click.ParamType
 
 
+SHORT: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+"""Names of dtypes that other tools use."""
+
+
+NEAR: Final = 0.88
+"""Similarity of a mistyped name of few: one letter too many, not another number."""
+
+
 class OneOf(_Name):
     """One of several names; an error for any other suggests the nearest."""
 
@@ -129,7 +137,10 @@ class OneOf(_Name):
         text = str(value)
         if text not in self.names:
             option = max(param.opts, key=len) if param else ""
-            raise UsageError(option, f"unknown name {printable(text, 40)!r}", f"use one of {', '.join(self.names)}")
+            one = f"use one of {', '.join(self.names)}"
+            meant = SHORT.get(text.casefold(), text)
+            fix = f"did you mean {meant}?" if meant in self.names else did_you_mean(text, self.names, one, NEAR)
+            raise UsageError(option, f"unknown name {printable(text, 40)!r}", fix)
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

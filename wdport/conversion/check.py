@@ -80,7 +80,8 @@ def check_table(
     with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
         planned = not unknown and (table.family != CUSTOM or settings.model is not None)
         if values and not planned:
-            raise UsageError("--values", "needs the whole plan", "give --model MODULE:FUNCTION, your own Keras model")
+            own = f"--model {table.keras}, the model of the table" if table.keras else "--model MODULE:FUNCTION"
+            raise UsageError("--values", "needs the whole plan", f"add {own}")
         return _with_checkpoint(found, opened, settings, planned, values)
 
 

@@ -152,8 +152,12 @@ def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
     if needed:
         name = max(needed, key=needed.__getitem__)
         fix = f"give --max-memory {-(-needed[name] >> 20)}MiB or more"
-        raise UsageError(name, f"does not fit into --max-memory {budget.total >> 20}MiB", fix)
+        raise UsageError(name, f"does not fit into --max-memory {_size(budget.total)}", fix)
     return steps
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20}MiB" if count >= 1 << 20 else f"{count} bytes"
 
 
 def slowest(side: Side, sizes: Mapping[str, int]) -> str:

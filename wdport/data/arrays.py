@@ -75,7 +75,10 @@ def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str])
     if not candidates:
         raise Fault("has no array of numbers over time", "save one array of shape (time steps, features) in it")
     if len(candidates) > 1:
-        raise Fault(f"has {len(candidates)} arrays: {_few(candidates)}", "choose one with key")
+        raise Fault(
+            f"has {len(candidates)} arrays: {_few(candidates)}",
+            "choose one with key in Python, or save it in a file of its own",
+        )
     return candidates[0]
 
 

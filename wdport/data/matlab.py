@@ -51,9 +51,15 @@ def read_mat(path: Path, key: str | None) -> Table:
         candidates = [n for n, (shape, kind) in found.items() if kind in _NUMERIC and len(shape) == 2 and shape[0] > 1]
         name = choose_key(key, candidates, list(found))
         if found[name][1] not in _NUMERIC:
-            raise Fault(f"{name} is {found[name][1]}, not a full array of numbers", "choose another with key")
+            raise Fault(
+                f"{name} is {found[name][1]}, not a full array of numbers",
+                "choose another with key in Python, or save it in a file of its own",
+            )
         if name in is_complex:
-            raise Fault(f"{name} holds complex numbers", "choose another with key")
+            raise Fault(
+                f"{name} holds complex numbers",
+                "choose another with key in Python, or save it in a file of its own",
+            )
         _require_room(name, *found[name], size)
         file.seek(0)
         array = scipy.io.loadmat(file, variable_names=[name])[name]

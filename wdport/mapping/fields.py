@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,12 +26,15 @@ class Section:
 class Fields:
     """A mapping's fields, read one by one; fields that remain are unknown."""
 
-    def __init__(self, node: Node, where: str) -> None:
+    def __init__(self, node: Node, where: str, known: Iterable[str] | None = None) -> None:
+        """With ``known`` fields, others are refused at once: before a field that is missing under its right name."""
         self.line, self.where = node.line, where
         if not isinstance(node.value, dict):
             raise self.fault("not a list of `field: value` pairs", "write it as one")
         self.rest: dict[str, Node] = dict(node.value)
         self.known = set(self.rest)
+        if known is not None:
+            self._refuse({name: held for name, held in self.rest.items() if name not in known}, known)
 
     def fault(self, what: str, fix: str, line: int | None = None) -> MisfitError:
         return MisfitError((self.where, f"line {line or self.line}"), what, fix)
@@ -148,5 +151,8 @@ class Fields:
 
     def finish(self, known: Iterable[str] = ()) -> None:
         """Refuse fields that were not read."""
-        for field, node in self.rest.items():
+        self._refuse(self.rest, known)
+
+    def _refuse(self, fields: Mapping[str, Node], known: Iterable[str]) -> None:
+        for field, node in fields.items():
             raise self.fault(f"unknown field {field!r}", did_you_mean(field, known, "remove it"), node.line)

@@ -25,14 +25,13 @@ def parse_layer(
     node: Node, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
 ) -> tuple[list[Row], list[TapRow]]:
     """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name."""
-    fields = Fields(node, where)
+    fields = Fields(node, where, LayerRow.__annotations__)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
     kind = _kind(fields, kinds)
     names = _names(fields, kind)
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
     tap = replace(tap, formerly=_formerly(fields, torch, names))
-    fields.finish(LayerRow.__annotations__)
     own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
     layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)

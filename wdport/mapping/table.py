@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wdport.checkpoint.regular import read_option
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, did_you_mean
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.fields import Fields, Section
 from wdport.mapping.form import Rows, SectionForm, TableForm
@@ -67,6 +67,9 @@ class _Reader:
         line = root.line_of("format")
         stated = root.take("format")
         if stated is None:
+            for name in root.rest:
+                if name not in TableForm.__annotations__ and (meant := did_you_mean(name, ["format"])):
+                    raise root.fault(f"unknown field {name!r}", meant, root.line_of(name))
             raise root.fault("has no `format`: not a mapping table", "give a mapping table, see docs/mapping.md", line)
         if type(stated) is not int or stated not in (1, 2):
             raise root.fault("format is not 1 or 2", "write `format: 2`", line)

@@ -26,7 +26,7 @@ def parse_row(node: Node, where: str, section: Section) -> Row:
 
 def parse_tensors(node: Node, where: str, section: Section) -> Row:
     """Parse a row of format 2: one or more tensors that fill one or more variables."""
-    fields = Fields(node, where)
+    fields = Fields(node, where, TensorRow.__annotations__)
     torch = fields.patterns("torch", section.torch, ".")
     if not torch:
         raise fields.fault("torch is missing", "give a name, or a list of names")
@@ -36,10 +36,9 @@ def parse_tensors(node: Node, where: str, section: Section) -> Row:
 
 def parse_tie(node: Node, where: str, section: Section) -> Row:
     """Parse a row of `tied`: a tensor that, if present, equals another one bit for bit."""
-    fields = Fields(node, where)
+    fields = Fields(node, where, TieRow.__annotations__)
     torch, same_as = (fields.pattern(name, section.torch, ".") for name in ("torch", "same_as"))
     when = fields.when(section)
-    fields.finish(TieRow.__annotations__)
     fields.same_indices(torch, [same_as])
     if torch == same_as:
         raise fields.fault(f"{torch.text} is tied to itself", "name the tensor that it equals under same_as")

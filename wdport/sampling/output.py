@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wdport.errors import MachineError, printable
 from wdport.files.samples import Blocks, write_samples
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
@@ -99,6 +100,13 @@ def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
             raise
         told = f"{parts.done} of {count} samples are kept; run the same command to resume"
         raise type(interruption)(told) from None
+    except MachineError as error:
+        more = f"; {parts.done} of {count} samples are kept: run the same command to resume" if parts.done else ""
+        if not parts.done:
+            parts.remove()
+        if not error.where.startswith(printable(path, None)):  # its folder of parts begins so, too
+            raise
+        raise MachineError(path, error.what, error.fix + more) from error
     except BaseException:
         if not parts.done:
             parts.remove()
