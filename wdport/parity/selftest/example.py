@@ -132,7 +132,7 @@ class Example:
         for tap in self.taps:
             errors = tap_errors(tap, port, answers)
             if errors is None:
-                missing.append(tap.candidate)
+                missing += _not_run(tap)
                 continue
             results.append(TapResult(tap.reference, tap.candidate, tap.part, isolated=errors[1], inputs=errors[0],
                                      caller=self._caller(calls[tap.candidate])))  # fmt: skip
@@ -168,7 +168,7 @@ class Example:
             if only and (not inside or tap.candidate != layer_of(tap.candidate)):
                 continue
             if tap.candidate not in calls or tap.candidate not in truth:
-                missing.append(tap.candidate)
+                missing += _not_run(tap)
                 continue
             call, right = calls[tap.candidate], reference[tap.candidate]
             pairs, inputs_fed = made(tap, call, truth[tap.candidate]), fed(call, truth[tap.candidate])
@@ -226,6 +226,11 @@ class Example:
 
     def _into(self) -> InPort:
         return InPort(self.taps, self._shapes())
+
+
+def _not_run(tap: Tap) -> list[str]:
+    """The layer, unless it was only called less often: then the layer around it is wrong."""
+    return [tap.candidate] if tap.candidate == layer_of(tap.candidate) else []
 
 
 def _flat(outputs: Outputs) -> Array:

@@ -79,7 +79,8 @@ def _whole_groups(_: KerasLayer, model: KerasModel) -> AbstractContextManager[ob
     def moments(x: KerasTensor) -> KerasTensor:
         stream, made = Frames(), []
         for at in range(0, x.shape[1], GROUP):
-            made.append(model.encoder(x[:, at : at + GROUP], stream=stream))
+            last = min(at + GROUP, x.shape[1])
+            made.append(model.encoder(x[:, last - GROUP : last], stream=stream))
             stream.next()
         count = (x.shape[1] - 1) // model.config.frames + 1
         return model.quant_conv(jnp.concatenate(made, axis=1)[:, :count])
