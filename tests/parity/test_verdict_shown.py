@@ -14,6 +14,7 @@ import pytest
 import wdport
 from tests.parity.test_reports import HOSTILE, failing, incomplete, passing
 from wdport.parity import verdict as data
+from wdport.parity.gated import update_baseline
 from wdport.parity.reports import render_html, render_markdown
 from wdport.parity.reports.text import render_text
 from wdport.parity.shown import Verdict
@@ -69,6 +70,20 @@ def test_every_format_is_a_method(verdict: Verdict) -> None:
     assert verdict.summary() == render_text(verdict)
     assert verdict.to_html() == render_html(verdict)
     assert verdict.to_markdown() == render_markdown(verdict)
+
+
+def test_a_policy_and_a_baseline_in_python(tmp_path: Path) -> None:
+    policy, baseline = tmp_path / "parity.toml", tmp_path / "baseline.json"
+    policy.write_text("[bounds]\nnumerics = { value = 0.1 }\n", encoding="utf-8")
+    strict = passing().under(policy=policy)
+    assert not strict
+    assert "0.1" in strict.summary()
+    assert [gate.name for gate in strict.gates if not gate.passed] == ["B"]
+    with pytest.raises(wdport.WdportError, match=r"none\.json: no such file"):
+        passing().under(baseline=tmp_path / "none.json")
+    update_baseline(baseline, passing())
+    assert passing().under(baseline=baseline)
+    assert passing().under()
 
 
 def test_what_is_public_is_documented() -> None:

@@ -43,12 +43,13 @@ def read_members(source: Source) -> dict[str, Span]:
     }
 
 
-def read_flat_members(source: Source, most: int = MAX_MEMBERS) -> dict[str, Span]:
-    """Return every member of an archive without a root folder, all uncompressed, in the directory's order."""
+def read_flat_members(source: Source, most: int = MAX_MEMBERS, fix: str = SAVE_WITH_KERAS) -> dict[str, Span]:
+    """Return every member of an archive without a root folder, all uncompressed, in the directory's order; ``fix`` is
+    the advice for others."""
     directory = read_directory(source.read, source.size, most)
     _check_names(directory.entries)
     for entry in directory.entries:
-        _check_entry(entry, False, SAVE_WITH_KERAS)
+        _check_entry(entry, False, fix)
     members = _tile(source, directory)
     return {entry.name: Span(source, start, entry.size, entry.crc, entry.name) for entry, start in members}
 
@@ -90,7 +91,7 @@ def _check_entry(entry: Entry, is_code: bool, fix: str = LOAD_AND_SAVE) -> None:
         raise Fault("zip member is encrypted", "decrypt the file first", entry.name)
     stored = entry.method == 0 and entry.packed == entry.size
     if not stored and not (is_code and entry.method == _DEFLATED):
-        raise Fault("zip member is compressed; PyTorch and Keras store them plain", fix, entry.name)
+        raise Fault("zip member is compressed; PyTorch, Keras and wdport store them plain", fix, entry.name)
     if entry.flags & ~(_DESCRIPTOR_FOLLOWS | _UTF8_NAMES):
         raise Fault(f"zip member with unknown flags {entry.flags:#06x}", COPY_AGAIN, entry.name)
 

@@ -40,6 +40,10 @@ VERBS = {
     "selftest": "Measure which known faults verify detects in small models.",
 }
 
+CODES = (
+    "Exit codes: 0 done, or equal; 1 different; 2 wrong command line; 3 bad input; 4 table, configuration and file do "
+    "not fit; 5 the machine refused; 6 something was not compared; 70 a bug in wdport."
+)
 COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; also zsh_source and fish_source.'
 
 
@@ -60,7 +64,7 @@ class _Verbs(Verbs):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=_Verbs, context_settings=HELP, epilog=COMPLETION)
+@click.group(cls=_Verbs, context_settings=HELP, epilog=f"{CODES}\n\n{COMPLETION}")
 @click.version_option(VERSION, prog_name="wdport")
 def group() -> None:
     """Move trained models from PyTorch to Keras 3 on JAX, and prove that nothing changed."""

@@ -165,7 +165,7 @@ def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str
     """A short text summary: what was recorded, how, and notes."""
     environment, count = index["environment"], len(index["names"])
     rows = [
-        ("model", f"{index['reference']}, {len(index['tensors'])} tensors, {count} modules and attention internals"),
+        ("model", f"{index['reference']}, {len(index['tensors'])} tensors; the outputs of {count} modules"),
         ("run", f"torch {environment['torch']}, matmul {environment['torch_matmul']}"),
         ("repeats", "" if index["repeats"] else "not bit for bit: a comparison with it will fail"),
         ("mode", "" if index["evaluating"] else "not evaluation: a comparison with it will fail"),

@@ -194,7 +194,8 @@ def _require_pair(files: tuple[str, ...]) -> None:
     Only file names are checked, so that it is instant.
     """
     if len(files) < 2:
-        missing = "CONVERTED is missing" if files else "CHECKPOINT and CONVERTED are missing"
+        only = "CHECKPOINT" if files and format_at(Path(files[0])) in KERAS else "CONVERTED"
+        missing = f"{only} is missing" if files else "CHECKPOINT and CONVERTED are missing"
         fix = "give both, or CONVERTED and --against RECORDING" if files else "see wdport verify --help"
         raise UsageError("wdport verify", missing, fix)
     if len(files) > 2:

@@ -28,6 +28,7 @@ from wdport.limits import MAX_MANIFEST_BYTES
 DTYPES: Final = ("float32", "float16")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _NPY: Final = ".npy"
+_OTHER: Final = "wdport did not write this archive: give a checkpoint or a converted model"
 
 
 class NpzWriter:
@@ -73,7 +74,7 @@ class NpzWriter:
 def open_npz(path: Path) -> Iterator[dict[str, Span]]:
     """Open the members of a file, by variable path, and the manifest's; raises :class:`Fault`."""
     with closing(Source(path)) as source:
-        members = read_flat_members(source)
+        members = read_flat_members(source, fix=_OTHER)
         yield {name.removesuffix(_NPY): span for name, span in members.items()}
 
 

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Final
 
+from wdport.errors import did_you_mean
 from wdport.mapping.axes import Shape
 from wdport.mapping.fitting import Fit, Misfit, fit, written
 from wdport.mapping.misfits import Misfits, sentences
 from wdport.mapping.moves import Move, Plan
-from wdport.mapping.names import NamePattern, PatternError, PatternIndex
+from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
 from wdport.mapping.rows import Row, Table
+from wdport.mapping.table import CUSTOM
 
 __all__ = ["Misfits", "Move", "Plan", "make_plan"]
 
 Shapes = Mapping[str, Shape]
+
+ADVISED: Final = 5
+"""Rows with a wrong name for which a similar one is looked for; it takes time."""
 
 
 def make_plan(
@@ -38,7 +44,7 @@ def make_plan(
         The plan, or all misfits at once.
     """
     rows = [row for row in table.rows if row.when is None or row.when in features]
-    draft = _Draft(rows, sources, targets, constants)
+    draft = _Draft(rows, sources, targets, constants, own=table.family == CUSTOM)
     draft.place_all()
     draft.find_missing()
     draft.find_idle()
@@ -56,6 +62,7 @@ class _Draft:
     sources: Shapes
     targets: Shapes
     constants: Shapes
+    own: bool = False  # whether the user wrote the table, whose rows may then be wrong
     moves: list[Move] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     drops: dict[str, str] = field(default_factory=dict)
@@ -68,6 +75,8 @@ class _Draft:
     unexpected: list[str] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)
     sized: bool = False
+    known: set[int] | None = None  # layers and rows, by identity, with a variable that the model has
+    nowhere: int = 0
 
     def place_all(self) -> None:
         """Assign every source according to its row, or record a fault."""
@@ -135,7 +144,10 @@ class _Draft:
         if any(path not in self.targets for path in paths):
             for name in present:
                 self.checks.pop(name, None)
-                self.unexpected.append(name)
+            if self.own and (wrong := self._nowhere(row)):
+                self.idle.append(wrong)
+            else:
+                self.unexpected += present
             return
         for path in paths:
             if path in self.filled:
@@ -153,6 +165,21 @@ class _Draft:
             self.sized |= _is_sized(row, found)
         else:
             self._add(row, names, paths, found)
+
+    def _nowhere(self, row: Row) -> str:
+        """The fault of a row whose variables, and all others of its layer, the model has for no index; empty if there
+        is none."""
+        if self.known is None:
+            present = {alike(target) for target in self.targets}
+            held = [each for each in self.rows if any(alike(pattern.text) in present for pattern in each.keras)]
+            self.known = {id(each.layer or each) for each in held}
+        if id(row.layer or row) in self.known:
+            return ""
+        self.nowhere += 1
+        text = row.keras[0].text
+        free = [each for each in self.targets if each not in self.filled] if self.nowhere <= ADVISED else []
+        meant = did_you_mean(text, free)
+        return f"{row.short} fills {text}, which the model does not have{meant and f': {meant}'}"
 
     def _add(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...], found: Fit) -> None:
         shapes = tuple(tuple(self.sources[name]) for name in names)

@@ -5,7 +5,11 @@ This is a separate module so that the reports import the data and the data no re
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from wdport.conversion.prepare import PathText
 from wdport.parity import verdict
+from wdport.parity.gated import judge, read_terms
 from wdport.parity.reports import render_html, render_markdown
 from wdport.parity.reports.short import render_card, render_repr
 from wdport.parity.reports.text import render_text
@@ -27,6 +31,17 @@ class Verdict(verdict.Verdict):
     def summary(self) -> str:
         """Return the report that `wdport verify` prints: the verdict, every gate, faulty layers and the run."""
         return render_text(self)
+
+    def under(self, policy: PathText | None = None, baseline: PathText | None = None) -> Verdict:
+        """Return the verdict under the bounds and waivers of a policy (TOML) and the errors of an earlier run (JSON).
+
+        The same as ``wdport verify --policy --baseline``, without its check of known faults. Raises
+        :class:`wdport.WdportError` for a file that is missing or invalid.
+        """
+        today = datetime.now(UTC).date()
+        judged = judge(self, read_terms(policy, baseline, today), today)
+        assert isinstance(judged, Verdict)
+        return judged
 
     def to_html(self) -> str:
         """Return the report as one HTML page that needs no other file, as ``wdport verify --html`` writes it."""

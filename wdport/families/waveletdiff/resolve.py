@@ -103,10 +103,16 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
     try:
         made = require_sizes(Config.from_dict(plain))
     except ValueError as error:
-        fix = "give the right value with --config FILE or --set NAME=VALUE"
-        raise MisfitError(source.path, str(error), fix) from None
+        raise MisfitError(source.path, str(error), _fix_of(values, str(error))) from None
     origins = {name: origin for name, (_, origin) in values.items() if name != "levels"}
     return Resolved(made, origins, _alternatives(made, origins))
+
+
+def _fix_of(values: Values, what: str) -> str:
+    """What to do about a value that the configuration refuses."""
+    if what.startswith("norm_") and values.get("norm_mean", (None, ""))[1] == "flag":
+        return "give the data that the model was trained on, or its statistics (--data FILE, --norm-stats FILE)"
+    return "give the right value with --config FILE or --set NAME=VALUE"
 
 
 def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
