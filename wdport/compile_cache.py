@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from wdport.owners import distrust
 
@@ -25,20 +24,15 @@ FAST_COMPILE: Mapping[str, Option] = {
 Not every jaxlib supports all of them: see :func:`known_options`.
 """
 
-YNN: Final = "xla_cpu_experimental_ynn_fusion_type"
-"""The option that names what XLA delegates to YNNPACK, the CPU library of jaxlib 0.10."""
-
-PRODUCTS: Final = "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
-
-FAST_RUN: Mapping[str, Option] = {YNN: f"{PRODUCTS},LIBRARY_FUSION_TYPE_REDUCE"}
-"""Options for programs that run often on a CPU: everything that XLA delegates to YNNPACK, except convolutions.
+FAST_RUN: Mapping[str, Option] = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,"
+    "LIBRARY_FUSION_TYPE_REDUCE",
+}
+"""Options for programs that run often on a CPU: everything that XLA delegates to YNNPACK, the CPU library of jaxlib,
+except convolutions.
 
 With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer: `bench/unet.py`.
 """
-
-REDUCES = (0, 10, 2)
-"""The first release of jax, and thus of jaxlib, whose YNNPACK gets reductions too: that of 0.10.0 takes minutes to
-simplify a step with them."""
 
 LARGEST_BYTES = 1 << 30
 """Size of the folder; JAX evicts the least recently used entries."""
@@ -61,7 +55,7 @@ def fast_run() -> dict[str, Option]:
 
     if jax.default_backend() != "cpu":
         return {}
-    return known_options(FAST_RUN if jax.__version_info__ >= REDUCES else {YNN: PRODUCTS})
+    return known_options(FAST_RUN)
 
 
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:

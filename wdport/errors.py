@@ -33,7 +33,7 @@ ARGUMENTS: Final = {
 
 _OPTION: Final = re.compile(
     r"(?<![\w-])(?:(?P<pairs>--set [\w.]+=[\w.]+(?: --set [\w.]+=[\w.]+)*)|--set (?P<key>[a-z_.]+)$"
-    r"|(?P<option>-o|--[a-z0-9-]+)(?![\w-])(?: (?P<value>[A-Z][\w.:]*|\d+MiB|'[^']*'|b?float\d+))?)"
+    r"|(?P<option>-o|--[a-z0-9-]+)(?![\w-])(?: (?P<value>[A-Z][\w.:]*|\d+(?:MiB)?|'[^']*'|b?float\d+))?)"
 )
 """An option and its value, if any: a word in capitals, a size, a dtype or a quoted string."""
 

@@ -154,7 +154,7 @@ def test_what_was_infinite_already_is_no_overflow(tmp_path: Path) -> None:
 
 def test_too_small_a_budget_names_the_tensor_and_the_smallest_that_works(tmp_path: Path) -> None:
     source = sharded(tmp_path / "in", tensors())
-    with pytest.raises(UsageError, match=r"b0: does not fit into max_memory=0; give max_memory=1048576 or more"):
+    with pytest.raises(UsageError, match=r"b0: does not fit into max_memory=100; give max_memory=1048576 or more"):
         convert(tmp_path, source, max_memory=100)
 
 
@@ -254,6 +254,6 @@ def test_buffers_are_within_the_budget() -> None:
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = sharded(tmp_path / "in", tensors())
     monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=512))
-    with pytest.raises(MachineError, match=r"No space left on device: 0\.0 GB are needed\); free some space"):
+    with pytest.raises(MachineError, match=r"No space left on device: \d{5} bytes are needed\); free some space"):
         convert(tmp_path, source)
     assert not (tmp_path / "out").exists()

@@ -157,7 +157,7 @@ def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
 
 
 def _size(count: int) -> str:
-    return f"{count >> 20}MiB" if count >= 1 << 20 else f"{count} bytes"
+    return f"{count >> 20}MiB" if count >= 1 << 20 else str(count)
 
 
 def slowest(side: Side, sizes: Mapping[str, int]) -> str:
