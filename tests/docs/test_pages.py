@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,14 @@ def test_every_environment_variable_is_described() -> None:
     assert len(read) > 8
     text = (ROOT / "docs/reference/environment.md").read_text(encoding="utf-8")
     assert not [name for name in read if f"`{name}" not in text]
+
+
+def test_every_column_of_a_table_has_a_heading() -> None:
+    """A screen reader says it; `make docs-check` finds the same in a browser."""
+    for page in pages():
+        for heading, rule in pairwise((ROOT / page).read_text(encoding="utf-8").splitlines()):
+            if re.fullmatch(r"\|[-:| ]+\|", rule):
+                assert all(map(str.strip, heading.strip()[1:-1].split("|"))), f"{page}: {heading}"
 
 
 def test_the_readme_is_short() -> None:
