@@ -83,10 +83,12 @@ class Chunked:
         return self._starts[key]()
 
 
-def scanned(step: Step, weights: Weights, chunks: jax.Array, first: jax.Array) -> jax.Array:
+def scanned(
+    step: Step, weights: Weights, chunks: jax.Array, first: jax.Array | np.int32, count: int | None = None
+) -> jax.Array:
     """All chunks (N, B, T, H, W, C) in one `lax.scan` whose carry is the past; the results (N, B, T', H', W', C').
-    ``first`` is the number of the first frame."""
-    count = chunks.shape[2]
+    ``first`` is the number of the first frame, and ``count`` by how much it grows from chunk to chunk (T if None)."""
+    count = chunks.shape[2] if count is None else count
     kept, _ = jax.eval_shape(step, weights, (), chunks[0], first)
     zeros = [jnp.zeros(each.shape, each.dtype) for each in kept]
 

@@ -16,13 +16,13 @@ from wdport.families.wan_vae.config import UNUSED, Config
 from wdport.families.wan_vae.resolve import load, parse_setting, read_settings, resolve
 from wdport.families.wan_vae.stages import down_stages, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Coded, Constant, Document, Resolved, Signature, Source
+from wdport.model import Array, Coded, Constant, Document, Function, Resolved, Signature, Source
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Autoencoder, Documented, Faulty, Referenced
+    from wdport.families.roles import Autoencoder, Documented, Faulty, Programmed, Referenced
     from wdport.families.wan_vae.port import WanVAE
 
 
@@ -117,6 +117,11 @@ class WanVaeFamily:
     def coder(self, model: WanVAE) -> WanVAE:
         return model
 
+    def functions(self, model: WanVAE) -> Mapping[str, Function]:
+        from wdport.families.wan_vae.whole import functions
+
+        return functions(model)
+
     def port_tables(self, model: WanVAE) -> dict[str, Array]:
         return {}
 
@@ -173,4 +178,4 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 FAMILY = WanVaeFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Autoencoder] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Faulty, Documented, Referenced, Autoencoder, Programmed] = (FAMILY,) * 5
