@@ -35,13 +35,16 @@ BATCH, WIDTH = "batch", "width"
 
 
 class Chunked:
-    """A step, compiled once for each shape of a chunk; on the devices of a ``mesh`` if there is one."""
+    """A step, compiled once for each shape of a chunk; on the devices of a ``mesh`` if there is one, and with compiler
+    ``options`` in place of :data:`OPTIONS`."""
 
-    def __init__(self, step: Step, mesh: Mesh | None = None) -> None:
+    def __init__(self, step: Step, mesh: Mesh | None = None, options: Mapping[str, Option] | None = None) -> None:
         self.mesh, self._step = mesh, step
         self._over = None if mesh is None else NamedSharding(mesh, _spec(mesh))
         over = None if self._over is None else (self._over,) * 2
-        self._jitted = jax.jit(step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS))
+        self._jitted = jax.jit(
+            step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS if options is None else options)
+        )
         self._starts: dict[tuple[object, ...], Callable[[], list[jax.Array]]] = {}
 
     @property
