@@ -152,6 +152,8 @@ class Signature:
     outputs: tuple[Port, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences on what the inputs do not show, such as a size that is used for another one."""
+    free: Mapping[str, int] = field(default_factory=dict)
+    """Axes whose size is only that of the comparison: the network takes every multiple of this number."""
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Return inputs in the PyTorch model's layout, float64, int64 or bool."""
@@ -186,6 +188,41 @@ class Signature:
         found = [f"{' '.join(each.axes)} -> {' '.join(each.keras_axes)}" for each in self.inputs
                  if each.axes != each.keras_axes]  # fmt: skip
         return tuple(dict.fromkeys([*found, *(port.axes for port in self.outputs if port.axes)]))
+
+
+@dataclass(frozen=True)
+class Free:
+    """A size that differs between calls of a function: ``times * name - less``, where ``name`` is 1 or more."""
+
+    name: str
+    times: int = 1
+    less: int = 0
+
+    def __str__(self) -> str:
+        times = f"{self.times}*" if self.times != 1 else ""
+        return f"{times}{self.name}" + (f" - {self.less}" if self.less else "")
+
+    def at(self, value: int) -> int:
+        """The size for a value of ``name``."""
+        return self.times * value - self.less
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One input of a function: its name, its sizes in Keras's order of axes, and its kind (float, int or bool)."""
+
+    name: str
+    sizes: tuple[int | Free, ...]
+    kind: str = "float"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A pure function of (the values of a model's variables by path, *inputs) to arrays, which ``outputs`` names."""
+
+    inputs: tuple[Taken, ...]
+    outputs: tuple[str, ...]
+    call: Callable[..., Sequence[jax.Array]]
 
 
 @dataclass(frozen=True)

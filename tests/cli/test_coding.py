@@ -87,6 +87,11 @@ WRONG = [
     ("encode VAE Z", 2, "has 2 channels, and the model 3"),
     ("encode VAE V4", 2, "has 4 frames"),
     ("encode VAE V -o x.npy", 2, "end the name in .npz"),
+    ("encode VAE NAN", 3, "has NaN or infinite values"),
+    ("encode VAE LARGE", 2, "has values up to 255, and the model takes -1 to 1; scale them, or give bytes (uint8)"),
+    ("encode VAE INTEGERS", 2, "holds int64; give floating-point values from -1 to 1, or bytes (uint8)"),
+    ("decode VAE INFINITE", 3, "has NaN or infinite values"),
+    ("decode VAE WHOLE", 2, "holds int64; give floating-point latents"),
 ]
 
 
@@ -98,13 +103,21 @@ def test_what_is_refused(
     np.savez("other.npz", a=np.zeros(3), b=np.zeros(3))
     pixels(Path("v.npy"))
     pixels(Path("v4.npy"), 4)
-    files = {"VAE": str(vae), "Z": "z.npz", "OTHER": "other.npz", "V4": "v4.npy", "V": "v.npy"}
+    odd = {"NAN": np.full((1, 4, 4, 3), np.nan), "LARGE": np.full((1, 4, 4, 3), 255.0),
+           "INTEGERS": np.full((1, 4, 4, 3), 1), "INFINITE": np.full((1, 2, 3, 2), np.inf),
+           "WHOLE": np.zeros((1, 2, 3, 2), int)}  # fmt: skip
+    (tmp_path / "odd").mkdir()
+    for name, array in odd.items():
+        np.save(tmp_path / "odd" / f"{name.lower()}.npy", array)
+    files = {"VAE": str(vae), "Z": "z.npz", "OTHER": "other.npz", "V4": "v4.npy", "V": "v.npy",
+             **{name: f"odd/{name.lower()}.npy" for name in odd}}  # fmt: skip
     for words, code, said in WRONG:
         assert main([files.get(word, word) for word in words.split()]) == code, words
         error = capsys.readouterr().err
         assert said.replace("Z", "z.npz") in error, words
         assert error.count("\n") == 1
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.npz", "v.npy", "v4.npy", "z.npz"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["odd", "other.npz", "v.npy", "v4.npy", "z.npz"]
+    assert len(list((tmp_path / "odd").iterdir())) == len(odd)
 
 
 def test_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

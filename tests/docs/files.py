@@ -155,6 +155,14 @@ def wan_vae(path: Path) -> None:
     save(path, OLD)
 
 
+def _folder(path: Path, save: Callable[[Path], None]) -> None:
+    """A folder of a library, converted."""
+    import wdport
+
+    save(path.with_suffix(".folder"))
+    wdport.convert(path.with_suffix(".folder"), path)
+
+
 def video(path: Path) -> None:
     import numpy as np
 
@@ -224,6 +232,8 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "ddpm-cifar10-32": unet,
     "eurobert": eurobert,
     "wan-vae": wan_vae,
+    "eurobert.keras": lambda path: _folder(path, eurobert),
+    "vae.keras": lambda path: _folder(path, wan_vae),
     "video.npy": video,
     "ts2vec-stocks.pt": ts2vec,
     "models/encoder.py": text(ENCODER),
@@ -253,7 +263,16 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/suggest.md": ("net.py", "valid.py"),
     "docs/recording.md": ("etth1.ckpt", "etth1.keras", "my_project/model.py", "recorder.py"),
     "docs/sampling.md": ("etth1.keras",),
-    "docs/export.md": ("etth1.keras", "etth1.ckpt", "trained.keras", "loader.py"),
+    "docs/export.md": (
+        "etth1.keras",
+        "etth1.ckpt",
+        "trained.keras",
+        "loader.py",
+        "eurobert.keras",
+        "vae.keras",
+        "onet.pt",
+        "onet.keras",
+    ),
     "docs/large-models.md": ("llama", "llama.yaml", "llama_models.py", "etth1.ckpt"),
     "docs/mapping.md": ("onet.pt", "onet.keras", "other.pt"),
     "docs/waveletdiff.md": ("etth1.ckpt", "etth1.config.yaml", "stats.json"),
@@ -283,7 +302,9 @@ def names_of(page: str) -> dict[str, Any]:
         return {"coefficients": coefficients, "step": np.array([10.0, 500.0], np.float32)}
     if page == "docs/export.md":
         time = np.array([0.1, 0.5], np.float32)
-        return {"state": coefficients, "time": time, "seed": 0, "x_T": coefficients, "noise": None}
+        return {"state": coefficients, "time": time, "seed": 0, "x_T": coefficients, "noise": None,
+                "input_ids": rng.integers(0, 30, (2, 9)), "attention_mask": np.arange(9) < [[9], [5]],
+                "video": rng.uniform(-1, 1, (1, 5, 16, 16, 3)).astype(np.float32)}  # fmt: skip
     if page == "docs/wavelets.md":
         return {"x": rng.standard_normal((3, 24, 7)).astype(np.float32)}
     if page == "docs/unet2d.md":

@@ -137,7 +137,11 @@ REFUSALS: dict[str, tuple[list[str], int, str]] = {
     "folder": (["MODEL", "-o", "nope/a.stablehlo"], 2, "its folder does not exist"),
     "platform": (["MODEL", "--platforms", "cpu,npu", "-o", "OUT"], 2, "unknown platform 'npu'; give some of cpu, cuda"),
     "no platform": (["MODEL", "--platforms", ",", "-o", "OUT"], 2, "unknown platform ''"),
-    "what": (["MODEL", "--what", "all", "-o", "OUT"], 2, "--what: unknown name 'all'; use one of denoiser, sampler"),
+    "what": (
+        ["MODEL", "--what", "all", "-o", "OUT"],
+        2,
+        "--what: unknown name 'all'; use one of denoiser, sampler",
+    ),
     "steps of a denoiser": (["MODEL", "--steps", "5", "-o", "OUT"], 2, "--sampler: requires --what sampler"),
     "sampler": (["MODEL", "--what", "sampler", "--sampler", "plms", "-o", "OUT"], 2, "unknown name 'plms'"),
     "batch": (["MODEL", "--batch", "0", "-o", "OUT"], 2, "--batch: invalid value '0'; give a whole number"),
@@ -158,10 +162,10 @@ def test_refusals(converted: Path, tmp_path: Path, name: str, capsys: pytest.Cap
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "batch": ({"batch": 0}, "batch: invalid sample count 0"),
-    "what": ({"what": "all"}, "what: 'all' is unknown; give denoiser or sampler"),
+    "what": ({"what": "all"}, "what: 'all' is unknown; give denoiser, sampler or network"),
     "precision": ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
     "eta of a denoiser": ({"eta": 0.5}, "sampler: a denoiser has none"),
-    "no model": ({}, "a int is not a diffusion model"),
+    "no model": ({}, "a int is not a Keras model"),
 }
 
 

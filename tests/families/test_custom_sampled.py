@@ -144,15 +144,15 @@ def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
 @pytest.mark.full
 def test_the_guide(folder: Path) -> None:
     """Its commands, with less training, and what it writes under ``sampling:``."""
-    text = (EXAMPLE.parents[1] / "docs" / "own-model.md").read_text(encoding="utf-8")
+    text = (EXAMPLE.parents[1] / "docs" / "own-sampling.md").read_text(encoding="utf-8")
     blocks = [yaml.safe_load(found) for found in re.findall(r"```yaml\n(sampling:.*?)```", text, re.DOTALL)]
     tables = [yaml.safe_load(Path(name).read_text()) for name in ("flow.yaml", "diffusion.yaml")]
     assert blocks[0]["sampling"] == tables[0]["sampling"]
     assert {**blocks[1]["sampling"], "name": "points"} == tables[1]["sampling"]
     commands = [line[2:].split() for line in text.splitlines() if line.startswith("$ ") and "moons" in line]
-    assert [words[1] for words in commands] == ["train.py", "convert", "verify", "sample"]
+    assert [words[1] for words in commands] == ["train.py", "convert", "verify", "sample", "export"]
     subprocess.run([sys.executable, *commands[0][1:], "--steps", "20"], check=True)
-    assert [main(words[1:]) for words in commands[1:]] == [0, 0, 0]
+    assert [main(words[1:]) for words in commands[1:]] == [0, 0, 0, 0]
     assert np.load("moons.npz")["points"].shape == (10_000, 2)
 
 

@@ -107,6 +107,8 @@ def coder_of(converted: Converted, dtype: str) -> Any:
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
     has one of these names, or is alone. Raises :class:`InputError`."""
+    import numpy as np
+
     from wdport.checkpoint.faults import Fault
     from wdport.data.archive import Arrays
     from wdport.data.files import data_file
@@ -131,4 +133,6 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     array = array[None] if array.ndim == 4 else array
     if array.ndim != 5 or 0 in array.shape:
         raise InputError(path, f"has an array of shape {array.shape}", "give (B, T, H, W, C) or (T, H, W, C)")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(path, "has NaN or infinite values", "give finite numbers")
     return array

@@ -82,6 +82,8 @@ def command(
     if array.shape[-1] != coded.latent_channels:
         what = f"has {array.shape[-1]} channels, and the model {coded.latent_channels}"
         raise UsageError(given, what, "give its latents, channels last")
+    if array.dtype.kind != "f":
+        raise UsageError(given, f"holds {array.dtype}", "give floating-point latents")
     shape = coded.video(array.shape)
     require_frames(target.path, shape)
     require_jax()

@@ -26,6 +26,9 @@ from wdport.cli.verb import Verb
 from wdport.errors import UsageError
 from wdport.files.writable import by_name, require_writable, with_manifests
 
+LARGEST = 2.0
+"""Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
+
 
 @click.command(name="encode", cls=Verb)
 @click.argument("model", type=MODEL)
@@ -77,7 +80,10 @@ def command(
     if str(array.dtype) == "uint8":
         array = array / 127.5 - 1.0
     elif array.dtype.kind != "f":
-        raise UsageError(given, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes")
+        raise UsageError(given, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes (uint8)")
+    elif (largest := float(np.abs(array).max())) > LARGEST:
+        what = f"has values up to {largest:.3g}, and the model takes -1 to 1"
+        raise UsageError(given, what, "scale them, or give bytes (uint8)")
     require_jax()
     start_jax()
     started = time.monotonic()

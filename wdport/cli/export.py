@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -15,10 +15,11 @@ from wdport.cli.options import (
     CHECKPOINT,
     MODEL,
     SAMPLERS,
+    TABLE,
     facts,
     key_option,
-    open_sampled,
-    own_mapping_option,
+    not_sampled,
+    open_own,
     own_model_option,
     pad_option,
     sha256_option,
@@ -32,7 +33,9 @@ from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:  # it brings in jax
-    from wdport.exporting.api import Exported
+    from wdport.conversion.load import Converted
+    from wdport.exporting.api import Exported, Order
+    from wdport.files.target import Target
 
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -53,12 +56,15 @@ class Options(TypedDict):
 @click.argument("model", type=MODEL)
 @click.option("--to", type=OneOf(["stablehlo", "torch"]), default="stablehlo", show_default=True,
               help="A program, or the checkpoint's own tensors for PyTorch.")  # fmt: skip
-@click.option("--what", type=OneOf(["denoiser", "sampler"]), default="denoiser", show_default=True,
-              help="The network only, or a complete sampler.")  # fmt: skip
+@click.option("--what", type=OneOf(["denoiser", "sampler", "network"]),
+              help="The denoiser of a diffusion model, its complete sampler, or the network of any model with its own "
+              "inputs and outputs.  [default: denoiser if the model draws samples, else network]")  # fmt: skip
 @click.option("--platforms", type=Suggested(lambda: PLATFORMS, several=True), default="cpu", metavar="NAMES",
               show_default=True,
               help="Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.")  # fmt: skip
 @click.option("--batch", type=Whole(1, 1 << 24), help="Fixed batch size.  [default: any]")
+@click.option("--size", "sizes", metavar="NAME=N", multiple=True,
+              help="Fix another size of a network that may differ between calls, such as n=512.")  # fmt: skip
 @click.option(
     "--sampler",
     type=OneOf(SAMPLERS),
@@ -72,8 +78,11 @@ class Options(TypedDict):
 @click.option("--precision", type=OneOf(["highest", "default"]), default="highest", show_default=True,
               help="Precision of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
 @pad_option
-@own_mapping_option
+@click.option("--mapping", metavar="FILE", type=TABLE,
+              help="The table of your own model; a denoiser or sampler needs its settings for sampling.")  # fmt: skip
 @own_model_option
+@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True,
+              help="One input of your own model, such as 'x: b 3 48 48', if its table states none.")  # fmt: skip
 @click.option(
     "--like",
     metavar="FILE",
@@ -93,8 +102,10 @@ def command(
     to: str,
     like: str | None,
     key: str | None,
-    what: str,
+    what: str | None,
     platforms: str,
+    sizes: tuple[str, ...],
+    inputs: tuple[str, ...],
     dtype: str,
     mapping: str | None,
     function: str | None,
@@ -117,30 +128,72 @@ def command(
         return export_torch(model, output, mapping, function, like, key, force, json_file)
     if like or key:
         raise UsageError("--like" if like else "--key", "requires --to torch", "leave it out, or add --to torch")
-    converted = open_sampled(model, mapping, function)
+    converted = open_own(model, mapping, function, inputs)
+    why = not_sampled(converted)
+    what = what or ("network" if why else "denoiser")
+    if what != "network" and why:
+        raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
+    _require_fitting(what, sizes, inputs, options)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
-    if what == "denoiser" and (options["sampler"] or options["steps"] is not None or options["eta"]):
-        raise UsageError(
-            "--sampler", "requires --what sampler", "leave out --sampler, --steps and --eta, or add --what sampler"
-        )
-    inputs = with_manifests(by_name(model=model, mapping=mapping), ["model"])
-    target = export_target(path, inputs, force)
-    require_document(json_file, inputs, {"-o": target.path}, force)
+    read = with_manifests(by_name(model=model, mapping=mapping), ["model"])
+    target = export_target(path, read, force)
+    require_document(json_file, read, {"-o": target.path}, force)
 
     require_jax()
-    from wdport.exporting.api import Order, export_network
-    from wdport.sampling.network import stored_network
+    from wdport.exporting.api import Order, checked_platforms
 
     start_jax()
-    order = Order(what, tuple(name.strip() for name in platforms.split(",") if name.strip()), **options)
-    network = stored_network(converted.family, converted.config, stored_variables(converted), dtype, order.pad_widths)
-    made = export_network(network, POLICIES[dtype][0], converted.config, target, order)
+    names = checked_platforms(name.strip() for name in platforms.split(",") if name.strip())
+    order = Order(what, names, sizes=_sizes(sizes), **options)
+    made = (_network if what == "network" else _denoiser)(converted, dtype, target, order)
     give("export", lambda: _document(converted.path.name, made), json_file, lambda: _text(converted.path.name, made))
     return 0
 
 
+def _require_fitting(what: str, sizes: tuple[str, ...], inputs: tuple[str, ...], options: Options) -> None:
+    """Raise :class:`UsageError` for options of another kind of export."""
+    if what != "sampler" and (options["sampler"] or options["steps"] is not None or options["eta"]):
+        raise UsageError(
+            "--sampler", "requires --what sampler", "leave out --sampler, --steps and --eta, or add --what sampler"
+        )
+    if what == "network" and options["pad_widths"] != 1:
+        raise UsageError("--pad-widths", "is for a denoiser or sampler", "leave it out")
+    if what != "network" and (sizes or inputs):
+        raise UsageError("--size" if sizes else "--input", "requires --what network", "leave it out, or add it")
+
+
+def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or name in found or not (value.isascii() and value.isdecimal() and len(value) < 10):
+            raise UsageError("--size", f"{printable(pair, 40)!r} is not NAME=N", "write for example --size n=512, once")
+        found[name] = int(value)
+    return found
+
+
+def _denoiser(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:
+    from wdport.exporting.api import export_network
+    from wdport.sampling.network import stored_network
+
+    network = stored_network(converted.family, converted.config, stored_variables(converted), dtype, order.pad_widths)
+    return export_network(network, POLICIES[dtype][0], converted.config, target, order)
+
+
+def _network(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
+
+    from wdport.exporting.api import export_functions
+    from wdport.exporting.network import functions_of, held_as
+
+    model = converted.family.build(converted.config, dtype)
+    functions = functions_of(converted.family, converted.config, model)
+    values = held_as(model, stored_variables(converted))
+    return export_functions(functions, values, POLICIES[dtype][0], converted.config.to_dict(), target, order)
+
+
 def _document(name: str, made: Exported) -> dict[str, object]:
-    """What was written, as JSON; shapes are those of one sample."""
+    """What was written, as JSON; shapes are those of one sample, and of a network's whole arrays."""
     held, plan = made.facts, made.plan
     arrays = {each[0]: list(each[1]) for each in (made.state, made.decoded) if each}
     return {
@@ -150,7 +203,7 @@ def _document(name: str, made: Exported) -> dict[str, object]:
         "output": {"name": made.path.name, "sha256": file_sha256(made.path), "bytes": made.size},
         "platforms": list(made.platforms),
         "batch": held["batch"],
-        "arrays": arrays,
+        **({"programs": held["programs"]} if "programs" in held else {"arrays": arrays}),
         "classes": held.get("classes"),
         "compute_dtype": held["compute_dtype"],
         "precision": held["precision"],
@@ -159,22 +212,46 @@ def _document(name: str, made: Exported) -> dict[str, object]:
 
 
 def _text(name: str, made: Exported) -> str:
-    held, plan = made.facts, made.plan
-    eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
-    batch = held["batch"] or "b"
-
-    def shaped(shape: tuple[int, ...]) -> str:
-        return f"({', '.join(map(str, (batch, *shape)))})"
-
-    state, shape = made.state[0], shaped(made.state[1])
-    decoded = f", {made.decoded[0]} {shaped(made.decoded[1])}" if made.decoded else ""
-    labels = f", labels ({batch},)" if "classes" in held else ""
+    held = made.facts
     rows = [
-        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
-        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + labels),
-        ("gives", f"{state} {shape}{decoded}" if plan else f"prediction {shape}"),
+        *(_sampled_rows(made) if made.state else _network_rows(held["programs"])),
         ("platforms", ", ".join(made.platforms)),
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
         ("wrote", f"{made.path} ({size(made.size)})"),
     ]
     return f"{printable(name, None)}: {held['what']} exported\n{facts(rows)}"
+
+
+def _sampled_rows(made: Exported) -> list[tuple[str, str]]:
+    held, plan = made.facts, made.plan
+    eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
+    batch = held["batch"] or "b"
+
+    def named(array: tuple[str, tuple[int, ...]]) -> str:
+        return f"{array[0]} {_shaped((batch, *array[1]))}"
+
+    state = named(made.state) if made.state else ""
+    decoded = f", {named(made.decoded)}" if made.decoded else ""
+    labels = f", labels ({batch},)" if "classes" in held else ""
+    shape = state.partition(" ")[2]
+    return [
+        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
+        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + labels),
+        ("gives", f"{state}{decoded}" if plan else f"prediction {shape}"),
+    ]
+
+
+def _network_rows(programs: Any) -> list[tuple[str, str]]:
+    """Of one program what it takes and gives, of several a row each."""
+
+    def arrays(told: Any) -> str:
+        return ", ".join(f"{each['name']} {_shaped(each['shape'])}" for each in told)
+
+    if len(programs) == 1:
+        (each,) = programs.values()
+        return [("takes", arrays(each["inputs"])), ("gives", arrays(each["outputs"]))]
+    return [(name, f"{arrays(each['inputs'])} -> {arrays(each['outputs'])}") for name, each in programs.items()]
+
+
+def _shaped(shape: Any) -> str:
+    return f"({', '.join(map(str, shape))})"

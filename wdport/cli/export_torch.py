@@ -18,7 +18,8 @@ from wdport.files.writable import by_name, with_manifests
 if TYPE_CHECKING:
     from wdport.conversion.back import Restored
 
-OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths")
+OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
+          "sizes", "inputs")  # fmt: skip
 """Options of programs, which do not apply to a file of tensors."""
 
 
@@ -86,5 +87,5 @@ def _require_none_of_programs() -> None:
     context = click.get_current_context()
     for name in OTHERS:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            option = f"--{name.replace('_', '-')}"
+            option = f"--{name.removesuffix('s') if name in ('sizes', 'inputs') else name.replace('_', '-')}"
             raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")

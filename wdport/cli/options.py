@@ -96,25 +96,45 @@ def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force:
             require_writable(each.path, inputs, force, each.option, each.kind)
 
 
+def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequence[str] = ()) -> Converted:
+    """Open a converted file; ``mapping``, ``function`` and ``inputs`` are for a user's own model."""
+    from wdport.conversion.load import open_converted
+    from wdport.families.choice import own_model
+
+    own = own_model(mapping, function, None, inputs)
+    if own is None and (inputs or function):
+        what = "is for a model of your own" + ("" if mapping else ", which --mapping describes")
+        raise UsageError("--input" if inputs else "--model", what, "leave it out, or give the table of your own model")
+    if mapping and own is None:
+        raise UsageError("--mapping", "is the table of a model that wdport ships", "leave it out")
+    return open_converted(model, own)
+
+
 def open_sampled(model: str, mapping: str | None, function: str | None) -> Converted:
     """Open a converted file to sample from; ``mapping`` and ``function`` are for a user's own model.
 
-    Raises :class:`UsageError` for a family without sampling.
+    Raises :class:`UsageError` for a model that does not sample.
     """
-    from wdport.conversion.load import open_converted
-    from wdport.families.choice import own_model
-    from wdport.families.roles import Sampled
-
-    own = own_model(mapping, function, None, ())
-    if mapping and own is None:
-        raise UsageError("--mapping", "is the table of a model that wdport ships", "leave it out")
-    converted = open_converted(model, own)
-    if not isinstance(converted.family, Sampled):
-        what = f"a {converted.family.name} model draws no samples"
-        raise UsageError(converted.path, what, "give a converted diffusion model; wdport.load_model runs this one")
-    if why := converted.family.unsampled(converted.config):
-        raise UsageError(converted.path, f"does not sample: {why}", "wdport.load_model runs it")
+    converted = open_own(model, mapping, function)
+    if why := not_sampled(converted):
+        raise UsageError(converted.path, *why)
     return converted
+
+
+def not_sampled(converted: Converted) -> tuple[str, str] | None:
+    """Why a model draws no samples, and what to do; None if it does."""
+    from wdport.families.roles import Sampled
+    from wdport.mapping.table import CUSTOM
+
+    if not isinstance(converted.family, Sampled):
+        if converted.family.name == CUSTOM:
+            fix = "if it is a diffusion model or a flow, add `sampling:` to its table"
+            return "its table does not say how it draws samples", fix
+        what = f"a {converted.family.name} model draws no samples"
+        return what, "give a converted diffusion model; wdport.load_model runs this one"
+    if why := converted.family.unsampled(converted.config):
+        return f"does not sample: {why}", "wdport.load_model runs it"
+    return None
 
 
 def stored_variables(converted: Converted) -> dict[str, Array]:

@@ -1,1 +1,1 @@
-"""Export a diffusion model to one file that runs without wdport and Keras (see `loader.py`)."""
+"""Export a model to one file that runs without wdport and Keras (see `loader.py`)."""

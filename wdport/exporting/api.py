@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
 from wdport.files.target import Target
-from wdport.model import Configuration, KerasModel, NotDecoded
+from wdport.model import Array, Configuration, Function, KerasModel, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import plan_of
@@ -23,7 +23,8 @@ from wdport.version import VERSION
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 PRECISIONS = ("highest", "default")
-KINDS = ("denoiser", "sampler")
+NETWORK = "network"
+KINDS = ("denoiser", "sampler", NETWORK)
 
 
 @dataclass(frozen=True)
@@ -38,32 +39,35 @@ class Order:
     eta: float = 0.0
     precision: str = "highest"
     pad_widths: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Exported:
     """A finished artefact: its path, its size in bytes, and the ``facts`` that its loader returns.
 
-    ``state`` and ``decoded`` (None if the model does not decode) are the family's names and the shapes of one sample's
-    arrays.
+    ``state`` and ``decoded`` are the family's names and the shapes of one sample's arrays; None for a network, and
+    ``decoded`` also if the model does not decode.
     """
 
     path: Path
     size: int
     facts: dict[str, object]
     platforms: tuple[str, ...]
-    plan: Plan | None
-    state: tuple[str, tuple[int, ...]]
-    decoded: tuple[str, tuple[int, ...]] | None
+    plan: Plan | None = None
+    state: tuple[str, tuple[int, ...]] | None = None
+    decoded: tuple[str, tuple[int, ...]] | None = None
 
 
 def export(
     model: KerasModel,
     path: str | PathLike[str],
     *,
-    what: str = "denoiser",
+    what: str | None = None,
     platforms: Iterable[str] = ("cpu",),
     batch: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Sequence[str] = (),
     sampler: str | None = None,
     steps: int | None = None,
     eta: float = 0.0,
@@ -71,44 +75,84 @@ def export(
     pad_widths: int = 1,
     force: bool = False,
 ) -> Exported:
-    """Write a model's denoiser, or a whole sampler, as StableHLO with weights, for `wdport/exporting/loader.py`.
+    """Write a model, its denoiser or a whole sampler as StableHLO with weights, for `wdport/exporting/loader.py`.
 
     Args:
-        model: a model that :func:`wdport.load_model` returns; the artefact has its dtype.
+        model: a model that :func:`wdport.load_model` returns, or any Keras model; the artefact has its
+            dtype.
         path: output file, ``NAME.stablehlo``.
-        what: "denoiser" maps (state (b, *shape), time (b,)) to the prediction; "sampler" maps (seed, indices (b,)), or
-            x_T with a noise tape, to states and their decoded values.
+        what: "network" maps the model's inputs to its outputs (an autoencoder is exported as two functions, "encode"
+            and "decode"); "denoiser" maps (state (b, *shape), time (b,)) to the prediction; "sampler" maps (seed,
+            indices (b,)), or x_T with a noise tape, to states and their decoded values. None is "denoiser" for models
+            that draw samples, and "network" for others.
         platforms: some of :data:`PLATFORMS`; this machine need not have any of them.
         batch: a fixed number of samples; any number if None.
+        sizes: fixed values of other sizes that may differ between calls, such as ``{"n": 512}``, only for "network".
+        inputs: the inputs of your own Keras model in its order of axes, such as ``("x: b 48 48 3",)``; those of a
+            functional model are known.
         sampler: as in :func:`wdport.sample`, only for "sampler".
         steps: as in :func:`wdport.sample`, only for "sampler".
         eta: as in :func:`wdport.sample`, only for "sampler".
         precision: precision of float32 products: "highest", or "default", which rounds the factors to fewer bits on a
             TPU and possibly on a GPU. On a CPU both are the same.
-        pad_widths: as in :func:`wdport.sample`.
+        pad_widths: as in :func:`wdport.sample`, not for "network".
         force: replace an existing file.
 
     Returns:
         The written artefact: its ``path``, ``size`` and ``facts``.
 
     Raises:
-        UsageError: an argument is invalid, or the file exists.
+        UsageError: an argument is invalid, the model cannot be exported so, or the file exists.
         MachineError: writing fails, or flatbuffers is not installed.
     """
-    order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths)
+    from wdport.exporting.network import draws_samples, functions_of_model, values_of
+
+    what = what or ("denoiser" if draws_samples(model) else NETWORK)
+    order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths, sizes or {})
+    if order.what != NETWORK:
+        if inputs:
+            raise UsageError("inputs", "are for a network", "leave them out, or add what='network'")
+        target = export_target(Path(path), force=force, option=None)
+        return export_network(programs_of(model, pad_widths).network, model.compute_dtype, model.config, target, order)
+    functions, config = functions_of_model(model, inputs)
     target = export_target(Path(path), force=force, option=None)
-    return export_network(programs_of(model, pad_widths).network, model.compute_dtype, model.config, target, order)
+    return export_functions(functions, values_of(model), model.compute_dtype, config, target, order)
+
+
+def export_functions(
+    functions: Mapping[str, Function], values: Mapping[str, Array], compute_dtype: str,
+    config: Mapping[str, object], target: Target, order: Order,
+) -> Exported:  # fmt: skip
+    """Export functions of these values, as :func:`export` does; ``config`` is the model's, as JSON values."""
+    from wdport.exporting.network import described, lower_functions
+
+    if order.sampler is not None or order.steps is not None or order.eta:
+        raise UsageError("sampler", "a network has none", "leave out sampler, steps and eta, or export a sampler")
+    if order.pad_widths != 1:
+        raise UsageError("pad_widths", "is for a denoiser or sampler", "leave it out")
+    lowering = _lowering(order)
+    dtype = "float64" if any(str(each.dtype) == "float64" for each in values.values()) else "float32"
+    lowered = lower_functions(functions, values, dtype, lowering)
+    facts: dict[str, object] = {
+        "what": order.what,
+        **_made(lowering),
+        "dtype": dtype,
+        "precision": lowering.precision,
+        "compute_dtype": compute_dtype,
+        "model": dict(config),
+        "programs": described(functions, lowering, lowered, dtype),
+    }
+    size = write_artefact(target, facts, lowered.programs, lowered.arrays)
+    return Exported(target.path, size, facts, lowering.platforms)
 
 
 def export_network(
     network: Network, compute_dtype: str, config: Configuration, target: Target, order: Order
 ) -> Exported:
     """Export a network that computes in ``compute_dtype``, as :func:`export` does; ``config`` is its model's."""
-    lowering = Lowering(
-        checked_platforms(order.platforms),
-        _checked_batch(order.batch),
-        _one_of("precision", order.precision, PRECISIONS),
-    )
+    lowering = _lowering(order)
+    if order.sizes:
+        raise UsageError("sizes", "are for a network", "leave them out, or export a network")
     plan, sampler = None, {}
     if _one_of("what", order.what, KINDS) == "denoiser":
         if order.sampler is not None or order.steps is not None or order.eta:
@@ -123,6 +167,11 @@ def export_network(
     size, about = write_artefact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
     return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
+
+
+def _lowering(order: Order) -> Lowering:
+    return Lowering(checked_platforms(order.platforms), _checked_batch(order.batch),
+                    _one_of("precision", order.precision, PRECISIONS), order.sizes)  # fmt: skip
 
 
 def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
@@ -142,23 +191,26 @@ def _checked_batch(batch: int | None) -> int | None:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
-        raise UsageError(name, f"{value!r} is unknown", f"give {' or '.join(known)}")
+        raise UsageError(name, f"{value!r} is unknown", f"give {', '.join(known[:-1])} or {known[-1]}")
     return value
 
 
 def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
     """Return the artefact's facts about its programs, as JSON values."""
     return {
-        "wdport": VERSION,
-        "jax": jax.__version__,
-        "platforms": list(lowering.platforms),
-        "batch": lowering.batch,
+        **_made(lowering),
         **network.about.sizes,
         "dtype": network.dtype,
         "precision": lowering.precision,
         **({} if network.about.classes is None else {"classes": network.about.classes}),
         "target": network.process().target,
     }
+
+
+def _made(lowering: Lowering) -> dict[str, object]:
+    """Return what made the artefact, and for what."""
+    versions = {"wdport": VERSION, "jax": jax.__version__}
+    return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
 def _plan_facts(plan: Plan) -> dict[str, object]:

@@ -29,12 +29,33 @@ class WeightFacts(TypedDict):
     """Its shape."""
 
 
+class ArrayFacts(TypedDict):
+    """An input or output of a program."""
+
+    name: str
+    """Its name."""
+    dtype: str
+    """Its dtype."""
+    shape: list[Count | str]
+    """Its shape; sizes that may differ between calls are text, such as ``b`` or ``4*t - 3``."""
+
+
+class ProgramFacts(TypedDict):
+    """A program of a network."""
+
+    inputs: list[ArrayFacts]
+    """Its inputs in order, after the weights."""
+    outputs: list[ArrayFacts]
+    """Its outputs in order."""
+
+
 class ExportFacts(TypedDict):
-    """Facts about an exported file. It also has the sizes of the model family, such as the number of features."""
+    """Facts about an exported file. That of a denoiser or sampler also has the sizes of the model family, such as the
+    number of features."""
 
     format: Literal[1]
     """Format of the file."""
-    what: Literal["denoiser", "sampler"]
+    what: Literal["denoiser", "sampler", "network"]
     """What was exported."""
     wdport: str
     """Version of wdport that wrote it."""
@@ -45,20 +66,22 @@ class ExportFacts(TypedDict):
     batch: Positive | None
     """Number of samples per call; null for any number."""
     dtype: Literal["float32", "float64"]
-    """Dtype of states and predictions."""
+    """Dtype of states and predictions, and of a network's floating-point inputs."""
     precision: Literal["highest", "default"]
     """Precision of float32 products."""
     classes: NotRequired[Positive]
     """Number of classes; absent for a model without labels."""
-    target: str
-    """What the network predicts: ``noise``, a clean sample or a velocity."""
+    programs: NotRequired[dict[str, ProgramFacts]]
+    """The programs of a network by name; absent for a denoiser or sampler."""
+    target: NotRequired[str]
+    """What a denoiser predicts: ``noise``, a clean sample or a velocity; absent for a network."""
     compute_dtype: str
     """Dtype that the Keras model computes in."""
-    pad_widths: Positive
-    """Multiple to which widths were padded with zeros."""
+    pad_widths: NotRequired[Positive]
+    """Multiple to which widths were padded with zeros; absent for a network."""
     model: dict[str, object]
     """Configuration of the model; the model family defines its meaning."""
     sampler: NotRequired[SamplerFacts]
-    """The sampler; absent for a denoiser."""
+    """The sampler; absent for a denoiser or network."""
     weights: list[WeightFacts]
     """The arrays of ``weights.bin``, one after another."""

@@ -9,7 +9,13 @@ It needs Python, jax, numpy, and flatbuffers (with which jax reads exported prog
     state, decoded = sampler(seed, range(64))        # the samples of wdport.sample with this seed
     state, decoded = sampler.start_from(x_T, noise)  # noise (slots, b, *shape), for samplers that add some
 
-Models with classes take ``labels`` (b,) as their last argument.
+    network = load("network.stablehlo")
+    logits = network(input_ids, attention_mask)      # the model's inputs and outputs, in Keras's order of axes
+
+    autoencoder = load("vae.stablehlo")              # several functions, by the names in facts["programs"]
+    video = autoencoder["decode"](latents)
+
+Denoisers and samplers of models with classes take ``labels`` (b,) as their last argument.
 """
 
 from __future__ import annotations
@@ -81,6 +87,37 @@ class Artefact:
         return self._programs[name].call(self._weights, *inputs)
 
 
+class Network(Artefact):
+    """A file that ``wdport export --what network`` wrote.
+
+    ``facts["programs"]`` has the inputs and outputs of every function: names, dtypes, and shapes, in which sizes that
+    may differ between calls are text.
+    """
+
+    def __call__(self, *inputs: ArrayLike) -> Any:
+        """Return the model's output, or a tuple of them; raises ``TypeError`` for a file of several functions."""
+        if list(self._programs) != ["call"]:
+            names = ", ".join(sorted(self._programs))
+            raise TypeError(f"this file has the functions {names}: choose one by its name in brackets")
+        return self["call"](*inputs)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the function of this name, which maps arrays to one array or a tuple of them; raises ``KeyError``."""
+        taken = self.facts["programs"][name]["inputs"]
+
+        def call(*inputs: ArrayLike) -> Any:
+            with _bits(self.facts):
+                arrays = _inputs(name, taken, inputs)
+                try:
+                    made = self._run(name, *arrays)
+                except ValueError as error:  # in which jax explains at length which sizes do not fit
+                    given = ", ".join(str(array.shape) for array in arrays)
+                    raise ValueError(f"{name} takes {_shapes(taken)}, not {given}") from error
+            return made[0] if len(made) == 1 else tuple(made)
+
+        return call
+
+
 class Denoiser(Artefact):
     """A file that ``wdport export --what denoiser`` wrote."""
 
@@ -137,7 +174,10 @@ class Sampler(Artefact):
 
 
 def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
-    """Return a :class:`Denoiser` or :class:`Sampler` with weights on ``device``; raises :class:`ArtefactError`."""
+    """Return a :class:`Network`, :class:`Denoiser` or :class:`Sampler` with weights on ``device``.
+
+    Raises :class:`ArtefactError`.
+    """
     file = fspath(path)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -151,7 +191,7 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
             with _bits(facts):
                 programs = {name: _program(data) for name, data in serialised.items()}
                 weights = _weights(archive, facts["weights"], device)
-            kind = {"denoiser": Denoiser, "sampler": Sampler}[facts["what"]]
+            kind = {"denoiser": Denoiser, "sampler": Sampler, "network": Network}[facts["what"]]
             return kind(facts, programs, weights)
     except OSError as error:
         raise ArtefactError(f"{file}: cannot be read ({error.strerror or error})") from error
@@ -185,6 +225,31 @@ def _weights(archive: zipfile.ZipFile, listed: list[Facts], device: jax.Device) 
         if member.read(1):
             raise ValueError("weights are left over")
     return tuple(found)
+
+
+def _inputs(name: str, taken: Sequence[Facts], given: Sequence[ArrayLike]) -> list[jax.Array]:
+    """Return inputs in the dtypes of a function; raises ``ValueError`` for what it does not take."""
+    if len(given) != len(taken):
+        raise ValueError(f"{name} takes {len(taken)} inputs, {_shapes(taken)}, not {len(given)}")
+    return [_input(told, value) for told, value in zip(taken, given, strict=True)]
+
+
+def _input(told: Facts, value: ArrayLike) -> jax.Array:
+    """Return one input; sizes that may differ between calls are checked by the program."""
+    array, shape, dtype = np.asarray(value), told["shape"], jnp.dtype(told["dtype"])
+    fixed = all(isinstance(size, str) or size == got for size, got in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or not fixed:
+        raise ValueError(f"{_shapes([told])} has shape {array.shape}")
+    accepted = {"b": (np.bool_, np.integer), "i": (np.integer,)}.get(dtype.kind, (np.floating,))
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in accepted):
+        raise ValueError(f"{told['name']} has dtype {array.dtype}, not {dtype}")
+    if dtype.kind == "i" and not np.array_equal(array.astype(dtype), array):
+        raise ValueError(f"{told['name']} has values that {dtype} does not hold")
+    return jnp.asarray(array, dtype)
+
+
+def _shapes(taken: Sequence[Facts]) -> str:
+    return ", ".join(f"{told['name']} ({', '.join(map(str, told['shape']))})" for told in taken)
 
 
 def _pair(made: Sequence[jax.Array]) -> Pair:

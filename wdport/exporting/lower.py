@@ -6,8 +6,9 @@ One program holds the code for all platforms: their devices need not be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,48 +21,72 @@ from wdport.diffusion.plans import Plan
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, plan_rows, run_rows
 from wdport.diffusion.schedules import Array
 from wdport.families.roles import Tree
+from wdport.model import Free
 from wdport.sampling.network import Network, spec
 from wdport.sampling.sampler import segment_length
 
-Function = tuple[Callable[..., Tree], Sequence["Spec"]]
+Lowerable = tuple[Callable[..., Tree], Sequence["Spec"]]
 """A function of (arguments, *inputs), and the :data:`Spec` of every input."""
 
-Spec = tuple[tuple[object, ...], DTypeLike]
-"""Shape, with "b" for the batch, and dtype of an argument."""
+Spec = tuple[Sequence[object], DTypeLike]
+"""Shape, with "b" for the batch and :class:`Free` for other sizes that may vary, and dtype of an argument."""
+
+BATCH = Free("b")
 
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """``programs`` by name, serialised; ``arrays``, the first argument of each."""
+    """``programs`` by name, serialised; ``arrays``, the first argument of each; ``results``, the shape, with text for
+    sizes that vary, and the dtype of every output of each."""
 
     programs: dict[str, bytes]
     arrays: list[Array]
+    results: dict[str, list[tuple[list[int | str], str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """The ``platforms``, the number of samples (``batch``; any number if None) and the precision of products."""
+    """The ``platforms``, the number of samples (``batch``; any number if None), the precision of products, and fixed
+    ``sizes`` by the names of :class:`Free` ones."""
 
     platforms: tuple[str, ...]
     batch: int | None
     precision: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
-    def serialise(self, arguments: Tree, functions: dict[str, Function]) -> Lowered:
+    def shape(self, sizes: Sequence[object]) -> list[int | str]:
+        """The sizes of a spec as numbers, and as text where they may vary."""
+        return [size if isinstance(size, int) else self._size(BATCH if size == "b" else size) for size in sizes]
+
+    def _size(self, size: Any) -> int | str:
+        fixed = self.batch if size.name == BATCH.name else self.sizes.get(size.name)
+        return str(size) if fixed is None else int(size.at(fixed))
+
+    def serialise(self, arguments: Tree, functions: Mapping[str, Lowerable]) -> Lowered:
         """Serialise every function of (``arguments``, *specs) as a program of (its leaves, *specs)."""
         from jax import export
 
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [np.asarray(leaf) for leaf in leaves]
         held = tuple(spec(array.shape, array.dtype) for array in arrays)
-        programs = {}
+        programs, results = {}, {}
         for name, (function, specs) in functions.items():
-            (batch,) = export.symbolic_shape("b") if self.batch is None else (self.batch,)
-            inputs = [spec([batch if size == "b" else size for size in shape], dtype) for shape, dtype in specs]
+            scope = export.SymbolicScope()
+            inputs = [spec(_dimensions(self.shape(shape), scope), dtype) for shape, dtype in specs]
             program = jax.jit(_of_leaves(function, tree))
             with jax.default_matmul_precision(self.precision):
                 made = export.export(program, platforms=self.platforms)(held, *inputs)
             programs[name] = bytes(made.serialize())
-        return Lowered(programs, arrays)
+            results[name] = [([size if isinstance(size, int) else str(size) for size in each.shape], str(each.dtype))
+                             for each in made.out_avals]  # fmt: skip
+        return Lowered(programs, arrays, results)
+
+
+def _dimensions(shape: Sequence[int | str], scope: Any) -> list[object]:
+    """A shape for jax, whose sizes that vary belong to one scope."""
+    from jax import export
+
+    return [size if isinstance(size, int) else export.symbolic_shape(size, scope=scope)[0] for size in shape]
 
 
 def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> Callable[..., Tree]:
@@ -111,7 +136,7 @@ def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
     with jax.enable_x64(dtype == "float64"):
         rows, slots = _segments(plan, dtype)
         tape: list[Spec] = [((plan.slots, "b", *shape), dtype)] if plan.slots else []
-        functions: dict[str, Function] = {
+        functions: dict[str, Lowerable] = {
             "drawn": (drawn, [((), np.uint32), (("b",), np.uint32), *_labels(network)]),
             "given": (given, [(("b", *shape), dtype), *tape, *_labels(network)]),
         }

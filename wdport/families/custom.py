@@ -219,9 +219,10 @@ class CustomFamily:
             self._keep(config)
         if self._known is None or len(self._known) != len(told):
             return Signature(told)
-        return Signature(
-            tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
-        )
+        inputs = tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
+        free = {axis: 1 for each, shape in zip(inputs, self._known, strict=True)
+                for axis, size in zip(each.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
+        return Signature(inputs, free=free)
 
     def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
         """Nothing here knows the PyTorch model: it is recorded as the user's own function builds it."""

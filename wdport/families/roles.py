@@ -23,6 +23,7 @@ from wdport.model import (
     Constant,
     Diffused,
     Document,
+    Function,
     KerasModel,
     Objective,
     Resolved,
@@ -304,6 +305,15 @@ class Autoencoder(Protocol):
 
     def coder(self, model: KerasModel) -> VideoCoder:
         """The coder of a model of this family."""
+        ...
+
+
+@runtime_checkable
+class Programmed(Protocol):
+    """The role of a family whose models are used through functions other than their call, which is for comparisons."""
+
+    def functions(self, model: KerasModel) -> Mapping[str, Function]:
+        """These functions by name; ``model`` gives their layers and dtypes, not the values of its variables."""
         ...
 
 

@@ -35,13 +35,16 @@ BATCH, WIDTH = "batch", "width"
 
 
 class Chunked:
-    """A step, compiled once for each shape of a chunk; on the devices of a ``mesh`` if there is one."""
+    """A step, compiled once for each shape of a chunk; on the devices of a ``mesh`` if there is one, and with compiler
+    ``options`` in place of :data:`OPTIONS`."""
 
-    def __init__(self, step: Step, mesh: Mesh | None = None) -> None:
+    def __init__(self, step: Step, mesh: Mesh | None = None, options: Mapping[str, Option] | None = None) -> None:
         self.mesh, self._step = mesh, step
         self._over = None if mesh is None else NamedSharding(mesh, _spec(mesh))
         over = None if self._over is None else (self._over,) * 2
-        self._jitted = jax.jit(step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS))
+        self._jitted = jax.jit(
+            step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS if options is None else options)
+        )
         self._starts: dict[tuple[object, ...], Callable[[], list[jax.Array]]] = {}
 
     @property
@@ -83,10 +86,12 @@ class Chunked:
         return self._starts[key]()
 
 
-def scanned(step: Step, weights: Weights, chunks: jax.Array, first: jax.Array) -> jax.Array:
+def scanned(
+    step: Step, weights: Weights, chunks: jax.Array, first: jax.Array | np.int32, count: int | None = None
+) -> jax.Array:
     """All chunks (N, B, T, H, W, C) in one `lax.scan` whose carry is the past; the results (N, B, T', H', W', C').
-    ``first`` is the number of the first frame."""
-    count = chunks.shape[2]
+    ``first`` is the number of the first frame, and ``count`` by how much it grows from chunk to chunk (T if None)."""
+    count = chunks.shape[2] if count is None else count
     kept, _ = jax.eval_shape(step, weights, (), chunks[0], first)
     zeros = [jnp.zeros(each.shape, each.dtype) for each in kept]
 

@@ -6,6 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from wdport.conversion.entries import ConfigEntry, Manifest, Shape
 from wdport.declared import Count, Number, Positive, Sha256
+from wdport.exporting.facts import ProgramFacts
 from wdport.parity.recording_form import CheckpointFacts, Environment
 from wdport.schemas.verdict import SettingsFacts, VerdictDocument
 
@@ -272,22 +273,24 @@ class ExportDocument(TypedDict):
     """What was written."""
     output: OutputFile
     """The file that was written."""
-    what: NotRequired[Literal["denoiser", "sampler"]]
-    """The program."""
+    what: NotRequired[Literal["denoiser", "sampler", "network"]]
+    """What the programs compute."""
     platforms: NotRequired[list[str]]
     """Platforms that it runs on."""
     batch: NotRequired[Positive | None]
     """Number of samples of every call; null for any number."""
     arrays: NotRequired[dict[str, Shape]]
-    """Shape of one sample of every array that it takes or gives."""
+    """Shape of one sample of every array that it takes or gives; absent for a network."""
+    programs: NotRequired[dict[str, ProgramFacts]]
+    """The programs of a network by name, with their inputs and outputs; absent for a denoiser or sampler."""
     classes: NotRequired[Positive | None]
-    """Number of classes; null for a model without labels."""
+    """Number of classes; null for a model without labels, and for a network."""
     compute_dtype: NotRequired[str]
     """Dtype that the network computes in."""
     precision: NotRequired[str]
     """Precision of float32 products."""
     sampler: NotRequired[ExportedSampler | None]
-    """The sampler; null for a denoiser."""
+    """The sampler; null for a denoiser or network."""
     tensors: NotRequired[Count]
     """Number of tensors."""
     prefixes: NotRequired[list[str]]

@@ -112,7 +112,7 @@ def test_programs_for_other_platforms() -> None:
 
 def test_a_model_that_draws_no_samples_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = wdport.convert(save(tmp_path / "m", TINY), tmp_path / "m.keras").output
-    for verb in (["export"], ["sample"]):
+    for verb in (["export", "--what", "sampler"], ["sample"]):
         assert main([*verb, str(file)]) == 2
         assert "draws no samples" in capsys.readouterr().err
 

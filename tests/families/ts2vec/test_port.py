@@ -144,10 +144,12 @@ def test_the_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.Captu
     assert "ts2vec, public" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", ["sample", "export"])
-def test_it_does_not_sample(checkpoint: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [["sample"], ["export", "--what", "denoiser"]])
+def test_it_does_not_sample(
+    checkpoint: Path, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     output = wdport.convert(checkpoint, tmp_path / "out.keras").output
-    assert main([verb, str(output)]) == 2
+    assert main([*words, str(output)]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "a ts2vec model draws no samples" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import keras
@@ -119,6 +120,55 @@ def test_bytes_are_rounded_on_the_device() -> None:
     exact = (every.astype(np.float64) + 1) * 127.5
     assert abs(np.mean(np.asarray(to_bytes(every)) - exact)) < 1e-3
     assert abs(np.mean(np.asarray(to_bytes(every, truncate=True)) - exact) + 0.5) < 5e-3
+
+
+def test_bytes_equal_the_rule_in_numpy() -> None:
+    """Every byte, of values near every half level, in float32 and bfloat16, compiled as a part of a program."""
+    levels = np.arange(-3, 516, dtype=np.float64) / 2 / 127.5 - 1
+    near = (levels[:, None] * (1 + np.array([-2, -1, 0, 1, 2]) * 2.0**-24)).ravel()
+    random = np.random.default_rng(0).uniform(-1.2, 1.2, 100_000)
+    for kind in ("float32", "bfloat16"):
+        values = jax.numpy.asarray(np.concatenate([near, random]), kind)
+        scaled = np.clip((np.asarray(values.astype("float32")) + np.float32(1)) * np.float32(127.5), 0, 255)
+        for truncate, right in ((False, np.round(scaled)), (True, np.trunc(scaled))):
+            found = jax.jit(to_bytes, static_argnums=1)(values, truncate)
+            assert np.array_equal(np.asarray(found), right.astype(np.uint8))
+
+
+@pytest.mark.full
+def test_nothing_is_compiled_again() -> None:
+    """XLA's own count of what it compiles, over both directions and several lengths."""
+    compiled: list[str] = []
+
+    def listen(event: str, _: float, **__: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(event)
+
+    model = filled(Config.from_dict(OLD))
+    rng = np.random.default_rng(0)
+    latents = [rng.standard_normal((1, count, 2, 3, 2)).astype(np.float32) for count in (3, 1, 4, 7)]
+    videos = [model.decode(each, chunk=2) for each in latents[:1]]
+    model.encode(videos[0], chunk=2)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        videos = [model.decode(each, chunk=2) for each in latents]
+        assert [model.encode(each, chunk=2).mean.shape[1] for each in videos] == [3, 1, 4, 7]
+        assert compiled == []
+        model.decode(latents[0], chunk=3)  # another size of a chunk is another program
+        assert compiled != []
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.full
+def test_memory_does_not_grow_with_the_number_of_frames() -> None:
+    """Peaks of resident memory, each in a process of its own: 81 frames of 128 x 128 within a tenth of 21."""
+    script = Path(wdport.__file__).parents[1] / "bench" / "decode.py"
+    peaks = []
+    for frames in (21, 81):
+        words = [sys.executable, str(script), "--one", "chunks", "--size", "128", "--frames", str(frames)]
+        peaks.append(float(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
+    assert peaks[1] < 1.1 * peaks[0], peaks
 
 
 @pytest.mark.full

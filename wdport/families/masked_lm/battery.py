@@ -15,4 +15,4 @@ LENGTH: Final = 24
 def signature(config: Config) -> Signature:
     """Tokens (B, N) and the mask of padding (B, N), true for tokens that are read; sequences differ in length."""
     inputs = (f"input_ids: b n={LENGTH}, below {config.vocab_size}", f"attention_mask: b n={LENGTH}, mask")
-    return Signature(tuple(map(parse_input, inputs)), (Port("logits"),))
+    return Signature(tuple(map(parse_input, inputs)), (Port("logits"),), free={"n": 1})

@@ -100,7 +100,8 @@ class TS2VecFamily:
         """Series (B, T, F) of 24 steps; one is longer, so that both outer taps of the widest dilation see values."""
         series = parse_input(f"x: b t={STEPS} {config.input_dims}")
         longest = config.kernel_size // 2 * 2**config.depth + STEPS
-        return Signature((replace(series, alone={"t": longest}),), (Port("representation"), Port("embedding")))
+        outputs = (Port("representation"), Port("embedding"))
+        return Signature((replace(series, alone={"t": longest}),), outputs, free={"t": 1})
 
     def gates(self, config: Config) -> Sequence[Gate]:
         return ()

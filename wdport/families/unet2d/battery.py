@@ -31,7 +31,8 @@ def signature(config: Config) -> Signature:
     elif config.classes == "identity":
         inputs.append(f"labels: b {config.time_width}")
     output = Port("sample", "b c h w -> b h w c")
-    return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else ())
+    free = dict.fromkeys("hw", config.stride)
+    return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
 
 
 def _times(config: Config) -> str:

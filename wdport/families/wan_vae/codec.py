@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from jax.sharding import Mesh
 
+from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.stream import Chunk
@@ -39,13 +40,14 @@ class Posterior(NamedTuple):
 @dataclass(frozen=True)
 class How:
     """The settings of a codec: the dtype of weights, that of activations, the output (one of :data:`OUTPUTS`), whether
-    bytes are truncated, and the devices."""
+    bytes are truncated, the devices, and whether programs are compiled fast because they run once."""
 
     dtype: str
     compute_dtype: str
     output: str
     truncate: bool = False
     mesh: Mesh | None = None
+    quick: bool = False
 
 
 class Codec:
@@ -57,7 +59,8 @@ class Codec:
         self.how = how
         self._model = model if model.compute_dtype == how.compute_dtype else _without_values(model, how.compute_dtype)
         self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
-        self.encoder, self.decoder = Chunked(self.encode_step, how.mesh), Chunked(self.decode_step, how.mesh)
+        options = fast_compile() if how.quick else None
+        self.encoder, self.decoder = (Chunked(step, how.mesh, options) for step in (self.encode_step, self.decode_step))
 
     def weights(self, model: KerasModel) -> Weights:
         """The values of a model's variables, by path."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
-from wdport.families.wan_vae.battery import signature
+from wdport.families.faults import Group
+from wdport.families.wan_vae.battery import BOUNDS, signature
 from wdport.families.wan_vae.config import UNUSED, Config
 from wdport.families.wan_vae.resolve import load, parse_setting, read_settings, resolve
 from wdport.families.wan_vae.stages import down_stages, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Coded, Constant, Document, Resolved, Signature, Source
+from wdport.model import Array, Coded, Constant, Document, Function, Resolved, Signature, Source
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Autoencoder, Documented, Faulty, Referenced
+    from wdport.families.roles import Autoencoder, Documented, Faulty, FaultyAround, Programmed, Referenced
     from wdport.families.wan_vae.port import WanVAE
 
 
@@ -30,7 +31,7 @@ class WanVaeFamily:
     """A video autoencoder in the roles of :mod:`wdport.families.roles`."""
 
     name = "wan_vae"
-    bounds: Mapping[str, Bound] = MappingProxyType({})
+    bounds: Mapping[str, Bound] = BOUNDS
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType(dict.fromkeys(UNUSED, ()))
     causes_known = False
     shown: Mapping[str, str] = MappingProxyType({
@@ -117,6 +118,11 @@ class WanVaeFamily:
     def coder(self, model: WanVAE) -> WanVAE:
         return model
 
+    def functions(self, model: WanVAE) -> Mapping[str, Function]:
+        from wdport.families.wan_vae.whole import functions
+
+        return functions(model)
+
     def port_tables(self, model: WanVAE) -> dict[str, Array]:
         return {}
 
@@ -128,7 +134,18 @@ class WanVaeFamily:
         return mutants(config)
 
     def gates(self, config: Config) -> Sequence[Gate]:
-        return ()
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.wan_vae.gates import gates
+
+        return gates(config)
+
+    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.wan_vae.chunk_faults import run_chunk_faults
+
+        yield Group("G", "videos in chunks and as bytes", run_chunk_faults(self.examples(), held))
 
     def smallest(self) -> Config:
         return next(iter(self.examples().values()))
@@ -173,4 +190,5 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 FAMILY = WanVaeFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Autoencoder] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Faulty, Documented, Referenced, Autoencoder, Programmed] = (FAMILY,) * 5
+    _AROUND: FaultyAround = FAMILY

@@ -1,0 +1,317 @@
+"""Networks: every model with known inputs is exported as it stands, and gives the bits that the Keras model gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import wdport
+from tests.exporting.test_export import EVERYWHERE, PACKAGES
+from tests.families.masked_lm import make as tokens
+from tests.families.test_custom import TABLES, files
+from tests.families.toys import twins
+from tests.families.ts2vec import make as encoders
+from tests.families.unet2d import make as unets
+from tests.families.wan_vae import make as videos
+from tests.make import SETTINGS, make_state, save
+from tests.schemas.held import hold
+from wdport.cli.main import main
+from wdport.compare.probe import stateless
+from wdport.errors import UsageError
+from wdport.exporting import loader
+
+
+def exported(model: Path, *words: str) -> Path:
+    """The artefact that the command writes."""
+    path = model.with_name(f"{model.name.partition('.')[0]}.stablehlo")
+    assert main(["export", str(model), "-o", str(path), *words]) == 0
+    return path
+
+
+def language_model(folder: Path) -> Path:
+    fields = tokens.fields_of("as published")
+    return wdport.convert(tokens.save(folder / "words", fields), folder / "words.keras").output
+
+
+def autoencoder(folder: Path, fields: videos.Fields = videos.OLD) -> Path:
+    return wdport.convert(videos.save(folder / "vae", fields), folder / "vae.keras").output
+
+
+def called(model: Any, *inputs: Any) -> list[np.ndarray]:
+    """The outputs of the Keras model, whose weights are arguments as in an exported program."""
+    groups = [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
+    with jax.default_matmul_precision("highest"):
+        made = jax.jit(lambda *weights: jax.tree.leaves(stateless(model, *weights, inputs)))(*groups)
+    return [np.asarray(each) for each in made]
+
+
+def same(found: Any, wanted: list[np.ndarray]) -> None:
+    """Equal bit for bit."""
+    arrays = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+    assert [each.dtype for each in arrays] == [each.dtype for each in wanted]
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, wanted, strict=True))
+    assert all(np.isfinite(each.astype("f4")).all() and each.size > 1 and np.ptp(each.astype("f4")) > 0
+               for each in arrays)  # fmt: skip
+
+
+ALONE = """
+import importlib.util, json, sys
+folder, packages, work = sys.argv[1:]
+sys.path[:0] = [packages, folder]
+import numpy as np
+from loader import load
+known = [name for name in ("wdport", "keras", "torch", "h5py", "pywt") if importlib.util.find_spec(name)]
+words, vae = load(f"{work}/words.stablehlo"), load(f"{work}/vae.stablehlo")
+with np.load(f"{work}/inputs.npz") as given:
+    made = {"logits": words(given["ids"], given["mask"]), "video": vae["decode"](given["latents"])}
+    made["mean"], made["logvar"] = vae["encode"](made["video"])
+np.savez(f"{work}/made.npz", **{name: np.asarray(values) for name, values in made.items()})
+print(json.dumps({"known": known, "facts": vae.facts}))
+"""
+
+
+def test_it_runs_with_jax_alone(tmp_path: Path, same_compiler: dict[str, str]) -> None:
+    """A language model and an autoencoder, at lengths and sizes that nobody stated before."""
+    site, packages = Path(jax.__file__).parents[1], tmp_path / "packages"
+    packages.mkdir()
+    for name in PACKAGES:
+        if (site / name).exists():
+            (packages / name).symlink_to(site / name)
+    shutil.copy(loader.__file__, tmp_path / "loader.py")
+    words, vae = language_model(tmp_path), autoencoder(tmp_path)
+    for model in (words, vae):
+        exported(model, "--platforms", "cpu,cuda,tpu")
+    rng = np.random.default_rng(0)
+    ids, mask = rng.integers(0, 30, (3, 17)), np.arange(17) < np.array([[17], [4], [9]])
+    latents = rng.standard_normal((2, 3, 4, 3, 2)).astype(np.float32)
+    np.savez(tmp_path / "inputs.npz", ids=ids, mask=mask, latents=latents)
+    command = [sys.executable, "-I", "-S", "-c", ALONE, str(tmp_path), str(packages), str(tmp_path)]
+    environment = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | environment | same_compiler
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["known"] == []
+    hold("export-facts", said["facts"])
+    assert said["facts"]["programs"]["decode"]["inputs"] == [
+        {"name": "latents", "dtype": "float32", "shape": ["b", "t", "h", "w", 2]}
+    ]
+    assert said["facts"]["programs"]["decode"]["outputs"][0]["shape"] == ["b", "2*t - 1", "2*h", "2*w", 3]
+    coder = wdport.load_model(vae)
+    video = coder.decode(latents)
+    with np.load(tmp_path / "made.npz") as made:
+        same(made["logits"], called(wdport.load_model(words), ids.astype("i4"), mask))
+        same(made["video"], [video])
+        same((made["mean"], made["logvar"]), list(coder.encode(video)))
+
+
+def test_one_program_has_the_code_of_every_platform(tmp_path: Path) -> None:
+    for model in (language_model(tmp_path), autoencoder(tmp_path, videos.NEW)):
+        with zipfile.ZipFile(exported(model, "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".program")]
+            for name in names:
+                held = jax.export.deserialize(bytearray(archive.read(name)))
+                assert held.platforms == EVERYWHERE
+                assert "bf16" in held.mlir_module()
+                assert {"b"} < {str(size) for size in held.in_avals[-1].shape}
+    assert names == ["encode.program", "decode.program"]
+
+
+@pytest.mark.parametrize("kind", ["words", "vae"])
+def test_mixed_bfloat16(tmp_path: Path, kind: str) -> None:
+    """The weights stay in float32, the activations are rounded."""
+    rng, model = np.random.default_rng(0), {"words": language_model, "vae": autoencoder}[kind](tmp_path)
+    found = loader.load(exported(model, "--dtype", "mixed_bfloat16"))
+    own = wdport.load_model(model, "mixed_bfloat16")
+    assert {each["dtype"] for each in found.facts["weights"]} == {"float32"}
+    assert found.facts["compute_dtype"] == "bfloat16"
+    if kind == "words":
+        ids = rng.integers(0, 30, (2, 5))
+        mask = np.ones((2, 5), bool)
+        same(found(ids, mask), called(own, ids.astype("i4"), mask))
+        rounded, exact = found(ids, mask), called(wdport.load_model(model), ids.astype("i4"), mask)[0]
+    else:
+        latents = rng.standard_normal((1, 2, 2, 3, 2)).astype(np.float32)
+        rounded, exact = found["decode"](latents), wdport.load_model(model).decode(latents)
+        same(rounded, [own.decode(latents)])
+    assert 1e-4 < np.linalg.norm(np.asarray(rounded, "f4") - exact) / np.linalg.norm(exact) < 0.1
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_model_of_the_users_own(tmp_path: Path, name: str) -> None:
+    checkpoint, table = files(tmp_path, name)
+    output = wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output
+    found = loader.load(exported(output, "--mapping", str(table)))
+    model = wdport.Port(table).load(checkpoint)
+    arrays = [_drawn(each, 3) for each in found.facts["programs"]["call"]["inputs"]]
+    same(found(*arrays), called(model, *arrays))
+
+
+def _drawn(told: dict[str, Any], batch: int) -> np.ndarray:
+    """Values for an input; sizes that may vary are 3."""
+    shape = [batch if size == "b" else 3 if isinstance(size, str) else size for size in told["shape"]]
+    rng = np.random.default_rng(len(shape))
+    return rng.integers(0, 30, shape).astype("i4") if told["dtype"] == "int32" else rng.standard_normal(shape, "f4")
+
+
+def test_other_families(tmp_path: Path) -> None:
+    """An encoder of any length; of models that draw samples the network itself."""
+    encoder = wdport.convert(encoders.save(tmp_path / "encoder.pt"), tmp_path / "encoder.keras").output
+    found = loader.load(exported(encoder))
+    assert found.facts["programs"]["call"]["inputs"][0]["shape"][:2] == ["b", "t"]
+    x = np.random.default_rng(0).standard_normal(
+        (2, 11, found.facts["programs"]["call"]["inputs"][0]["shape"][2]), "f4"
+    )
+    same(found(x), called(wdport.load_model(encoder), x))
+    unet = wdport.convert(unets.save(tmp_path / "unet", unets.fields_of("attention at every size"))).output
+    found = loader.load(exported(unet, "--what", "network", "--batch", "2"))
+    image, time = found.facts["programs"]["call"]["inputs"]
+    assert image["shape"][0] == time["shape"][0] == 2
+    step = int(image["shape"][1].partition("*")[0])
+    x = np.random.default_rng(0).standard_normal((2, 3 * step, 2 * step, image["shape"][3]), "f4")
+    same(found(x, [3, 7]), called(wdport.load_model(unet), x, np.array([3, 7], "i4")))
+
+
+def test_from_python(tmp_path: Path) -> None:
+    """A model that wdport does not know needs its inputs; sizes are fixed on request."""
+    made = wdport.export(wdport.load_model(language_model(tmp_path)), tmp_path / "a.stablehlo", sizes={"n": 8})
+    assert made.facts["what"] == "network"
+    assert loader.load(made.path).facts["programs"]["call"]["inputs"][0]["shape"] == ["b", 8]
+    own = twins.words()
+    with pytest.raises(UsageError, match="is not built; call it once"):
+        wdport.export(own, tmp_path / "b.stablehlo", inputs=["ids: b 8, below 50"])
+    own(np.zeros((1, 8), int))
+    wdport.export(own, tmp_path / "b.stablehlo", inputs=["ids: b 8, below 50"], batch=2)
+    ids = np.arange(16).reshape(2, 8)
+    same(loader.load(tmp_path / "b.stablehlo")(ids), called(own, ids.astype("i4")))
+    functional = twins.gru()
+    x = np.random.default_rng(0).standard_normal((2, 9, 5), "f4")
+    same(loader.load(wdport.export(functional, tmp_path / "f.stablehlo").path)(x), called(functional, x))
+    refusals: dict[str, tuple[Any, dict[str, Any]]] = {
+        "a int is not a Keras model": (7, {}),
+        "the inputs of a Words are not known; state them": (own, {}),
+        "is not NAME: AXES": (own, {"inputs": ["8"]}),
+        "sampler: a network has none": (own, {"inputs": ["ids: b 8, below 50"], "steps": 3}),
+        "pad_widths: is for a denoiser or sampler": (own, {"inputs": ["ids: b 8, below 50"], "pad_widths": 8}),
+        "a .* is not a diffusion model": (own, {"what": "sampler"}),
+        "inputs: are for a network": (own, {"what": "denoiser", "inputs": ["ids: b 8, below 50"]}),
+        "--size n: is no size of this model that varies; leave it out": (
+            own, {"inputs": ["ids: b 8, below 50"], "sizes": {"n": 2}}
+        ),
+    }  # fmt: skip
+    for words, (model, given) in refusals.items():
+        with pytest.raises(UsageError, match=words):
+            wdport.export(model, tmp_path / "c.stablehlo", **given)
+    assert not (tmp_path / "c.stablehlo").exists()
+
+
+def test_what_a_loaded_network_refuses(tmp_path: Path) -> None:
+    words, vae = (loader.load(exported(model)) for model in (language_model(tmp_path), autoencoder(tmp_path)))
+    ids, mask = np.zeros((1, 4), int), np.ones((1, 4), bool)
+    assert words(ids, mask.astype(int)).shape == (1, 4, 30)
+    refusals: dict[str, Any] = {
+        r"call takes 2 inputs, input_ids \(b, n\), attention_mask \(b, n\), not 1": lambda: words(ids),
+        r"input_ids \(b, n\) has shape \(4,\)": lambda: words(ids[0], mask),
+        "input_ids has dtype float64, not int32": lambda: words(ids.astype(float), mask),
+        "input_ids has values that int32 does not hold": lambda: words(ids + 2**40, mask),
+        r"call takes .* not \(1, 4\), \(1, 3\)": lambda: words(ids, mask[:, :3]),
+        r"encode takes video \(b, 2\*t - 1, 2\*h, 2\*w, 3\), not \(1, 4, 4, 4, 3\)": (
+            lambda: vae["encode"](np.zeros((1, 4, 4, 4, 3)))
+        ),
+        r"latents \(b, t, h, w, 2\) has shape \(1, 1, 2, 2, 3\)": lambda: vae["decode"](np.zeros((1, 1, 2, 2, 3))),
+    }
+    for told, call in refusals.items():
+        with pytest.raises(ValueError, match=told) as raised:
+            call()
+        assert "\n" not in str(raised.value)
+    with pytest.raises(TypeError, match="this file has the functions decode, encode: choose one by its name"):
+        vae(np.zeros((1, 1, 2, 2, 2)))
+    with pytest.raises(KeyError):
+        vae["denoise"]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vae = autoencoder(tmp_path)
+    exported(vae, "--size", "h=4", "--size", "w=6")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "vae.keras: network exported" in said
+    assert "encode video (b, 2*t - 1, 8, 12, 3) -> mean (b, t, 4, 6, 2), logvar (b, t, 4, 6, 2)" in said
+    assert "decode latents (b, t, 4, 6, 2) -> video (b, 2*t - 1, 8, 12, 3)" in said
+    assert main(["export", str(vae), "-o", str(tmp_path / "b.stablehlo"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    hold("export", document)
+    assert document["programs"]["decode"]["outputs"][0]["name"] == "video"
+
+
+REFUSALS: dict[str, tuple[list[str], str]] = {
+    "denoiser": (["VAE", "--what", "denoiser"], "a wan_vae model draws no samples; give a converted diffusion model"),
+    "its own way": (["VAE", "--what", "sampler"], "--what network exports this one"),
+    "steps": (["VAE", "--steps", "5"], "--sampler: requires --what sampler"),
+    "widths": (["VAE", "--pad-widths", "8"], "--pad-widths: is for a denoiser or sampler"),
+    "size": (["VAE", "--size", "n=5"], "--size n: is no size of this model that varies; give t, h, w"),
+    "no size": (["VAE", "--size", "t"], "--size: 't' is not NAME=N"),
+    "nothing": (["VAE", "--size", "t=0"], "--size t: invalid size 0"),
+    "size of a denoiser": (["LEVELS", "--size", "n=5"], "--size: requires --what network"),
+    "input of a shipped model": (["VAE", "--input", "x: b 3"], "--input"),
+    "tensors": (["VAE", "--to", "torch", "--size", "t=3"], "--size: requires --to stablehlo"),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("models")
+    levels = wdport.convert(save(folder / "small.ckpt", make_state()), values=SETTINGS).output
+    return {"VAE": str(autoencoder(folder)), "LEVELS": str(levels)}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(models: dict[str, str], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = REFUSALS[name]
+    suffix = ".safetensors" if "torch" in words else ".stablehlo"
+    assert main(["export", *[models.get(word, word) for word in words], "-o", str(tmp_path / f"a{suffix}")]) == 2
+    shown = capsys.readouterr().err
+    assert expected in shown
+    assert shown.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_own_table_that_says_too_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "words")
+    output = str(wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output)
+    given = ["export", output, "--mapping", str(table), "-o", str(tmp_path / "a.stablehlo")]
+    assert main([*given, "--what", "sampler"]) == 2
+    assert "its table does not say how it draws samples" in capsys.readouterr().err
+    table.write_text(table.read_text().replace('inputs: ["ids: b 8, below 50"]\n', ""))
+    assert main(given) == 4
+    assert "returns a model that is not built" in capsys.readouterr().err
+    assert main([*given, "--input", "ids: b 8, below 50"]) == 0
+
+
+@keras.saving.register_keras_serializable("tests")
+class Counting(keras.Model):
+    """Looks at the number of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        return x if x.shape[0] > 2 else -x
+
+
+def test_sizes_that_jax_cannot_leave_open(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be exported for any b: .*; fix sizes, with --batch N"):
+        wdport.export(Counting(), tmp_path / "a.stablehlo", inputs=["x: b 6"])
+    assert wdport.export(Counting(), tmp_path / "a.stablehlo", inputs=["x: b 6"], batch=4).facts["batch"] == 4

@@ -1,0 +1,36 @@
+"""The gate chunks (G): correct codecs pass, and known faults of chunks and bytes are found where they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.families.wan_vae.make import OLD, VARIANTS
+from wdport.families.wan_vae import chunk_faults
+from wdport.families.wan_vae.chunk_faults import FAULTS, run_chunk_faults
+from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.family import FAMILY
+
+
+def test_a_truncating_cast_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a correct codec passes."""
+    (gate,) = FAMILY.gates(Config.from_dict(OLD))
+    assert gate.passed
+    assert (gate.name, gate.compared) == ("G", 4)
+    monkeypatch.setattr(chunk_faults, "FAULTS", FAULTS[:1])
+    (kill,) = run_chunk_faults({"Wan 2.1": Config.from_dict(OLD)})
+    assert (kill.mutant, kill.gate, kill.sites, kill.right) == ("bytes: truncating cast", "G", ("bytes",), True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_kind_passes(name: str) -> None:
+    (gate,) = FAMILY.gates(Config.from_dict(VARIANTS[name]))
+    assert gate.passed, [str(finding) for finding in gate.findings]
+
+
+@pytest.mark.full
+def test_every_fault_is_found_at_its_place() -> None:
+    (group,) = FAMILY.faults({})
+    kills = list(group.kills)
+    assert len(kills) == 2 * len(FAULTS) == 24
+    assert [f"{kill.example}: {kill.mutant}: {kill.sites}" for kill in kills if not kill.right] == []

@@ -1,0 +1,108 @@
+"""The family's own gate, chunks (G): videos in chunks and as bytes, as they are used, against the network's call.
+
+The other gates compare the call, in the library's order of frames, with the library. This one compares what
+:meth:`wdport.families.wan_vae.port.WanVAE.encode` and ``decode`` run with the call, in a narrow network of the same
+kind with random weights, so that it takes seconds for any model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
+from typing import Final
+
+import jax
+import numpy as np
+
+from wdport.compare.findings import Gate, measure
+from wdport.compare.glossary import Term
+from wdport.compare.measure import relative_l2
+from wdport.compile_cache import fast_compile
+from wdport.families.wan_vae.battery import BOUNDS
+from wdport.families.wan_vae.codec import Codec, How
+from wdport.families.wan_vae.config import GROUP, Config
+from wdport.families.wan_vae.port import WanVAE
+from wdport.keras_runtime import set_variable, unfilled, variables_by_path
+from wdport.model import Array, KerasModel
+
+CHUNKS: Final = Term("G", "chunks", "videos in chunks, and as bytes, agree with the network's call in float64")
+
+CHUNK: Final = 2
+"""Latent frames at a time; with an odd number of them the first chunk begins before the video."""
+
+WIDTH: Final = 4
+"""Largest width of the narrow network before ``dim_mult``."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A narrow network in float64, a video, and what the call makes of it."""
+
+    model: KerasModel
+    video: Array
+    mean: Array
+    logvar: Array
+    decoded: Array
+
+
+def gates(config: Config) -> list[Gate]:
+    """Gate chunks (G) for a model of this configuration."""
+    found = chunk_errors(config)
+    return [CHUNKS.gate(len(found), 4, tuple(measure(name, "error", value, "chunks", own=BOUNDS)
+                                             for name, value in found.items()))]  # fmt: skip
+
+
+def chunk_errors(config: Config) -> dict[str, float]:
+    """Relative float64 errors by what is compared: mean and log-variance of latents, the video, and its bytes.
+
+    Bytes are compared with the nearest levels of the video that the same chunks gave.
+    """
+    known = _known(_narrow(config))
+    with jax.enable_x64(True):
+        exact, pixels = (Codec(known.model, How("float64", "float64", output, quick=True))
+                         for output in ("float64", "uint8"))  # fmt: skip
+        weights = exact.weights(known.model)
+        moments = _joined(exact.encode(weights, known.video, CHUNK))
+        video = _joined(exact.decode(weights, known.mean, CHUNK))
+        found = _joined(pixels.decode(weights, known.mean, CHUNK))
+    mean, logvar = np.split(moments, 2, axis=-1)
+    levels = np.round(np.clip((video + 1.0) * 127.5, 0.0, 255.0))
+    return {
+        "encode, mean": _error(mean, known.mean),
+        "encode, logvar": _error(logvar, known.logvar),
+        "decode": _error(video, known.decoded),
+        "bytes": _error(found.astype(np.float64), levels) if found.dtype == np.uint8 else inf,
+    }
+
+
+def _joined(parts: Iterator[Array]) -> Array:
+    return np.concatenate(list(parts), axis=1)
+
+
+def _error(found: Array, right: Array) -> float:
+    return relative_l2(found, right) if found.shape == right.shape else inf
+
+
+def _narrow(config: Config) -> Config:
+    decoder = config.decoder_base_dim
+    return replace(config, base_dim=min(config.base_dim, WIDTH), num_res_blocks=1,
+                   decoder_base_dim=None if decoder is None else min(decoder, WIDTH))  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _known(config: Config) -> Known:
+    rng = np.random.default_rng(0)
+    groups = 2 if config.frames == GROUP else 1
+    shape = (1, 1 + GROUP * groups, config.pixels, 2 * config.pixels, config.in_channels // config.patch**2)
+    with jax.enable_x64(True):
+        with unfilled():
+            model = WanVAE(config, dtype="float64")
+        for path, variable in variables_by_path(model).items():
+            width = 0.2 if path.startswith("decoder/conv_out") else 1.0  # few pixels are clipped
+            scale = 0.1 if len(variable.shape) == 1 else width * np.prod(variable.shape[:-1]) ** -0.5
+            set_variable(variable, scale * rng.standard_normal(variable.shape))
+        video = rng.uniform(-1.0, 1.0, shape)
+        made = jax.jit(lambda x: model(x), compiler_options=fast_compile())(video)
+    return Known(model, video, *map(np.asarray, made))
