@@ -147,8 +147,9 @@ def test_a_text_does_not_depend_on_its_batch(gaps: bool, wide: KerasModel) -> No
 def test_tokens_are_drawn_by_the_law_of_the_model(wide: KerasModel) -> None:
     """Chi-square of 4,000 draws of the same token against the library's tempered and filtered probabilities."""
     prompt, count, temperature = np.array([7, MASK, 9, 4]), 4000, 4.0
+    module = reference()
     with lifted(), torch.no_grad():
-        found = reference()(torch.from_numpy(prompt)[None], torch.ones(1, 4, dtype=torch.int64))
+        found = module(torch.from_numpy(prompt)[None], torch.ones(1, 4, dtype=torch.int64))
         logits = getattr(found, "logits", found)[0, 1]
         logits[MASK] = torch.finfo(torch.float64).min
         kept = BlockRefinementScheduler._top_k_filtering(logits[None] / temperature, 12)

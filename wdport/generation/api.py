@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -13,8 +14,9 @@ from wdport.diffusion.unmasking import NEVER, Refined, Settings
 from wdport.errors import UsageError
 from wdport.generation.program import generator_of
 from wdport.generation.prompts import Arranged, arranged, read_prompts
+from wdport.generation.words import Words, installed, require_words
 from wdport.limits import MAX_STEPS
-from wdport.model import Array, KerasModel, Vocabulary
+from wdport.model import Array, KerasModel
 
 BLOCK: Final = 32
 """Tokens of a block if ``length`` is given, as in the library."""
@@ -31,13 +33,21 @@ class Generated:
 
     ``tokens`` are one array (N,) int32 per prompt: the prompt with its masks replaced, and the tokens behind it.
     ``steps`` are of the same shapes: the step that last set a token, counted from 0, and -1 for a given token.
-    ``taken`` (n,) is the number of steps of each, and ``calls`` the number of calls of the network.
+    ``taken`` (n,) is the number of steps of each, and ``calls`` the number of calls of the network. ``words`` is the
+    tokenizer, if there is one.
     """
 
     tokens: list[Array]
     steps: list[Array]
     taken: Array
     calls: int
+    words: Words | None = field(default=None, repr=False)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts without special tokens; raises :class:`UsageError` if there was no tokenizer."""
+        words = require_words(self.words, "texts")
+        return [words.decode(each) for each in self.tokens]
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -56,7 +66,7 @@ class Generated:
 
 def generate(
     model: KerasModel,
-    prompts: Iterable[Sequence[int]],
+    prompts: Iterable[Sequence[int] | str],
     *,
     length: int = 0,
     block_length: int | None = None,
@@ -69,6 +79,8 @@ def generate(
     end: int | None = None,
     forbid: Sequence[int] = (),
     mask: int | None = None,
+    tokenizer: str | PathLike[str] | None = None,
+    words: Words | None = None,
     seed: int = 0,
     batch: int | None = None,
 ) -> Generated:
@@ -81,8 +93,8 @@ def generate(
 
     Args:
         model: what :func:`wdport.load_model` returns.
-        prompts: tokens of each prompt, of any lengths; a mask token stands for a token that is wanted. All others are
-            kept.
+        prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, stands for a token that
+            is wanted. All others are kept.
         length: number of tokens to write behind every prompt.
         block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
         steps: steps in which a block is filled at the latest, evenly. Default: one for every token of a block.
@@ -94,6 +106,9 @@ def generate(
         end: token that ends a text, which is cut behind it. Default: none.
         forbid: tokens that are never generated, beside the mask token.
         mask: the mask token. Default: that of the model's configuration.
+        tokenizer: ``tokenizer.json``, or its folder, for texts. Default: the one that the model keeps from its
+            checkpoint's folder.
+        words: the same, read before.
         seed: 0 to 2^32 - 1. A text depends only on its prompt, the seed and its index, up to rounding.
         batch: prompts per call of the network. Default: by the size of the logits.
 
@@ -102,10 +117,13 @@ def generate(
 
     Raises:
         UsageError: an argument is invalid; the message names it.
+        InputError: the tokenizer cannot be read.
+        MachineError: there are texts, and tokenizers is not installed.
     """
     generator = generator_of(model)
     vocabulary = generator.vocabulary
-    masked = _mask(mask, vocabulary)
+    _require_whole(mask=(mask, 0))
+    masked = generator.mask(mask)
     _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
                    batch=(batch, 1))  # fmt: skip
     _require_whole(most=(1 << 32) - 1, seed=(seed, 0))
@@ -114,7 +132,13 @@ def generate(
     )
     _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
                   top_p=(top_p, 0.0, 1.0))  # fmt: skip
-    texts = read_prompts(prompts, vocabulary)
+    given = list(prompts)
+    written = tokenizer is not None or any(isinstance(each, str) for each in given)
+    if words is None and (written or installed()):
+        words = generator.words(model, masked, tokenizer)
+    tokens = [require_words(words, "prompts").encode(each, bool(length)) if isinstance(each, str) else each
+              for each in given]  # fmt: skip
+    texts = read_prompts(tokens, vocabulary)
     gaps = any((text == masked).any() for text in texts)
     if not length and not gaps:
         raise UsageError("prompts", f"have no mask token ({masked})", "give length, or put it where a token is wanted")
@@ -133,7 +157,7 @@ def generate(
     for first in range(0, len(texts), rows):
         part, samples, count = _part(whole, first, rows)
         found.append((part, generator.run(part, settings, seed, samples), count))
-    return _joined(found, end)
+    return _joined(found, end, words)
 
 
 def _part(whole: Arranged, first: int, rows: int) -> tuple[Arranged, Array, int]:
@@ -143,7 +167,7 @@ def _part(whole: Arranged, first: int, rows: int) -> tuple[Arranged, Array, int]
     return whole[begin:last], np.arange(begin, last), last - first
 
 
-def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None) -> Generated:
+def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None, words: Words | None) -> Generated:
     tokens, steps, taken, calls = [], [], [], 0
     for part, found, count in parts:
         for text, set_at in list(zip(part.texts(found.tokens), part.texts(found.steps), strict=True))[-count:]:
@@ -152,20 +176,13 @@ def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None) -> 
             steps.append(set_at[:last])
         taken.append(found.taken[-count:])
         calls += int(found.calls)
-    return Generated(tokens, steps, np.concatenate(taken), calls)
+    return Generated(tokens, steps, np.concatenate(taken), calls, words)
 
 
 def _last(text: Array, steps: Array, end: int | None) -> int:
     """The length of a text that ends at the first generated token ``end``."""
     found: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
     return found[0] + 1 if found else len(text)
-
-
-def _mask(given: int | None, vocabulary: Vocabulary) -> int:
-    _require_whole(most=vocabulary.size - 1, mask=(given, 0))
-    if given is None and vocabulary.mask is None:
-        raise UsageError("mask", "the model's configuration names no mask token", "give its number")
-    return int(given if given is not None else vocabulary.mask or 0)
 
 
 def _require_whole(most: int = MAX_STEPS, **named: tuple[Any, int]) -> None:

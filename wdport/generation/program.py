@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,17 +15,18 @@ from wdport.compile_cache import fast_run
 from wdport.diffusion.unmasking import Refined, Settings, refine, windows
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
-from wdport.families.roles import Completing, TokenNetwork, Tree
+from wdport.families.roles import Completing, Tree
 from wdport.generation.prompts import Arranged
-from wdport.model import KerasModel, Vocabulary
+from wdport.generation.words import Words, words_of
+from wdport.model import KerasModel
 
 
 class Generator:
     """A language model's program, compiled once for each shape of a batch."""
 
-    def __init__(self, network: TokenNetwork, vocabulary: Vocabulary, dtype: str) -> None:
-        self.vocabulary, self.wide = vocabulary, dtype == "float64"
-        self._network = network
+    def __init__(self, family: Completing, model: KerasModel) -> None:
+        self.vocabulary, self.wide = family.vocabulary(model.config), model.compute_dtype == "float64"
+        self._family, self._network = family, family.token_network(model)
         static = ("start", "block")
         self._jitted = jax.jit(self._run, static_argnames=static, compiler_options=fast_run())
 
@@ -32,6 +34,20 @@ class Generator:
     def programs(self) -> int:
         """The number of programs compiled so far."""
         return int(self._jitted._cache_size())  # type: ignore[attr-defined]
+
+    def mask(self, given: int | None) -> int:
+        """The mask token: a given one, or the configuration's; raises :class:`UsageError`."""
+        if given is not None:
+            if not 0 <= given < self.vocabulary.size:
+                raise UsageError("mask", f"is {given}", f"give a whole number from 0 to {self.vocabulary.size - 1}")
+            return given
+        if self.vocabulary.mask is None:
+            raise UsageError("mask", "the model's configuration names no mask token", "give its number")
+        return self.vocabulary.mask
+
+    def words(self, model: KerasModel, mask: int, file: str | PathLike[str] | None) -> Words | None:
+        """The tokenizer in a file, or of the model; see :func:`words_of`."""
+        return words_of(model, self._family, mask, file)
 
     def run(self, batch: Arranged, settings: Settings, seed: int, samples: Any) -> Refined:
         """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
@@ -79,7 +95,7 @@ def generator_of(model: KerasModel) -> Generator:
         if not isinstance(family, Completing):
             what = f"is {type(model).__name__}" if family is None else f"a {family.name} model generates no text"
             raise UsageError("model", what, "give a masked language model from wdport.load_model") from None
-        made = Generator(family.token_network(model), family.vocabulary(model.config), model.compute_dtype)
+        made = Generator(family, model)
         _GENERATORS[model] = made
         return made
 

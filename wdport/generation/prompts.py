@@ -50,7 +50,7 @@ class Arranged:
         return found
 
 
-def read_prompts(prompts: Iterable[Sequence[int]], vocabulary: Vocabulary) -> list[Array]:
+def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabulary) -> list[Array]:
     """Prompts as int32 arrays; raises :class:`UsageError` naming the first that is none of this vocabulary."""
     found = []
     for number, prompt in enumerate(prompts):

@@ -124,7 +124,7 @@ class MaskedLMFamily:
         return {}
 
     def keep(self, model: MaskedLM, files: Mapping[str, bytes]) -> None:
-        model.tokenizer_json = files.get(TOKENIZER, b"").decode()
+        model.tokenizer_json = files.get(TOKENIZER, b"").decode(errors="replace")
 
     def tokenizer(self, model: MaskedLM) -> str:
         return str(model.tokenizer_json)
