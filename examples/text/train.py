@@ -16,8 +16,11 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import EuroBertConfig, EuroBertForMaskedLM
 
-WORDS, STEPS, RATE, TOKENS = 2048, 800, 3e-3, 2048
+WORDS, STEPS, RATE, TOKENS = 1024, 800, 3e-3, 2048
 LENGTHS = (16, 24, 32, 48, 64)
+SPAN = 10
+"""Tokens of a hidden span at most."""
+
 SPECIAL = ["[PAD]", "[MASK]", "[END]"]
 PAD, MASK, END = range(3)
 
@@ -44,7 +47,7 @@ def build() -> EuroBertForMaskedLM:
         EuroBertConfig(
             vocab_size=WORDS, hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
             num_key_value_heads=2, tie_word_embeddings=True, pad_token_id=PAD, mask_token_id=MASK, bos_token_id=None,
-            eos_token_id=END,
+            eos_token_id=END, initializer_range=128**-0.5, attention_bias=True,
         )
     )  # fmt: skip
 
@@ -55,8 +58,8 @@ def batch(stream: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     count = TOKENS // length
     starts = torch.randint(len(stream) - length, (count, 1))
     tokens = stream[starts + torch.arange(length)]
-    single = torch.rand(count, length) < 0.1 + 0.5 * torch.rand(count, 1)
-    size = 1 + (torch.rand(count, 1) * 0.5 * length).long()
+    single = torch.rand(count, length) < 0.1 + 0.2 * torch.rand(count, 1)
+    size = torch.randint(1, SPAN + 1, (count, 1))
     first = (torch.rand(count, 1) * (length - size + 1)).long()
     span = (torch.arange(length) >= first) & (torch.arange(length) < first + size)
     return tokens, torch.where(torch.rand(count, 1) < 0.5, single, span)

@@ -54,9 +54,13 @@ class ArchiveWriter:
     """Writes a ``.keras`` archive: streams weights to a file beside it, then packs them with the model's config."""
 
     def __init__(
-        self, path: Path, variables: Mapping[str, tuple[int, ...]], config_json: str, assets: Mapping[str, bytes]
+        self,
+        path: Path,
+        variables: Mapping[str, tuple[int, ...]],
+        config_json: str,
+        assets: Mapping[str, bytes] | None = None,
     ) -> None:
-        self._path, self._config_json, self._assets = path, config_json, assets
+        self._path, self._config_json, self._assets = path, config_json, assets or {}
         # without a name, so that a killed process leaves none
         self._weights = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._hdf5 = _Hdf5(os.dup(self._weights.fileno()), variables)
