@@ -57,7 +57,7 @@ TEXT: list[Step] = [
     ("Prove that the port computes what transformers computes.", "wdport verify demo/text demo/text.keras"),
     (
         "Fill gaps of six tokens in sentences, the most probable token first.",
-        "wdport generate demo/text.keras --gap 6 --text 'The for statement is used to[MASK] of a sequence.' "
+        "wdport generate demo/text.keras --gap 6 --text 'The \"for\" statement is used to[MASK] of a sequence.' "
         "--text 'If the file is not found,[MASK] is raised.' --animate demo/text.gif --force",
     ),
 ]  # fmt: skip
