@@ -7,11 +7,12 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
 	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
+	@echo "make demo-text  a language model that fills gaps in sentences"
 	@echo "make docs    the documentation as a site in build/site"
 	@echo "make docs-check  every page of it in Chromium: axe-core, both themes, two screens (needs node and chromium)"
 	@echo "make test    lint, types, unit and parity tests"
@@ -30,6 +31,7 @@ help:
 	@echo "make bench   conversion and verification at the released size, against plain torch"
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
+	@echo "make bench-generate  tokens per second of a language model against PyTorch"
 	@echo "make bench-precision MODEL=FILE  what float64, float32 and bfloat16 cost in time and in accuracy"
 
 $(READY): pyproject.toml constraints.txt
@@ -46,6 +48,10 @@ demo: $(READY)
 # The same with a U-Net of diffusers that draws digits of every class.
 demo-digits: $(READY)
 	@$(BIN)/python examples/demo.py digits
+
+# A language model of a million parameters, trained on Python's documentation.
+demo-text: $(READY)
+	@$(BIN)/python examples/demo.py text
 
 # The site, in an environment of its own; links and anchors are checked. Search needs a server:
 # python3 -m http.server -d build/site
@@ -168,6 +174,9 @@ bench-wavelets: $(READY)
 
 bench-sampling: $(READY)
 	@$(BIN)/python bench/sampling.py
+
+bench-generate: $(READY)
+	@$(BIN)/python bench/generate.py
 
 bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)

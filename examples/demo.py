@@ -1,7 +1,7 @@
 """Run a demonstration, one command after another, with the purpose and duration of each.
 
-`make demo` and `make demo-digits` call this. The commands can be copied: they run in the root of the repository, with
-`.venv` activated. docs/tutorial.md explains those of `weather`.
+`make demo`, `make demo-digits` and `make demo-text` call this. The commands can be copied: they run in the root of the
+repository, with `.venv` activated. docs/tutorial.md explains those of `weather`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,20 @@ DIGITS: list[Step] = [
     ),
 ]
 
-STORIES = {"weather": WEATHER, "digits": DIGITS}
+TEXT: list[Step] = [
+    ("Train a small EuroBertForMaskedLM of transformers on Python's documentation.",
+     "python examples/text/train.py demo/text"),
+    ("Convert the folder that transformers saved to Keras; the file keeps its tokenizer.",
+     "wdport convert demo/text -o demo/text.keras --force"),
+    ("Prove that the port computes what transformers computes.", "wdport verify demo/text demo/text.keras"),
+    (
+        "Fill gaps of six tokens in sentences, the most probable token first.",
+        "wdport generate demo/text.keras --gap 6 --text 'The \"for\" statement is used to[MASK] of a sequence.' "
+        "--text 'If the file is not found,[MASK] is raised.' --animate demo/text.gif --force",
+    ),
+]  # fmt: skip
+
+STORIES = {"weather": WEATHER, "digits": DIGITS, "text": TEXT}
 LOOK_AT = {
     "weather": {
         "demo/weather.png": "real days beside drawn ones: look at this first",
@@ -61,6 +74,10 @@ LOOK_AT = {
         "demo/digits.png": "a hundred digits, a column per label: look at this first",
         "demo/digits.gif": "the same, from noise to digits",
         "demo/digits.keras": "the model; keras.saving.load_model reads it after `import wdport`",
+    },
+    "text": {
+        "demo/text.gif": "the gaps after every step: look at this first",
+        "demo/text.keras": "the model with its tokenizer; try `wdport generate` with sentences of your own",
     },
 }
 

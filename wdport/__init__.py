@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wdport.conversion.load import load_model
     from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
+    from wdport.generation import Generated, generate
     from wdport.parity.shown import Verdict
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
@@ -27,6 +28,8 @@ _LAZY = {
     "convert": "wdport.conversion.river",
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",
+    "Generated": "wdport.generation",
+    "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
@@ -39,6 +42,7 @@ _LAZY = {
 __all__ = [
     "Conversion",
     "Exported",
+    "Generated",
     "Port",
     "Samples",
     "Verdict",
@@ -46,6 +50,7 @@ __all__ = [
     "__version__",
     "convert",
     "export",
+    "generate",
     "load_model",
     "sample",
     "verify",

@@ -72,6 +72,9 @@ MAX_TABLE_DEPTH: Final = 20
 MAX_MANIFEST_BYTES: Final = 16 << 20
 """A converted file's manifest: about 400 bytes for each of up to 40,000 tensors, and lines on what was not read."""
 
+MAX_KEPT_BYTES: Final = 64 << 20
+"""A file of a checkpoint's folder that a converted file keeps; a tokenizer of 128,000 words has 17 MB."""
+
 MAX_MANIFEST_MARKS: Final = 1_200_000
 """Brackets, braces, commas and colons in it, see :data:`MAX_JSON_MARKS`: about 30 for each tensor."""
 

@@ -248,6 +248,15 @@ class Coded:
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """What generation needs to know about a configuration: the number of tokens, and the token that stands for one that
+    is wanted, None if the configuration names none of them."""
+
+    size: int
+    mask: int | None
+
+
+@dataclass(frozen=True)
 class Named:
     """A family's names for an array of samples (n, L, F): ``name`` in Python and in files; one step of L is the column
     ``step`` of a table and ``axis`` in prose."""

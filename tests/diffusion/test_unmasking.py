@@ -239,7 +239,9 @@ def test_tokens_are_drawn_by_the_law_of_the_library(wide: None, told: Setting) -
         law = torch.softmax(theirs, -1)[0].numpy()
     keys = jax.random.split(jax.random.key(5), count)
     settings = jax.tree.map(jnp.asarray, Settings(temperature=0.8, **told))
-    chosen, chance = choose(jnp.broadcast_to(logits, (count, 1, 9)), settings, keys, jnp.zeros(count, jnp.int32))
+    chosen, chance = choose(
+        jnp.broadcast_to(logits, (count, 1, 9)), settings, keys, jnp.zeros(count, jnp.int32), jnp.arange(1)
+    )
     counts = np.bincount(np.asarray(chosen)[:, 0], minlength=9)
     possible = law > 0
     assert not counts[~possible].any()

@@ -145,8 +145,9 @@ def unet(path: Path) -> None:
 
 def eurobert(path: Path) -> None:
     from tests.families.masked_lm.make import SMALL, save
+    from tests.generation.words import with_tokenizer
 
-    save(path, SMALL)
+    with_tokenizer(save(path, SMALL))
 
 
 def wan_vae(path: Path) -> None:
@@ -279,6 +280,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/wavelets.md": ("ETTh1.csv",),
     "docs/unet2d.md": ("ddpm-cifar10-32",),
     "docs/masked_lm.md": ("eurobert",),
+    "docs/generation.md": ("eurobert",),
     "docs/wan_vae.md": ("wan-vae", "video.npy"),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),

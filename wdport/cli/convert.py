@@ -197,6 +197,7 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
         ("series", _units(manifest["config"])),
         ("features", _features(manifest["config"])),
         ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
+        ("keeps", ", ".join(manifest["output"].get("kept", ()))),
         ("stored as", manifest["output"].get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),

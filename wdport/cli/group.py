@@ -32,6 +32,7 @@ VERBS = {
     "verify": "Run both models side by side and compare them layer by layer.",
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
     "sample": "Draw samples from a converted model into a file.",
+    "generate": "Fill the gaps of texts and write on, with a converted language model.",
     "encode": "Encode a video with a converted autoencoder.",
     "decode": "Decode latents with a converted autoencoder.",
     "export": "Export a converted model as StableHLO, to run with only jax.",

@@ -64,6 +64,8 @@ class OutputEntry(TypedDict):
     """Number of variables."""
     config_json: NotRequired[Sha256]
     """SHA-256 of Keras's model description in a ``.keras`` archive."""
+    kept: NotRequired[dict[str, Sha256]]
+    """SHA-256 of files of the checkpoint's folder that a ``.keras`` archive keeps, by name."""
     dtype: NotRequired[str]
     """Requested dtype instead of float32."""
     files: NotRequired[list[FileEntry]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from os import PathLike
@@ -20,9 +20,9 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
 from wdport.errors import InputError, MisfitError, require_paths
 from wdport.families.registry import family_of_class, find_family
-from wdport.families.roles import Documented, Family, KeptByKeras, OwnFamily
+from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
-from wdport.files.model_files import Beside, Digests, digest, read_beside, read_variables, size_at
+from wdport.files.model_files import Beside, Digests, digest, read_assets, read_beside, read_variables, size_at
 from wdport.files.target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
@@ -233,7 +233,19 @@ def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasMode
         raise MisfitError(Path(path), error.what, fix) from None
     model = converted.family.build(converted.config, dtype)
     fill(model, converted)
+    if isinstance(converted.family, Accompanied):
+        converted.family.keep(model, kept_files(converted, converted.family.kept))
     return model
+
+
+def kept_files(converted: Converted, names: Iterable[str]) -> dict[str, bytes]:
+    """The files of these names that a ``.keras`` file keeps, each compared with its SHA-256; raises ``InputError``."""
+    found = read_assets(converted.path, names)
+    told: Any = converted.account.manifest["output"] if converted.account is not None else {}
+    for name, sha256 in told.get("kept", {}).items():
+        if name in names and hashlib.sha256(found.get(name, b"")).hexdigest() != sha256:
+            raise InputError((converted.path, name), "is damaged: it is not the file that was written", CONVERT_AGAIN)
+    return found
 
 
 def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:

@@ -6,6 +6,7 @@ and versions, but no dates and no absolute paths.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Mapping
@@ -112,6 +113,8 @@ def _output(prepared: Prepared, target: Target, hashes: Hashes | None) -> Output
     entry: OutputEntry = {"format": target.format, "variables": len(prepared.variables)}
     if target.format == "keras":
         entry["config_json"] = (hashes and hashes.config_json) or BLANK
+        if prepared.kept:
+            entry["kept"] = {name: hashlib.sha256(data).hexdigest() for name, data in prepared.kept.items()}
     return entry
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_beside, read_config
+from wdport.checkpoint.regular import read_option
 from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.choice import family_of
 from wdport.families.registry import find_family
-from wdport.families.roles import Family, Outlined
+from wdport.families.roles import Accompanied, Family, Outlined
+from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
@@ -32,6 +35,8 @@ from wdport.mapping.table import Table, load_table
 from wdport.model import Array, Constant, Resolved, Signature, Source
 
 PathText = str | PathLike[str]
+
+_MOVE = "correct it, or move it out of the folder"
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,13 @@ class Prepared:
     def config(self) -> Any:
         """The configuration, of the family's type."""
         return self.resolved.config
+
+    @cached_property
+    def kept(self) -> dict[str, bytes]:
+        """Files beside the checkpoint that the family's models keep, by name; raises :class:`InputError`."""
+        path, names = self.checkpoint.path, self.family.kept if isinstance(self.family, Accompanied) else ()
+        folder = path if path.is_dir() else path.parent
+        return {name: read_option(folder / name, MAX_KEPT_BYTES, _MOVE) for name in names if (folder / name).is_file()}
 
     @property
     def recomputed(self) -> tuple[str, ...]:

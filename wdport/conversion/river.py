@@ -174,7 +174,7 @@ def _write(
             file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path), manifest
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
-    return write_model(file, target, variables, arrays, manifest, document)
+    return write_model(file, target, variables, arrays, manifest, document, prepared.kept)
 
 
 def _require_bytes(**arguments: object) -> None:

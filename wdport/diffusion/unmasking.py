@@ -8,6 +8,7 @@ Source: diffusers 0.42.1, ``BlockRefinementScheduler`` and the loop of ``LLaDA2P
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -28,11 +29,11 @@ NEVER = -1
 class Settings(NamedTuple):
     """How to refine, all run-time numbers.
 
-    ``steps`` is the number of steps in which a block is filled at the latest. Tokens with a probability above
+    ``steps`` is the number of steps in which a block is filled at the latest, evenly. Tokens with a probability above
     ``threshold`` are committed earlier. ``editing``, if above zero, replaces a committed token by another with a
     probability above it, for at most ``posts`` steps after the block is full. ``temperature`` 0 takes the most probable
     token. ``top_k`` 0 and ``top_p`` 1 leave all tokens. ``end`` is the token that ends a text, or :data:`NEVER`.
-    ``forbidden`` is a token that is never chosen, or :data:`NEVER`.
+    ``forbidden`` is a token that is never chosen, or :data:`NEVER`; or for each of V tokens whether it never is.
     """
 
     steps: Tensor = 32
@@ -97,7 +98,7 @@ def refine(
     predict: Predict,
     tokens: Tensor,
     fixed: Tensor,
-    mask: int,
+    mask: Tensor,
     start: int,
     block: int,
     among: Sequence[Window],
@@ -110,12 +111,13 @@ def refine(
         predict: the network; called once per step for all samples of the batch.
         tokens: (B, N) int32, with ``mask`` where a token is wanted.
         fixed: (B, N) bool, tokens that are never replaced: prompts, and the text around a gap.
-        mask: the id of the mask token.
+        mask: the id of the mask token, which may be traced.
         start: position of the first block.
         block: tokens in a block.
         among: the windows, which together have every block once.
         settings: run-time numbers.
-        keys: (B,) random keys, one per sample; used if the temperature is above zero.
+        keys: (B,) random keys, one per sample; used if the temperature is above zero. A token's draws depend on its
+            sample's key, the sample's step, and its place after ``start``.
     """
     tokens = jnp.asarray(tokens, jnp.int32)
     when = jnp.full(tokens.shape, NEVER, jnp.int32)
@@ -126,7 +128,7 @@ def refine(
         seen, held = tokens[:, : window.end], fixed[:, : window.end]
 
         def one(at: Tensor, carry: _Carry, held: Tensor = held) -> _Carry:
-            return _refine_block(predict, carry, held, mask, start + at * block, block, settings, keys)
+            return _refine_block(predict, carry, held, mask, start + at * block, start, block, settings, keys)
 
         carry = _Carry(seen, when[:, : window.end], taken, zero, zero, ~ended, ended, calls)
         carry = jax.lax.fori_loop(window.first, window.last, one, carry)
@@ -140,25 +142,30 @@ def _refine_block(
     predict: Predict,
     carry: _Carry,
     fixed: Tensor,
-    mask: int,
+    mask: Tensor,
     start: Tensor,
+    origin: int,
     size: int,
     settings: Settings,
     keys: Tensor,
 ) -> _Carry:
-    """Refine one block of ``size`` tokens until every sample's rule says stop."""
+    """Refine one block of ``size`` tokens until every sample's rule says stop; the first block begins at ``origin``."""
     held = jax.lax.dynamic_slice_in_dim(fixed, start, size, axis=1)
+    places = start - origin + jnp.arange(size)
     edits = jnp.asarray(settings.editing) > 0
 
     def cut(values: Tensor) -> Tensor:
         return jax.lax.dynamic_slice_in_dim(values, start, size, axis=1)
 
+    open_first = (cut(carry.tokens) == mask) & ~held
+    wanted = jnp.sum(open_first, axis=1)
+
     def advance(now: _Carry) -> _Carry:
         block = cut(now.tokens)
         open_before = jnp.any((block == mask) & ~held, axis=1)
         posts = now.posts + ~open_before
-        chosen, chance = choose(predict(now.tokens, start), settings, keys, now.taken)
-        commit = committed(block, chance, mask, held, quota(size, now.step, settings.steps), settings.threshold)
+        chosen, chance = choose(predict(now.tokens, start), settings, keys, now.taken, places)
+        commit = committed(block, chance, mask, held, quota(wanted, now.step, settings.steps), settings.threshold)
         edit = edited(block, chosen, chance, mask, held, settings.editing)
         write = (commit | edit) & now.going[:, None]
         made = jnp.where(write, chosen, block)
@@ -174,17 +181,17 @@ def _refine_block(
         return _Carry(tokens, when, now.taken + now.going, step, posts, going, ended, now.calls + 1)
 
     zero = jnp.zeros_like(carry.step)
-    going = (jnp.any((cut(carry.tokens) == mask) & ~held, axis=1) | edits) & ~carry.ended
+    going = (jnp.any(open_first, axis=1) | edits) & ~carry.ended
     begun = carry._replace(step=zero, posts=zero, going=going)
     return jax.lax.while_loop(lambda now: jnp.any(now.going), advance, begun)
 
 
-def quota(size: int, step: Tensor, steps: Tensor) -> Tensor:
-    """The least number of tokens (B,) to commit in a sample's step: a block of ``size`` tokens, divided evenly."""
-    return size // steps + (step < size % steps)
+def quota(wanted: Tensor, step: Tensor, steps: Tensor) -> Tensor:
+    """The least number of tokens (B,) to commit in a sample's step: the ``wanted`` (B,) of a block, divided evenly."""
+    return wanted // steps + (step < wanted % steps)
 
 
-def committed(block: Tensor, chance: Tensor, mask: int, fixed: Tensor, least: Tensor, threshold: Tensor) -> Tensor:
+def committed(block: Tensor, chance: Tensor, mask: Tensor, fixed: Tensor, least: Tensor, threshold: Tensor) -> Tensor:
     """Masked positions (B, L) to fill: all with a probability above ``threshold`` or, if these are fewer than ``least``
     (B,), that many with the highest probabilities ``chance`` (B, L)."""
     confidence = jnp.where((block == mask) & ~fixed, chance, -jnp.inf)
@@ -195,14 +202,14 @@ def committed(block: Tensor, chance: Tensor, mask: int, fixed: Tensor, least: Te
     return jnp.where(jnp.sum(high, axis=1, keepdims=True) >= least[:, None], high, best)
 
 
-def edited(block: Tensor, chosen: Tensor, chance: Tensor, mask: int, fixed: Tensor, editing: Tensor) -> Tensor:
+def edited(block: Tensor, chosen: Tensor, chance: Tensor, mask: Tensor, fixed: Tensor, editing: Tensor) -> Tensor:
     """Filled positions (B, L) whose token changes to one with a probability above ``editing``, if that is above 0."""
     return (block != mask) & ~fixed & (chance > editing) & (chosen != block) & (jnp.asarray(editing) > 0)
 
 
-def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
+def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``taken`` (B,) are the steps
-    that the samples have taken, each with draws of its own.
+    that the samples have taken and ``places`` (L,) the positions, each with draws of its own.
 
     With a temperature above zero tokens are drawn from the tempered and filtered distribution, whose probabilities are
     returned; otherwise the most probable token is taken, with its probability before any filter.
@@ -210,7 +217,8 @@ def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor) -> t
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     lowest = _lowest(logits)
     words = jnp.arange(logits.shape[-1])
-    logits = jnp.where(words == settings.forbidden, lowest, logits)
+    forbidden = jnp.asarray(settings.forbidden)
+    logits = jnp.where(forbidden if forbidden.ndim else words == forbidden, lowest, logits)
 
     def greedy(_: Tensor) -> tuple[Tensor, Tensor]:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32), logits
@@ -219,8 +227,9 @@ def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor) -> t
         tempered = logits / temperature
         filters = (jnp.asarray(settings.top_k) > 0) | (jnp.asarray(settings.top_p) < 1)
         kept = jax.lax.cond(filters, lambda each: filtered(each, settings.top_k, settings.top_p), lambda e: e, tempered)
-        own = jax.vmap(jax.random.fold_in)(keys, taken)
-        return jax.vmap(jax.random.categorical)(own, kept).astype(jnp.int32), kept
+        steps = jax.vmap(jax.random.fold_in)(keys, taken)
+        own = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(places))(steps)
+        return jax.vmap(jax.vmap(jax.random.categorical))(own, kept).astype(jnp.int32), kept
 
     temperature = jnp.asarray(settings.temperature, logits.dtype)
     chosen, from_which = jax.lax.cond(temperature > 0, drawn, greedy, temperature)
@@ -242,7 +251,7 @@ def filtered(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
     return jnp.where(logits >= least, logits, lowest)
 
 
-def _ended(tokens: Tensor, fixed: Tensor, mask: int, end: Tensor) -> Tensor:
+def _ended(tokens: Tensor, fixed: Tensor, mask: Tensor, end: Tensor) -> Tensor:
     """Whether a sample (B,) has the token ``end`` outside its given tokens, without a mask before it."""
     open_before = jnp.cumsum((tokens == mask) & ~fixed, axis=1) > 0
     return jnp.any((tokens == end) & ~fixed & ~open_before, axis=1)

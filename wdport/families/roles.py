@@ -29,6 +29,7 @@ from wdport.model import (
     Resolved,
     Signature,
     Source,
+    Vocabulary,
 )
 from wdport.recorder import Input
 
@@ -140,6 +141,20 @@ class Referenced(Protocol):
 
     def library_of(self, config: Configuration) -> str:
         """The library's class and release if that is the reference, "" for wdport's own code."""
+        ...
+
+
+@runtime_checkable
+class Accompanied(Protocol):
+    """A family whose models keep files of the checkpoint's folder: in a ``.keras`` file they are assets."""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of such files."""
+        ...
+
+    def keep(self, model: KerasModel, files: Mapping[str, bytes]) -> None:
+        """Give a model those that its file has."""
         ...
 
 
@@ -305,6 +320,42 @@ class Autoencoder(Protocol):
 
     def coder(self, model: KerasModel) -> VideoCoder:
         """The coder of a model of this family."""
+        ...
+
+
+class TokenNetwork(Protocol):
+    """A network for generation: a pure function of its weights."""
+
+    def weights(self) -> Tree:
+        """The model's current weights."""
+        ...
+
+    def predict(
+        self, weights: Tree, tokens: Tensor, visible: Tensor, positions: Tensor, first: Tensor, count: int
+    ) -> Tensor:
+        """The logits (B, count, V) of the tokens from ``first`` on, a traced integer.
+
+        All others are (B, N): the tokens in any order, which of them are read, and where in the text they stand.
+        """
+        ...
+
+
+@runtime_checkable
+class Completing(Protocol):
+    """The role of a family whose models predict masked tokens, so that they complete texts."""
+
+    name: str
+
+    def vocabulary(self, config: Configuration) -> Vocabulary:
+        """The tokens of a configuration."""
+        ...
+
+    def tokenizer(self, model: KerasModel) -> str:
+        """The ``tokenizer.json`` that a model keeps; "" if it has none."""
+        ...
+
+    def token_network(self, model: KerasModel) -> TokenNetwork:
+        """The network of a model of this family; it does not keep the model alive."""
         ...
 
 

@@ -96,7 +96,7 @@ def draw_samples(
         _points(figure, shown, None, beside)
     else:
         draw_beside(figure, shown, known, place, features, beside)
-    with replacing(target.path) as (temporary,), _any_script():
+    with replacing(target.path) as (temporary,), any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
 
@@ -110,7 +110,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
-    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), _any_script():
+    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
         for frame in (*shown, *[shown[-1]] * FRAMES_PER_SECOND):
             figure.clear()
             _drawn(figure, frame, None, place, features, (low, high), shown[-1])
@@ -118,7 +118,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
 
 
 @contextmanager
-def _any_script() -> Iterator[None]:
+def any_script() -> Iterator[None]:
     """Suppress warnings about letters of a feature's name that the font lacks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)

@@ -8,7 +8,7 @@ from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.ziparchive import read_flat_members
-from wdport.limits import MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES
+from wdport.limits import MAX_CONFIG_BYTES, MAX_KEPT_BYTES, MAX_MANIFEST_BYTES
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.weights.h5"
@@ -17,7 +17,7 @@ MANIFEST: Final = "wdport.json"
 a layer can have this name."""
 
 METADATA: Final = "metadata.json"
-_ASSETS: Final = "assets/"
+ASSETS: Final = "assets/"
 _CAPS: Final = {CONFIG: MAX_CONFIG_BYTES, METADATA: MAX_CONFIG_BYTES, MANIFEST: MAX_MANIFEST_BYTES}
 
 
@@ -30,16 +30,16 @@ class KerasArchive:
             if name not in self._members:
                 raise Fault(f"has no {name}: it is not a whole .keras file", SAVE_WITH_KERAS)
         for name in self._members:
-            if name not in (*_CAPS, WEIGHTS) and not name.startswith(_ASSETS):
+            if name not in (*_CAPS, WEIGHTS) and not name.startswith(ASSETS):
                 raise Fault("neither Keras nor wdport writes this member", SAVE_WITH_KERAS, name)
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a JSON member; None if the archive does not have it."""
+        """Return the bytes of a JSON member or an asset; None if the archive does not have it."""
         if name not in self._members:
             return None
-        span = self._members[name]
-        if span.nbytes > _CAPS[name]:
-            raise Fault(f"the {name} of {span.nbytes} bytes is too long (at most {_CAPS[name]})", SAVE_WITH_KERAS)
+        span, cap = self._members[name], _CAPS.get(name, MAX_KEPT_BYTES)
+        if span.nbytes > cap:
+            raise Fault(f"the {name} of {span.nbytes} bytes is too long (at most {cap})", SAVE_WITH_KERAS)
         check_crc(span)
         return span.read()
 

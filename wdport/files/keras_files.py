@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.files.held_back import held_back
-from wdport.files.keras_archive import CONFIG, MANIFEST, METADATA, WEIGHTS
+from wdport.files.keras_archive import ASSETS, CONFIG, MANIFEST, METADATA, WEIGHTS
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 from wdport.files.weights_file import dataset_paths
 from wdport.platforms import CLOEXEC
@@ -53,8 +53,14 @@ class WeightsWriter:
 class ArchiveWriter:
     """Writes a ``.keras`` archive: streams weights to a file beside it, then packs them with the model's config."""
 
-    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]], config_json: str) -> None:
-        self._path, self._config_json = path, config_json
+    def __init__(
+        self,
+        path: Path,
+        variables: Mapping[str, tuple[int, ...]],
+        config_json: str,
+        assets: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._path, self._config_json, self._assets = path, config_json, assets or {}
         # without a name, so that a killed process leaves none
         self._weights = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._hdf5 = _Hdf5(os.dup(self._weights.fileno()), variables)
@@ -70,6 +76,8 @@ class ArchiveWriter:
             archive.writestr(_member(METADATA), json.dumps({"keras_version": version("keras")}))
             archive.writestr(_member(CONFIG), self._config_json)
             archive.writestr(_member(MANIFEST), manifest)
+            for name, data in self._assets.items():
+                archive.writestr(_member(ASSETS + name), data)
             member = _member(WEIGHTS)
             member.file_size = self._weights.seek(0, os.SEEK_END)
             self._weights.seek(0)

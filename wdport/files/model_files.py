@@ -24,7 +24,7 @@ from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.source import CHUNK, Source, Span
 from wdport.errors import InputError, InternalError, MachineError
-from wdport.files.keras_archive import MANIFEST, KerasArchive
+from wdport.files.keras_archive import ASSETS, MANIFEST, KerasArchive
 from wdport.files.manifests import CONVERT_AGAIN, file_sha256, folder_sha256
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
@@ -88,14 +88,15 @@ def write_model(
     arrays: Iterable[tuple[str, Array]],
     manifest: MakeManifest,
     document: Mapping[str, object],
+    assets: Mapping[str, bytes] | None = None,
 ) -> Written:
     """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file``, re-read them and compare.
 
     ``target`` is the final file, see :func:`wdport.files.atomic.replacing`; ``document`` is Keras's
-    ``config.json``, for an archive.
+    ``config.json`` and ``assets`` are other files, by name, for an archive.
     """
     config_json = json.dumps(document)
-    writer = _open(file, target.format, variables, manifest(None), config_json)
+    writer = _open(file, target.format, variables, manifest(None), config_json, assets or {})
     try:
         digests = {name: _write(writer, name, array) for name, array in arrays}
         if set(digests) != set(variables):
@@ -148,6 +149,15 @@ def read_beside(path: Path) -> Beside:
         with closing(Source(path)) as source:
             archive = KerasArchive(source)
             return Beside(archive.read(MANIFEST), archive.config_json())
+
+
+def read_assets(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Read these files from a ``.keras`` archive, as far as it has them; none from other formats."""
+    if path.is_dir() or not path.name.endswith(".keras"):
+        return {}
+    with located(path), closing(Source(path)) as source:
+        archive = KerasArchive(source)
+        return {name: data for name in names if (data := archive.read(ASSETS + name)) is not None}
 
 
 def read_variables(
@@ -227,12 +237,14 @@ def _small(path: Path) -> bytes:
         return source.read(0, source.size)
 
 
-def _open(file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str) -> Writer:
+def _open(
+    file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str, assets: Mapping[str, bytes]
+) -> Writer:
     if kind == "safetensors":
         return SafetensorsWriter(file, variables, room)
     from wdport.files.keras_files import ArchiveWriter, WeightsWriter
 
-    return ArchiveWriter(file, variables, config_json) if kind == "keras" else WeightsWriter(file, variables)
+    return ArchiveWriter(file, variables, config_json, assets) if kind == "keras" else WeightsWriter(file, variables)
 
 
 def _write(writer: Writer, name: str, array: Array) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -45,6 +47,20 @@ class TokenAttention(layers.Layer):
         q, k, v = (self._heads(projection(hidden_states)) for projection in (self.query, self.key, self.value))
         cosines, sines = (ops.cast(each, q.dtype)[:, None] for each in position_embeddings)
         q, k = turned(q, cosines, sines), turned(k, cosines, sines)
+        return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
+
+    def part(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, Tensor],
+        visible: Tensor | None,
+        cut: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """The result for a part of the tokens, (B, M, C), which ``cut`` takes of any array (B, N, ...)."""
+        q = self._heads(self.query(cut(hidden_states)))
+        k, v = (self._heads(projection(hidden_states)) for projection in (self.key, self.value))
+        angles = [ops.cast(each, q.dtype) for each in position_embeddings]
+        q, k = turned(q, *(cut(each)[:, None] for each in angles)), turned(k, *(each[:, None] for each in angles))
         return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
 
     def _heads(self, x: Tensor) -> Tensor:

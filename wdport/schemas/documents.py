@@ -248,6 +248,66 @@ class CodedDocument(TypedDict):
     """Seconds that it took, with compiling."""
 
 
+class GeneratedText(TypedDict):
+    """One completed text."""
+
+    tokens: list[Count]
+    """Its tokens."""
+    steps: list[int]
+    """For every token the step that last set it, from 0; -1 for a given one."""
+    text: str | None
+    """The text without special tokens; null without a tokenizer."""
+
+
+class GeneratedDocument(TypedDict):
+    """What ``wdport generate --json`` prints, and ``-o NAME.json`` holds."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["generated"]
+    """Kind of the document."""
+    model: str
+    """Name of the converted file."""
+    prompts: NamedFile | None
+    """The file of the prompts; null if they were given with ``--text``."""
+    output: OutputFile | None
+    """The file that was written; null if none was, and in that file itself."""
+    texts: list[GeneratedText]
+    """The texts, in the order of the prompts."""
+    generated: Count
+    """Number of generated tokens of all texts."""
+    network_calls: Count
+    """Calls of the network for all texts."""
+    mask: Count
+    """The mask token."""
+    length: Count
+    """Tokens to write behind every prompt."""
+    block_length: Positive | None
+    """Wanted tokens in a block; null for the default."""
+    steps: Positive | None
+    """Steps of a block; null for one for every token."""
+    threshold: float
+    """Probability above which tokens are kept earlier."""
+    edit: float | None
+    """Probability above which a generated token is replaced; null if none is."""
+    temperature: float
+    """Temperature; 0 takes the most probable token."""
+    top_k: Positive | None
+    """Number of tokens that are drawn from; null for all."""
+    top_p: float | None
+    """Probability of the tokens that are drawn from; null for all."""
+    end: Count | None
+    """Token that ends a text; null for none."""
+    forbid: list[Count]
+    """Tokens that are never generated, beside the mask token."""
+    seed: Count
+    """Random seed."""
+    dtype: str
+    """Keras dtype policy of the model."""
+    seconds: float
+    """Seconds that it took, with compiling."""
+
+
 class ExportedSampler(TypedDict):
     """The sampler in an exported file."""
 

@@ -19,6 +19,9 @@ SYNONYMS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Other names of the library for these functions."""
 
+TOKENIZER: Final = "tokenizer.json"
+"""The file of the library's tokenizer, which a converted model keeps."""
+
 LAYER_VARIABLES: Final = 16
 """Of one layer with all biases."""
 

@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.masked_lm.battery import signature
-from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.config import TOKENIZER, Config
 from wdport.families.masked_lm.resolve import load, parse_setting, read_settings, resolve
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Document, Resolved, Signature, Source
+from wdport.model import Array, Constant, Document, Resolved, Signature, Source, Vocabulary
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.masked_lm.port import MaskedLM
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Configured, Documented, Faulty, Referenced
+    from wdport.families.roles import (
+        Accompanied,
+        Completing,
+        Configured,
+        Documented,
+        Faulty,
+        Referenced,
+        TokenNetwork,
+    )
 
 
 class MaskedLMFamily:
@@ -34,6 +42,7 @@ class MaskedLMFamily:
         "max_position_embeddings": (), "attention_dropout": (), "mask_token_id": (), "pad_token_id": ("C",),
     })  # fmt: skip
     causes_known = False
+    kept = (TOKENIZER,)
     shown: Mapping[str, str] = MappingProxyType({
         "vocab_size": "tokens", "hidden_size": "channels", "num_hidden_layers": "layers",
         "num_attention_heads": "heads", "num_key_value_heads": "key heads", "tie_word_embeddings": "tied head",
@@ -114,6 +123,21 @@ class MaskedLMFamily:
     def port_tables(self, model: MaskedLM) -> dict[str, Array]:
         return {}
 
+    def keep(self, model: MaskedLM, files: Mapping[str, bytes]) -> None:
+        model.tokenizer_json = files.get(TOKENIZER, b"").decode(errors="replace")
+
+    def tokenizer(self, model: MaskedLM) -> str:
+        return str(model.tokenizer_json)
+
+    def vocabulary(self, config: Config) -> Vocabulary:
+        mask = config.mask_token_id
+        return Vocabulary(config.vocab_size, mask if mask is not None and mask < config.vocab_size else None)
+
+    def token_network(self, model: MaskedLM) -> TokenNetwork:
+        from wdport.families.masked_lm.predictor import Predictor
+
+        return Predictor(model)
+
     def mutants(self, config: Config) -> tuple[Mutant, ...]:
         import keras  # noqa: F401  as in build
 
@@ -154,4 +178,4 @@ def _variables(config: Config) -> Mapping[str, Shape]:
 FAMILY = MaskedLMFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Configured] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Faulty, Documented, Referenced, Configured, Completing, Accompanied] = (FAMILY,) * 6

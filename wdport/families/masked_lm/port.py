@@ -2,17 +2,21 @@
 
 The readable source of truth. Every layer named in `mappings/masked_lm.yaml` is a Keras layer whose output can be
 recorded and whose inputs can be fed, eager or under jit. :meth:`MaskedLM.hidden` and :meth:`MaskedLM.logits`, whose
-composition is the call, let a sampler compute logits only where it needs them. Source: transformers 5.23.0,
-``EuroBertForMaskedLM``.
+composition is the call, and :meth:`MaskedLM.part` compute logits only where they are needed. Source: transformers
+5.23.0, ``EuroBertForMaskedLM``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import jax.numpy as jnp
 import keras
+from jax import lax
 from keras import layers
 
-from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.config import TOKENIZER, Config
 from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasTensor as Tensor
 from wdport.model import KerasVariable
@@ -60,6 +64,18 @@ class Block(layers.Layer):
         hidden_states = hidden_states + self.attention(normed, position_embeddings, visible)
         return hidden_states + self.mlp(self.mlp_norm(hidden_states))
 
+    def part(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, Tensor],
+        visible: Tensor | None,
+        cut: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """The result for a part of the tokens, (B, M, C), which ``cut`` takes of any array (B, N, ...)."""
+        normed = self.attention_norm(hidden_states)
+        kept = cut(hidden_states) + self.attention.part(normed, position_embeddings, visible, cut)
+        return kept + self.mlp(self.mlp_norm(kept))
+
 
 @keras.saving.register_keras_serializable("wdport")
 class MaskedLM(keras.Model):
@@ -67,6 +83,8 @@ class MaskedLM(keras.Model):
 
     Args:
         config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
+
+    ``tokenizer_json`` is the library's ``tokenizer.json``, "" if the checkpoint had none.
 
     Inputs: input_ids (B, N) below ``vocab_size``; attention_mask (B, N), true or nonzero for tokens that are read,
         false for padding, on any side. Output: logits (B, N, vocab_size) in the compute dtype.
@@ -78,6 +96,7 @@ class MaskedLM(keras.Model):
         require_backend(self.variable_dtype)
         self.config = config if isinstance(config, Config) else Config.from_dict(config)
         self.depth = self.config.num_hidden_layers
+        self.tokenizer_json = ""
         with layer_dtype(self.dtype_policy):
             self._create()
         self._build_all()
@@ -119,6 +138,22 @@ class MaskedLM(keras.Model):
             x = getattr(self, f"block_{at}")(x, positions, attention_mask)
         return self.norm(x)
 
+    def part(self, input_ids: Tensor, visible: Tensor, position_ids: Tensor, first: Tensor, count: int) -> Tensor:
+        """The logits (B, count, vocab_size) of the tokens from ``first`` on, which may be a traced integer.
+
+        All arguments but these two are (B, N); the tokens stand at ``position_ids``, and may be in any order.
+        """
+
+        def cut(x: Tensor) -> Tensor:
+            return lax.dynamic_slice_in_dim(x, first, count, axis=1)
+
+        positions = self.rotary(position_ids)
+        x = self.embed_tokens(input_ids)
+        for at in range(self.depth - 1):
+            x = getattr(self, f"block_{at}")(x, positions, visible)
+        x = getattr(self, f"block_{self.depth - 1}").part(x, positions, visible, cut)
+        return self.logits(self.norm(x))
+
     def logits(self, hidden: Tensor) -> Tensor:
         """The logits (B, M, vocab_size) of features (B, M, C) at any positions."""
         return self.lm_head(hidden)
@@ -130,6 +165,16 @@ class MaskedLM(keras.Model):
         # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
         # generic `layers` would come before `lm_head`; without it the file has our structural paths.
         return [name for name in super().__dir__() if name != "layers"]
+
+    def save_assets(self, folder: str) -> None:
+        """Keep the tokenizer in a file that Keras saves."""
+        if self.tokenizer_json:
+            (Path(folder) / TOKENIZER).write_text(self.tokenizer_json, encoding="utf-8")
+
+    def load_assets(self, folder: str) -> None:
+        """Take the tokenizer from a file that Keras reads, if it is there."""
+        if (file := Path(folder) / TOKENIZER).is_file():
+            self.tokenizer_json = file.read_text(encoding="utf-8")
 
     def get_config(self) -> dict[str, object]:
         return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}

@@ -1,0 +1,122 @@
+"""The outputs of `wdport generate`: files, text, and the JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from wdport.cli.options import facts, size
+from wdport.errors import UsageError
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
+
+if TYPE_CHECKING:  # imports jax
+    from wdport.generation import Generated
+
+FORMATS: Final = (".txt", ".json", ".npz")
+
+NOTHING: Final = -1
+"""Behind the end of a shorter text, in an array."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """Completed texts, the settings that they were made with, and the file that was written."""
+
+    model: str
+    prompts: Path | None
+    found: Generated
+    settings: Mapping[str, object]
+    seconds: float
+    target: Target | None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The texts; None without a tokenizer."""
+        return None if self.found.words is None else self.found.texts
+
+    def frames(self, index: int, mask: int) -> list[str]:
+        """One text after every step, in words or as numbers."""
+        words = self.found.words
+        show = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
+        return [show(frame) for frame in self.found.frames(index, mask)]
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON values."""
+        from wdport.files.manifests import file_sha256
+
+        file = None if self.target is None else self.target.path
+        told = None if file is None else {"name": file.name, "sha256": file_sha256(file), "bytes": file.stat().st_size}
+        return self.content(told)
+
+    def content(self, output: Mapping[str, object] | None) -> dict[str, object]:
+        """The document, with these facts about the output."""
+        from wdport.files.manifests import file_sha256
+
+        found, texts = self.found, self.texts
+        prompts = self.prompts
+        return {
+            "model": self.model,
+            "prompts": None if prompts is None else {"name": prompts.name, "sha256": file_sha256(prompts)},
+            "output": output,
+            "texts": [
+                {"tokens": tokens.tolist(), "steps": steps.tolist(), "text": None if texts is None else texts[at]}
+                for at, (tokens, steps) in enumerate(zip(found.tokens, found.steps, strict=True))
+            ],
+            "generated": found.wanted,
+            "network_calls": found.calls,
+            **self.settings,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def lines(self) -> list[str]:
+        """One line per text; without a tokenizer its tokens."""
+        texts = self.texts
+        if texts is None:
+            return [" ".join(map(str, tokens)) for tokens in self.found.tokens]
+        return [" ".join(text.split("\n")) for text in texts]
+
+    def text(self) -> str:
+        """The texts, or a short summary if they are in a file."""
+        if self.target is None:
+            return "\n".join(self.lines())
+        count = len(self.found)
+        rows = [
+            ("generated", f"{self.found.wanted} tokens by {self.found.calls} network calls"),
+            ("took", f"{self.seconds:.1f} s"),
+            ("wrote", f"{self.target.path} ({size(self.target.path.stat().st_size)})"),
+        ]
+        return f"{self.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
+
+
+def output_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+    """The target of texts; raises an error if it cannot be written."""
+    if path.suffix not in FORMATS:
+        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
+    require_writable(path, inputs, force)
+    return Target(path, path.suffix[1:])
+
+
+def write_texts(target: Target, done: Done) -> None:
+    """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
+    from wdport.cli.documents import rendered
+    from wdport.files.atomic import whole_file, write_text
+
+    if target.format == "txt":
+        write_text(target.path, "\n".join(done.lines()) + "\n")
+    elif target.format == "json":
+        write_text(target.path, rendered("generated", done.content(None)) + "\n")
+    else:
+        import numpy as np
+
+        lengths = np.array([len(each) for each in done.found.tokens], np.int32)
+        arrays = {"tokens": done.found.tokens, "steps": done.found.steps}
+        shape = (len(lengths), int(lengths.max()))
+        padded: dict[str, Any] = {name: np.full(shape, NOTHING, np.int32) for name in arrays}
+        for name, values in arrays.items():
+            for row, each in enumerate(values):
+                padded[name][row, : len(each)] = each
+        with whole_file(target.path) as file:
+            np.savez(file, **padded, lengths=lengths)

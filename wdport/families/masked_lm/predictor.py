@@ -1,0 +1,37 @@
+"""The network for generation: :meth:`MaskedLM.part` as a pure function of the model's weights."""
+
+from __future__ import annotations
+
+from weakref import ref
+
+import keras
+from jax import Array as Tensor
+
+from wdport.families.masked_lm.port import MaskedLM
+from wdport.model import KerasVariable
+
+
+class Predictor:
+    """Implements :class:`wdport.families.roles.TokenNetwork`."""
+
+    def __init__(self, model: MaskedLM) -> None:
+        self._model = ref(model)
+
+    def weights(self) -> list[Tensor]:
+        return [variable.value for variable in self._variables()]
+
+    def predict(
+        self, weights: list[Tensor], tokens: Tensor, visible: Tensor, positions: Tensor, first: Tensor, count: int
+    ) -> Tensor:
+        mapping = list(zip(self._variables(), weights, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return self._known().part(tokens, visible, positions, first, count)
+
+    def _variables(self) -> list[KerasVariable]:
+        return list(self._known().weights)
+
+    def _known(self) -> MaskedLM:
+        model = self._model()
+        if model is None:
+            raise ReferenceError("the model no longer exists")
+        return model

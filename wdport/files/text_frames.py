@@ -1,0 +1,74 @@
+"""Show texts after every step of a generation: a `.gif`, or a `.txt` with a page for every step."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from wdport.errors import UsageError
+from wdport.files.atomic import replacing, write_text
+from wdport.files.figure import FRAMES_PER_SECOND, any_script, figure_target
+from wdport.files.target import Target
+from wdport.files.writable import require_writable
+
+FORMATS: Final = (".gif", ".txt")
+TEXTS: Final = 6
+"""Texts that are shown: the first ones."""
+
+MOST: Final = 120
+"""Frames."""
+
+WIDTH: Final = 80
+LINES: Final = 40
+_PAGE: Final = "\f"
+_CALM: Final = 4
+"""Frames per second of texts with few steps."""
+
+
+def frames_target(path: Path, force: bool, inputs: Mapping[str, Path]) -> Target:
+    """Return the target of an animation; raises an error if it cannot be written."""
+    if path.suffix not in FORMATS:
+        raise UsageError(path, "unknown animation format", f"end the name in {', '.join(FORMATS)}")
+    if path.suffix == ".gif":
+        return figure_target(path, force, inputs, "--animate", FORMATS)
+    require_writable(path, inputs, force, "--animate")
+    return Target(path, path.suffix[1:])
+
+
+def pages(frames: Sequence[Sequence[str]]) -> list[str]:
+    """One page for every step from ``frames`` of texts, which may differ in number: a text that is done stays."""
+    most = max(map(len, frames))
+    chosen = [round(at * (most - 1) / max(1, min(most, MOST) - 1)) for at in range(min(most, MOST))]
+    return [_page([each[min(step, len(each) - 1)] for each in frames]) for step in chosen]
+
+
+def write_frames(target: Target, frames: Sequence[Sequence[str]]) -> None:
+    """Write the pages of these texts: drawn one after another, pausing on the last, or separated by form feeds."""
+    made = pages(frames)
+    if target.format == "txt":
+        write_text(target.path, f"\n{_PAGE}".join(made) + "\n")
+        return
+    from matplotlib.animation import PillowWriter
+    from matplotlib.figure import Figure
+
+    lines = max(page.count("\n") + 1 for page in made)
+    figure = Figure(figsize=(8.0, 0.25 * lines + 0.4))
+    speed = FRAMES_PER_SECOND if len(made) > 5 * _CALM else _CALM
+    writer = PillowWriter(fps=speed)
+    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
+        for page in (*made, *[made[-1]] * (2 * speed)):
+            figure.clear()
+            shown = page.replace("$", r"\$")
+            figure.text(0.02, 0.97, shown, family="monospace", size=10, va="top", linespacing=1.4)
+            writer.grab_frame()
+
+
+def _page(texts: Sequence[str]) -> str:
+    lines = [line for text in texts for line in (*_wrapped(text), "")]
+    return "\n".join(lines[:LINES]).rstrip("\n")
+
+
+def _wrapped(text: str) -> list[str]:
+    return [line for part in text.split("\n") for line in (textwrap.wrap(part, WIDTH) or [""])]

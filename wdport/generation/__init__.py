@@ -1,0 +1,4 @@
+"""Generation: fill the masked tokens of texts, and write on."""
+
+from wdport.generation.api import Generated as Generated
+from wdport.generation.api import generate as generate

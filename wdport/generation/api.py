@@ -1,0 +1,203 @@
+"""`wdport.generate`: complete texts with a masked language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from os import PathLike
+from typing import Any, Final
+
+import numpy as np
+
+from wdport.diffusion.unmasking import NEVER, Refined, Settings
+from wdport.errors import UsageError
+from wdport.generation.program import generator_of
+from wdport.generation.prompts import Arranged, arranged, read_prompts
+from wdport.generation.words import Words, installed, require_words
+from wdport.limits import MAX_STEPS
+from wdport.model import Array, KerasModel
+
+BLOCK: Final = 32
+"""Tokens of a block if ``length`` is given, as in the library."""
+
+POSTS: Final = 16
+
+LOGITS: Final = 1 << 26
+"""Values of the logits that a batch may have by default: 256 MB in float32."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Completed texts.
+
+    ``tokens`` are one array (N,) int32 per prompt: the prompt with its masks replaced, and the tokens behind it.
+    ``steps`` are of the same shapes: the step that last set a token, counted from 0, and -1 for a given token.
+    ``taken`` (n,) is the number of steps of each, and ``calls`` the number of calls of the network. ``words`` is the
+    tokenizer, if there is one.
+    """
+
+    tokens: list[Array]
+    steps: list[Array]
+    taken: Array
+    calls: int
+    words: Words | None = field(default=None, repr=False)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts without special tokens; raises :class:`UsageError` if there was no tokenizer."""
+        words = require_words(self.words, "texts")
+        return [words.decode(each) for each in self.tokens]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def wanted(self) -> int:
+        """The number of tokens that were generated."""
+        return int(sum((each >= 0).sum() for each in self.steps))
+
+    def frames(self, index: int, mask: int) -> list[Array]:
+        """One text after every step, the first with ``mask`` for all wanted tokens; an edited token appears when it was
+        last set."""
+        tokens, steps = self.tokens[index], self.steps[index]
+        return [np.where(steps < step, tokens, mask) for step in range(int(steps.max(initial=NEVER)) + 2)]
+
+
+def generate(
+    model: KerasModel,
+    prompts: Iterable[Sequence[int] | str],
+    *,
+    length: int = 0,
+    block_length: int | None = None,
+    steps: int | None = None,
+    threshold: float = 0.95,
+    edit: float | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    end: int | None = None,
+    forbid: Sequence[int] = (),
+    mask: int | None = None,
+    tokenizer: str | PathLike[str] | None = None,
+    words: Words | None = None,
+    seed: int = 0,
+    batch: int | None = None,
+) -> Generated:
+    """Replace the mask tokens of prompts, and write on, with a converted masked language model.
+
+    Wanted tokens are filled in blocks, in the order of the text; a block reads all given tokens, and the wanted ones up
+    to its own end. In every step the network predicts all open tokens of a block, and the most probable are kept. The
+    rule is that of ``BlockRefinementScheduler`` of diffusers 0.42.1. All settings but ``block_length`` are arguments of
+    one compiled program.
+
+    Args:
+        model: what :func:`wdport.load_model` returns.
+        prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, stands for a token that
+            is wanted. All others are kept.
+        length: number of tokens to write behind every prompt.
+        block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
+        steps: steps in which a block is filled at the latest, evenly. Default: one for every token of a block.
+        threshold: tokens with a probability above it are kept earlier; 1 switches that off.
+        edit: probability above which a token that was generated before is replaced by another. Default: never.
+        temperature: 0 takes the most probable token; above, tokens are drawn from the tempered distribution.
+        top_k: draw from this many of the most probable tokens. Default: all.
+        top_p: draw from the most probable tokens that together have this probability. Default: all.
+        end: token that ends a text, which is cut behind it. Default: none.
+        forbid: tokens that are never generated, beside the mask token.
+        mask: the mask token. Default: that of the model's configuration.
+        tokenizer: ``tokenizer.json``, or its folder, for texts. Default: the one that the model keeps from its
+            checkpoint's folder.
+        words: the same, read before.
+        seed: 0 to 2^32 - 1. A text depends only on its prompt, the seed and its index, up to rounding.
+        batch: prompts per call of the network. Default: by the size of the logits.
+
+    Returns:
+        The texts, in the order of the prompts.
+
+    Raises:
+        UsageError: an argument is invalid; the message names it.
+        InputError: the tokenizer cannot be read.
+        MachineError: there are texts, and tokenizers is not installed.
+    """
+    generator = generator_of(model)
+    vocabulary = generator.vocabulary
+    _require_whole(mask=(mask, 0))
+    masked = generator.mask(mask)
+    _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
+                   batch=(batch, 1))  # fmt: skip
+    _require_whole(most=(1 << 32) - 1, seed=(seed, 0))
+    _require_whole(
+        most=vocabulary.size - 1, end=(end, 0), **{f"forbid[{at}]": (each, 0) for at, each in enumerate(forbid)}
+    )
+    _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
+                  top_p=(top_p, 0.0, 1.0))  # fmt: skip
+    given = list(prompts)
+    written = tokenizer is not None or any(isinstance(each, str) for each in given)
+    if words is None and (written or installed()):
+        words = generator.words(model, masked, tokenizer)
+    tokens = [require_words(words, "prompts").encode(each, bool(length)) if isinstance(each, str) else each
+              for each in given]  # fmt: skip
+    texts = read_prompts(tokens, vocabulary)
+    gaps = any((text == masked).any() for text in texts)
+    if not length and not gaps:
+        raise UsageError("prompts", f"have no mask token ({masked})", "give length, or put it where a token is wanted")
+    if end is not None and gaps:
+        raise UsageError("end", "would end a text in a gap of a prompt", "leave it out, or the mask tokens")
+    forbidden = np.isin(np.arange(vocabulary.size), [masked, *forbid])
+    if forbidden.all():
+        raise UsageError("forbid", "leaves no token", "leave some out")
+    whole = arranged(texts, masked, length, block_length or (min(BLOCK, length) if length else None))
+    settings = Settings(
+        steps or whole.block, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
+        1.0 if top_p is None else float(top_p), NEVER if end is None else end, forbidden,
+    )  # fmt: skip
+    rows = min(len(texts), batch or max(1, LOGITS // (whole.block * vocabulary.size)))
+    found = []
+    for first in range(0, len(texts), rows):
+        part, samples, count = _part(whole, first, rows)
+        found.append((part, generator.run(part, settings, seed, samples), count))
+    return _joined(found, end, words)
+
+
+def _part(whole: Arranged, first: int, rows: int) -> tuple[Arranged, Array, int]:
+    """``rows`` samples from ``first`` on, their numbers, and how many are not repeated ones that fill the batch."""
+    last = min(first + rows, len(whole.tokens))
+    begin = last - rows
+    return whole[begin:last], np.arange(begin, last), last - first
+
+
+def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None, words: Words | None) -> Generated:
+    tokens, steps, taken, calls = [], [], [], 0
+    for part, found, count in parts:
+        for text, set_at in list(zip(part.texts(found.tokens), part.texts(found.steps), strict=True))[-count:]:
+            last = _last(text, set_at, end)
+            tokens.append(text[:last])
+            steps.append(set_at[:last])
+        taken.append(found.taken[-count:])
+        calls += int(found.calls)
+    return Generated(tokens, steps, np.concatenate(taken), calls, words)
+
+
+def _last(text: Array, steps: Array, end: int | None) -> int:
+    """The length of a text that ends at the first generated token ``end``."""
+    found: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
+    return found[0] + 1 if found else len(text)
+
+
+def _require_whole(most: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
+    """Raise :class:`UsageError` unless each value is None, or a whole number from its least on."""
+    for name, (value, least) in named.items():
+        if value is None:
+            continue
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {most}")
+
+
+def _require_real(**named: tuple[Any, float, float]) -> None:
+    for name, (value, least, most) in named.items():
+        if value is None:
+            continue
+        kinds = (int, float, np.integer, np.floating)
+        if not isinstance(value, kinds) or isinstance(value, bool) or not (isfinite(value) and least <= value <= most):
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {most:g}")

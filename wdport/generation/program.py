@@ -1,0 +1,107 @@
+"""The whole of a generation as one compiled program, of which every setting is an argument."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.compile_cache import fast_run
+from wdport.diffusion.unmasking import Refined, Settings, refine, windows
+from wdport.errors import UsageError
+from wdport.families.registry import family_of_model
+from wdport.families.roles import Completing, Tree
+from wdport.generation.prompts import Arranged
+from wdport.generation.words import Words, words_of
+from wdport.model import KerasModel
+
+
+class Generator:
+    """A language model's program, compiled once for each shape of a batch."""
+
+    def __init__(self, family: Completing, model: KerasModel) -> None:
+        self.vocabulary, self.wide = family.vocabulary(model.config), model.compute_dtype == "float64"
+        self._family, self._network = family, family.token_network(model)
+        static = ("start", "block")
+        self._jitted = jax.jit(self._run, static_argnames=static, compiler_options=fast_run())
+
+    @property
+    def programs(self) -> int:
+        """The number of programs compiled so far."""
+        return int(self._jitted._cache_size())  # type: ignore[attr-defined]
+
+    def mask(self, given: int | None) -> int:
+        """The mask token: a given one, or the configuration's; raises :class:`UsageError`."""
+        if given is not None:
+            if not 0 <= given < self.vocabulary.size:
+                raise UsageError("mask", f"is {given}", f"give a whole number from 0 to {self.vocabulary.size - 1}")
+            return given
+        if self.vocabulary.mask is None:
+            raise UsageError("mask", "the model's configuration names no mask token", "give its number")
+        return self.vocabulary.mask
+
+    def words(self, model: KerasModel, mask: int, file: str | PathLike[str] | None) -> Words | None:
+        """The tokenizer in a file, or of the model; see :func:`words_of`."""
+        return words_of(model, self._family, mask, file)
+
+    def run(self, batch: Arranged, settings: Settings, seed: int, samples: Any) -> Refined:
+        """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
+        with jax.enable_x64(self.wide):
+            number = np.float64 if self.wide else np.float32
+            told = Settings(*(_number(value, number) for value in settings))
+            arrays = (batch.tokens, batch.visible, batch.positions)
+            found = self._jitted(self._network.weights(), *arrays, np.int32(batch.mask), told, np.uint32(seed),
+                                 np.asarray(samples, np.uint32), start=batch.start, block=batch.block)  # fmt: skip
+            return Refined(*map(np.asarray, found))
+
+    def _run(
+        self,
+        weights: Tree,
+        tokens: Tensor,
+        visible: Tensor,
+        positions: Tensor,
+        mask: Tensor,
+        settings: Settings,
+        seed: Tensor,
+        samples: Tensor,
+        start: int,
+        block: int,
+    ) -> Refined:
+        keys = jax.vmap(lambda sample: jax.random.fold_in(jax.random.key(seed), sample))(samples)
+        among = windows(start, tokens.shape[1] - start, block)
+
+        def predict(seen: Tensor, first: Tensor) -> Tensor:
+            """Every given token is read, and of the wanted ones those up to the end of the block."""
+            within = visible[:, : seen.shape[1]] & (jnp.arange(seen.shape[1]) < first + block)
+            return self._network.predict(weights, seen, within, positions[:, : seen.shape[1]], first, block)
+
+        return refine(predict, tokens, tokens != mask, mask, start, block, among, settings, keys)
+
+
+_GENERATORS: WeakKeyDictionary[KerasModel, Generator] = WeakKeyDictionary()
+
+
+def generator_of(model: KerasModel) -> Generator:
+    """The generator of a Keras model, made once per model; raises :class:`UsageError` for models of other families."""
+    try:
+        return _GENERATORS[model]
+    except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
+        family = family_of_model(model)
+        if not isinstance(family, Completing):
+            what = f"is {type(model).__name__}" if family is None else f"a {family.name} model generates no text"
+            raise UsageError("model", what, "give a masked language model from wdport.load_model") from None
+        made = Generator(family, model)
+        _GENERATORS[model] = made
+        return made
+
+
+def _number(value: Any, number: type[Any]) -> Any:
+    """An argument of the program, whose type does not depend on how the user wrote a number."""
+    array = np.asarray(value)
+    kind = number if array.dtype.kind == "f" else bool if array.dtype == bool else np.int32
+    return array.astype(kind)
