@@ -13,6 +13,7 @@ from wdport.conversion.prepare import PathText, Settings, prepare
 from wdport.conversion.river import Conversion, convert
 from wdport.errors import MisfitError
 from wdport.families.choice import own_model
+from wdport.families.registry import remember
 from wdport.families.roles import Family
 from wdport.model import KerasModel
 
@@ -103,7 +104,8 @@ class Port:
 
         Returns:
             The model that the table's Keras function returns, built; its variables hold the float32 values that
-            :meth:`convert` writes.
+            :meth:`convert` writes. :func:`wdport.sample` and :func:`wdport.export` take it if the table has
+            ``sampling:``.
 
         Raises:
             WdportError: a file is invalid, or checkpoint, table and model do not fit.
@@ -116,6 +118,7 @@ class Port:
             variables = variables_by_path(model)
             for name, array in converted_arrays(prepared, allow_nonfinite, cast):
                 set_variable(variables[name], array.copy())
+            remember(model, own, prepared.config)
         return model
 
     def verify(

@@ -18,6 +18,7 @@ import pytest
 import torch
 import yaml
 
+import wdport
 from wdport.cli.main import main
 from wdport.errors import MisfitError
 from wdport.exporting import loader
@@ -67,6 +68,14 @@ def test_the_example(process: str, folder: Path, capsys: pytest.CaptureFixture[s
     states, decoded = loader.load("a.stablehlo")(0, range(7))
     np.testing.assert_allclose(states, wanted, rtol=1e-5, atol=1e-6)
     assert decoded is None
+    for model in (wdport.load_model("a.keras", mapping=f"{process}.yaml"), wdport.Port(f"{process}.yaml").load("a.pt")):
+        drawn = wdport.sample(model, 7, sampler=sampler, steps=4).points
+        np.testing.assert_allclose(drawn, wanted, rtol=1e-5, atol=1e-6)
+    made = wdport.export(model, "python.stablehlo", what="sampler", sampler=sampler, steps=4)
+    np.testing.assert_array_equal(loader.load(made.path)(0, range(7))[0], states)
+    assert wdport.export(model, "network.stablehlo", what="network").facts["what"] == "network"
+    with pytest.raises(MisfitError, match="give mapping= with the table"):
+        wdport.load_model("a.keras")
     capsys.readouterr()
     for words in (["sample", "a.keras", "-n", "1"], ["export", "a.keras", "-o", "b.stablehlo"]):
         assert main(words) == 4

@@ -37,7 +37,22 @@ def test_convert_verify_and_record_leave_it_out_and_say_so(tmp_path: Path, capsy
     assert wdport.verify_recording(output, run, mapping=table)
 
 
-@pytest.mark.parametrize("change", [{"but": "head.bias"}, {"with_too": "net.extra"}, {"with_too": "extra"}])
+def test_beside_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in a LightningModule with a loss that has weights: one row drops them."""
+    checkpoint, table = wrapped(tmp_path, with_too="loss.weight")
+    output, run, told = tmp_path / "out.keras", tmp_path / "run.npz", ["--mapping", str(table)]
+    assert main(["convert", str(checkpoint), "-o", str(output), *told]) == 4
+    assert "unexpected loss.weight (2,); " in capsys.readouterr().err
+    table.write_text(f"{table.read_text()}\ntensors:\n  - {{torch: loss.weight, drop: only for training}}\n")
+    said = "6 of 7 names have the prefix 'net.', which is removed"
+    for words in (["convert", str(checkpoint), "-o", str(output)], ["verify", str(checkpoint), str(output)],
+                  ["record", str(checkpoint), "-o", str(run)]):  # fmt: skip
+        assert main([*words, *told]) == 0
+        assert " ".join(capsys.readouterr().out.split()).count(said) == 1
+    assert wdport.verify_recording(output, run, mapping=table)
+
+
+@pytest.mark.parametrize("change", [{"but": "head.bias"}, {"with_too": "net.extra"}])
 def test_all_or_nothing(tmp_path: Path, change: dict[str, str]) -> None:
     checkpoint, table = wrapped(tmp_path, **change)
     with pytest.raises(MisfitError, match=r"net\."):

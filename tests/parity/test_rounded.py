@@ -58,6 +58,7 @@ def test_rounded_weights_are_verified_as_such(table: Path, dtype: str) -> None:
     made = wdport.convert(source, f"{table.parent}/out/", mapping=table, dtype=dtype)
     verdict = wdport.verify(source, made.output, mapping=table)
     assert verdict
+    assert f"computes, with weights rounded to {dtype}" in verdict.summary()
     assert f"the weights were rounded to {dtype}" in str([str(each) for each in verdict.gates[0].findings])
     with pytest.raises(MisfitError, match=r"0\.weight than those given, and the converted file is rounded"):
         wdport.verify(source, made.output, mapping=table, reference=f"{HERE}:by_itself")

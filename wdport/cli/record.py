@@ -121,7 +121,8 @@ def _known(
 
     own = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
     return {"target": own.reference, "inputs": own.inputs, "tensors": own.tensors, "arguments": own.arguments,
-            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped, "notes": own.notes}  # fmt: skip
+            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped, "notes": own.notes,
+            "spare": own.spare}  # fmt: skip
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:

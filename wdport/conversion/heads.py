@@ -11,19 +11,30 @@ from wdport.mapping.rows import Table
 
 
 def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Remove the names' common first component if no row of the table claims a name with it and rows claim every name
-    without it; return a sentence that says so, or nothing.
+    """Remove the first component of names, such as ``model``, if no row of the table claims a name with it and rows
+    claim every name without it; return a sentence that says so, or nothing.
 
-    An unclaimed name is a fault of the plan, so this never prevents a plan that fits.
+    Names without it, such as those of a loss beside a model, keep theirs; no row may move one of them. A name that no
+    row claims is a fault of the plan, so this never prevents a plan that fits.
     """
-    heads = {name.partition(".")[0] for name in checkpoint.tensors if "." in name}
-    if len(heads) != 1 or not all("." in name for name in checkpoint.tensors):
-        return ()
-    (head,) = heads
     index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
-    short = [name.removeprefix(f"{head}.") for name in checkpoint.tensors]
-    if any(map(index.find, checkpoint.tensors)) or not all(map(index.find, short)):
+    moving = PatternIndex(pattern for row in table.rows if row.drop is None for pattern in row.torch)
+    found = []
+    for head in dict.fromkeys(name.partition(".")[0] for name in checkpoint.tensors if "." in name):
+        short = {name: name.removeprefix(f"{head}.") for name in checkpoint.tensors if name.startswith(f"{head}.")}
+        others = [name for name in checkpoint.tensors if name not in short]
+        if (
+            not any(map(index.find, short))
+            and all(map(index.find, short.values()))
+            and not any(map(moving.find, others))
+        ):
+            found.append((head, short, others))
+    if len(found) != 1:
         return ()
+    ((head, short, others),) = found
+    if others:
+        checkpoint.give_names(short)
+        return (f"{len(short)} of {len(checkpoint.tensors)} names have the prefix '{head}.', which is removed",)
     checkpoint.leave_out(f"{head}.")
     return (f"every name has the prefix '{head}.', which is removed",)
 

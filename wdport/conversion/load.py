@@ -18,8 +18,9 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.account import Account, read_account
-from wdport.errors import InputError, MisfitError, require_paths
-from wdport.families.registry import family_of_class, find_family
+from wdport.errors import InputError, MisfitError, UsageError, require_paths
+from wdport.families.choice import own_model
+from wdport.families.registry import family_of_class, find_family, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Beside, Digests, digest, read_assets, read_beside, read_variables, size_at
@@ -205,37 +206,46 @@ def _own_values(account: Account | None) -> dict[str, object]:
     return account.values if account is not None and account.family == CUSTOM else {}
 
 
-def load_model(path: str | PathLike[str], dtype: str | None = None) -> KerasModel:
+def load_model(
+    path: str | PathLike[str],
+    dtype: str | None = None,
+    *,
+    mapping: str | PathLike[str] | None = None,
+    model: str | None = None,
+) -> KerasModel:
     """Load a converted file as a Keras model, ready to be called.
+
+    For your own model the table is needed, whose functions are called. Without it ``keras.saving.load_model`` opens
+    a ``.keras`` file of your own model, but :func:`wdport.sample` does not know what it was trained for.
 
     Args:
         path: a ``.keras``, ``.safetensors``, ``.weights.h5`` or ``.npz`` file, or a folder, from
             :func:`wdport.convert`.
         dtype: Keras dtype policy, such as "float64" (under JAX x64) or "mixed_bfloat16"; float32 if None. Values that
             are stored in 16 bits are widened, or kept unchanged under "bfloat16" or "float16".
+        mapping: the mapping table of your own model.
+        model: ``module:function`` that builds your own Keras model, if the table does not name it.
 
     Returns:
         The Keras model, built, with the stored weights.
 
     Raises:
         InputError: the file is damaged, or wdport did not write it.
+        MisfitError: it is your own model and ``mapping`` is missing, or the function makes another model now.
         UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
-    require_paths(path=path)
-    try:
-        converted = open_converted(path)
-    except MisfitError as error:
-        if (account := open_account(Path(path))[0]) is None or account.family != CUSTOM:
-            raise
-        fix = (
-            "a Keras model of your own: open it with keras.saving.load_model, or fill one with wdport.Port(table).load"
-        )
-        raise MisfitError(Path(path), error.what, fix) from None
-    model = converted.family.build(converted.config, dtype)
-    fill(model, converted)
+    require_paths("mapping", path=path, mapping=mapping)
+    own = own_model(mapping, model, None, ())
+    if mapping is not None and own is None:
+        raise UsageError("mapping", "is not a table of your own model", "leave it out")
+    converted = open_converted(path, own)
+    made = converted.family.build(converted.config, dtype)
+    fill(made, converted)
+    if own is not None:
+        remember(made, own, converted.config)
     if isinstance(converted.family, Accompanied):
-        converted.family.keep(model, kept_files(converted, converted.family.kept))
-    return model
+        converted.family.keep(made, kept_files(converted, converted.family.kept))
+    return made
 
 
 def kept_files(converted: Converted, names: Iterable[str]) -> dict[str, bytes]:
@@ -276,9 +286,9 @@ def _by_keras(converted: Converted, family: KeptByKeras) -> Iterator[tuple[str, 
 
 def fill(model: KerasModel, converted: Converted) -> None:
     """Set every variable of ``model`` to its value in the file."""
-    from wdport.keras_runtime import set_variable  # brings in jax
+    from wdport.keras_runtime import set_variable, variables_by_path  # brings in jax
 
-    variables = {variable.path: variable for variable in model.weights}
+    variables = variables_by_path(model)
     for name, array in sound_variables(converted):
         # An owned copy: a Keras variable on JAX's CPU may keep the very memory that it is given.
         set_variable(variables.pop(name), np.array(array, copy=True))

@@ -21,7 +21,7 @@ from wdport.recorder import Input
 class Recordable:
     """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
     ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
-    the table compares, and ``notes`` say how names were changed."""
+    the table compares, ``notes`` say how names were changed, and the model need not have the ``spare`` tensors."""
 
     reference: str
     inputs: tuple[Input, ...]
@@ -30,6 +30,7 @@ class Recordable:
     calculated: tuple[str, ...]
     taps: tuple[NamePattern, ...]
     notes: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
 
     def is_tapped(self, module: str) -> bool:
         """Return whether a row of the table compares this module."""
@@ -53,6 +54,7 @@ def recordable(
         fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"
         raise UsageError(own.table.path, "does not name the PyTorch model", fix)
     patterns = [pattern for row in own.table.rows if row.combine for pattern in row.torch]
+    dropped = [pattern for row in own.table.rows if row.drop is not None for pattern in row.torch]
     told = own.told()
     with open_checkpoint(Path(checkpoint), key=key) as opened:
         notes = leave_out_head(opened, own.table)
@@ -64,4 +66,5 @@ def recordable(
             tuple(name for name in opened.tensors if any(each.match(name) is not None for each in patterns)),
             tuple(row.torch for row in own.table.taps),
             notes,
+            tuple(name for name in opened.tensors if any(each.match(name) is not None for each in dropped)),
         )

@@ -14,6 +14,7 @@ from wdport.diffusion.plans import Plan
 from wdport.errors import UsageError
 from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
+from wdport.families.registry import known_model
 from wdport.files.target import Target
 from wdport.model import Array, Configuration, Function, KerasModel, NotDecoded
 from wdport.sampling.network import Network
@@ -113,7 +114,8 @@ def export(
         if inputs:
             raise UsageError("inputs", "are for a network", "leave them out, or add what='network'")
         target = export_target(Path(path), force=force, option=None)
-        return export_network(programs_of(model, pad_widths).network, model.compute_dtype, model.config, target, order)
+        network, (_, config) = programs_of(model, pad_widths).network, known_model(model) or (None, None)
+        return export_network(network, model.compute_dtype, config, target, order)
     functions, config = functions_of_model(model, inputs)
     target = export_target(Path(path), force=force, option=None)
     return export_functions(functions, values_of(model), model.compute_dtype, config, target, order)

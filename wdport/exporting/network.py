@@ -14,7 +14,7 @@ from jax import Array as Tensor
 from wdport.compare.probe import stateless
 from wdport.errors import UsageError
 from wdport.exporting.lower import BATCH, Lowerable, Lowered, Lowering
-from wdport.families.registry import family_of_model
+from wdport.families.registry import known_model
 from wdport.families.roles import Family, Programmed, Sampled
 from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
@@ -33,8 +33,8 @@ def functions_of(family: Family, config: Configuration, model: KerasModel) -> di
 
 def draws_samples(model: KerasModel) -> bool:
     """Whether a model is a denoiser that :func:`wdport.sample` draws samples with."""
-    family = family_of_model(model)
-    return isinstance(family, Sampled) and not family.unsampled(model.config)
+    family, config = known_model(model) or (None, None)
+    return isinstance(family, Sampled) and not family.unsampled(config)
 
 
 def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[str, Function], Mapping[str, object]]:
@@ -43,10 +43,11 @@ def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[s
 
     Raises :class:`UsageError`.
     """
-    if (family := family_of_model(model)) is not None:
+    if (known := known_model(model)) is not None:
+        family, config = known
         if inputs:
             raise UsageError("inputs", f"a {family.name} model has its own", "leave them out")
-        return functions_of(family, model.config, model), model.config.to_dict()
+        return functions_of(family, config, model), config.to_dict()
     if not isinstance(model, keras.Model):
         what = f"a {type(model).__name__} is not a Keras model"
         raise UsageError("model", what, "give what wdport.load_model returns")

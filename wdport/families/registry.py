@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError
 from wdport.families.roles import Family
+from wdport.model import KerasModel
 
 _MODULES = {
     "waveletdiff": "wdport.families.waveletdiff.family",
@@ -54,6 +57,24 @@ def family_of_class(registered_name: object, where: str | Path) -> Family:
         fix = "give the file that wdport convert wrote; keras.saving.load_model loads this one"
         raise MisfitError(where, f"is a Keras model{named} that wdport did not write", fix)
     return find_family(name, where)
+
+
+_OWN: WeakKeyDictionary[object, tuple[Family, Any]] = WeakKeyDictionary()
+"""Family and configuration of the user's own Keras models, which their classes do not tell."""
+
+
+def remember(model: KerasModel, family: Family, config: object) -> None:
+    """Note the family and the configuration of a user's own Keras model, for :func:`known_model`."""
+    _OWN[model] = family, config
+
+
+def known_model(model: object) -> tuple[Family, Any] | None:
+    """The family of a Keras model and its configuration; ``None`` if wdport did not make the model."""
+    with suppress(TypeError):  # not weakly referenceable
+        if (own := _OWN.get(model)) is not None:
+            return own
+    family = family_of_model(model)
+    return None if family is None else (family, getattr(model, "config", None))
 
 
 def family_of_model(model: object) -> Family | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -50,6 +51,8 @@ def recorded_plan(recording: Recording, converted: Converted, mapping: PathText 
     if table.family != family.name:
         what = f"is a {family.name}, the recording is of a {table.family}"
         raise MisfitError(converted.path, what, "give the recording of the checkpoint that this file was made from")
+    # What is dropped need not be in the model, and so not in its recording.
+    table = replace(table, rows=tuple(row if row.drop is None else replace(row, optional=True) for row in table.rows))
     shapes, variables = {name: tensor.shape for name, tensor in names.items()}, converted.variables
     plan, constants = planned(recording.path, table, family, converted.config, shapes, variables)
     resolved = Resolved(converted.config, converted.origins)

@@ -183,6 +183,8 @@ class Verdict:
     """``wdport``, ``library``, ``own`` or ``recording``: whose code the reference is."""
     reference_code: str = ""
     """Name of the reference's code."""
+    rounded_to: str = ""
+    """The 16-bit dtype that weights were rounded to, on both sides; "" if none were."""
     started: str = field(default="", compare=False)
     """Date and time in UTC, in ISO 8601; "" if unknown."""
     left_out: dict[str, str] = field(default_factory=dict)

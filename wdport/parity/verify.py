@@ -276,6 +276,7 @@ def _verify(
         reference=sides.reference.told,
         reference_kind=kind,
         reference_code=code,
+        rounded_to=", ".join(sorted(set(converted.rounded.values()))),
         inputs=tuple(case.describe() for case in CASES),
         environment=_environment(runner),
         bounds=bounds(prepared.family.bounds),

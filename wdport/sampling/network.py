@@ -22,7 +22,7 @@ from wdport.diffusion.process import Process
 from wdport.diffusion.scan import Change
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
-from wdport.families.registry import family_of_model
+from wdport.families.registry import known_model
 from wdport.families.roles import Denoiser, Sampled, Tree
 from wdport.limits import MAX_PAD_WIDTHS
 from wdport.model import Array, Configuration, Diffused, KerasModel
@@ -233,12 +233,13 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
 
 
 def _known(model: KerasModel) -> Known:
-    family = family_of_model(model)
+    family, config = known_model(model) or (None, None)
     if not isinstance(family, Sampled):
         what = f"a {type(model).__name__} is not a diffusion model"
-        raise UsageError("model", what, "give what wdport.load_model returns")
-    _require_sampled(family, model.config)
-    return family, model.config
+        fix = "give what wdport.load_model returns, for your own model with its mapping table"
+        raise UsageError("model", what, fix)
+    _require_sampled(family, config)
+    return family, config
 
 
 def _require_sampled(family: Sampled, config: Configuration) -> None:

@@ -235,6 +235,8 @@ class VerdictDocument(TypedDict):
     """Whose code the reference is."""
     reference_code: str
     """Name of the reference's code."""
+    rounded_to: str
+    """The 16-bit dtype that weights were rounded to, on both sides; empty if none were."""
     started: str
     """Start time in UTC, in ISO 8601; empty if unknown."""
     seconds: float

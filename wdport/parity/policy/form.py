@@ -18,8 +18,8 @@ class BoundForm(TypedDict, total=False):
     reason: Text
     """Why it is not the default."""
     expires: Day
-    """The last day on which it is in force, written without quotes. From the next day on, the gate policy (P) fails and
-    the default is in force again."""
+    """The last day on which it is in force, a date of TOML without quotes. From the next day on, the gate policy (P)
+    fails and the default is in force again."""
 
 
 class SettingsForm(TypedDict, total=False):
@@ -40,7 +40,7 @@ class WaiverForm(TypedDict):
     reason: Text
     """Why the failure is acceptable."""
     expires: Day
-    """The last day on which it is in force, written without quotes."""
+    """The last day on which it is in force, a date of TOML without quotes."""
 
 
 class PolicyForm(TypedDict, total=False):

@@ -32,7 +32,8 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
     differently."""
     ours, theirs = write(file_name(verdict.converted)), write(file_name(verdict.checkpoint))
     assuming = ", ".join(write(printable(f"{name} {value}", NAME_CHARS)) for name, value in verdict.assuming.items())
-    rest = f", assuming {assuming}" if assuming else ""
+    rest = f", with weights rounded to {write(verdict.rounded_to)}" if verdict.rounded_to else ""
+    rest += f", assuming {assuming}" if assuming else ""
     if verdict:
         return f"{ours} computes what {theirs} computes{rest}"
     if unmet := verdict.unmet:
