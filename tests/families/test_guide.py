@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commands() -> list[list[str]]:
     lines = GUIDE.read_text(encoding="utf-8").splitlines()
-    return [line[2:].split()[1:] for line in lines if line.startswith("$ ") and "onet" in line]
+    return [line[2:].split()[1:] for line in lines if line.startswith("$ wdport ") and "onet" in line]
 
 
 def test_the_table_is_short() -> None:
