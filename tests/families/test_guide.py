@@ -21,7 +21,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert [name for name, _ in found] == ["net.py", "twins.py", "onet.yaml"]
     for name, text in found:
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).write_text(f"# {name}\n{text}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("net", "twins"):
@@ -82,7 +82,7 @@ def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.Capt
     Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
     assert main(commands()[0]) == 4
     told = capsys.readouterr().err
-    assert "dense5.weight does not fit line 9" in told
+    assert "dense5.weight does not fit line 10" in told
     printed = GUIDE.read_text(encoding="utf-8").partition("it is one line:")[2].split("```")[1].removeprefix("text")
     assert " ".join(printed.split()) == " ".join(told.split())
     assert not Path("onet.keras").exists()
