@@ -130,6 +130,7 @@ def test_an_expired_bound_fails(pair: tuple[str, str], tmp_path: Path, capsys: A
     assert "expired on 2020-01-01" in shown
 
 
+@pytest.mark.full
 def test_a_bound_that_no_longer_finds_known_faults(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     policy = tmp_path / "parity.toml"
     policy.write_text('[bounds]\nlogic = { value = 0.1, reason = "r", expires = 2999-01-01 }\n')
@@ -151,6 +152,7 @@ def test_known_faults_come_first(pair: tuple[str, str], tmp_path: Path, capsys: 
     assert "tightened to 1e-11" in shown
 
 
+@pytest.mark.full
 def test_a_baseline_is_made_and_held(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     baseline = tmp_path / "parity-baseline.json"
     rest = ["--baseline", str(baseline), "--no-canary"]
@@ -195,6 +197,7 @@ def test_reports_and_summary(
     assert json.loads(Path(files["json"]).read_text())["passed"] is True
 
 
+@pytest.mark.full
 def test_a_faulty_layer_on_its_own(pair: tuple[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.weights.h5"
     broken.write_bytes(Path(pair[1]).read_bytes())

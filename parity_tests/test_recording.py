@@ -172,6 +172,7 @@ def test_a_fault_in_the_file_is_found_from_a_recording(pair: Pair, tmp_path: Pat
     assert {fault.candidate for fault in verdict.faults} == {"cross_level/projection_0"}
 
 
+@pytest.mark.full
 def test_a_fault_in_the_users_code_is_found(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that is not the checkpoint's: the table in the file is not the one that the code computes, and is used."""
     from tests import user_model

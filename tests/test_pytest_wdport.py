@@ -386,7 +386,7 @@ def test_the_options_are_those_of_the_command() -> None:
 @pytest.mark.parametrize(
     ("dist", "processes", "ini"),
     [
-        ("load", 2, False),
+        pytest.param("load", 2, False, marks=pytest.mark.full),
         pytest.param("loadfile", 1, True, marks=pytest.mark.full),
     ],
 )

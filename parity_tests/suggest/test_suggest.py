@@ -11,7 +11,7 @@ from .nets.goldens import GOLDEN
 from .scoring import score
 from .seeded import FAULTS, HARMLESS, Fault
 
-FEW = {("onet", "honest"), ("fused", "misleading"), ("gpt", "meaningless")}
+FEW = {("onet", "honest"), ("fused", "misleading")}
 FEW_FAULTS = {"a pooling that does not round up, and leaves another size", "no scale in attention", "no shortcut"}
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 

@@ -129,7 +129,7 @@ def test_one_program_has_the_code_of_every_platform(tmp_path: Path) -> None:
     assert names == ["encode.program", "decode.program"]
 
 
-@pytest.mark.parametrize("kind", ["words", "vae"])
+@pytest.mark.parametrize("kind", ["words", pytest.param("vae", marks=pytest.mark.full)])
 def test_mixed_bfloat16(tmp_path: Path, kind: str) -> None:
     """The weights stay in float32, the activations are rounded."""
     rng, model = np.random.default_rng(0), {"words": language_model, "vae": autoencoder}[kind](tmp_path)
@@ -166,6 +166,7 @@ def _drawn(told: dict[str, Any], batch: int) -> np.ndarray:
     return rng.integers(0, 30, shape).astype("i4") if told["dtype"] == "int32" else rng.standard_normal(shape, "f4")
 
 
+@pytest.mark.full
 def test_other_families(tmp_path: Path) -> None:
     """An encoder of any length; of models that draw samples the network itself."""
     encoder = wdport.convert(encoders.save(tmp_path / "encoder.pt"), tmp_path / "encoder.keras").output

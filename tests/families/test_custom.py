@@ -97,7 +97,7 @@ def test_it_is_converted_and_verified(tmp_path: Path, name: str, suffix: str) ->
     assert json.loads(Path(f"{output}.wdport.json").read_text())["mapping"]["family"] == "custom"
 
 
-@pytest.mark.parametrize("name", ["words", "shared", "transformer"])
+@pytest.mark.parametrize("name", ["words", "shared", pytest.param("transformer", marks=pytest.mark.full)])
 def test_gradients_and_bfloat16_too(tmp_path: Path, name: str) -> None:
     checkpoint, table = files(tmp_path, name)
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output

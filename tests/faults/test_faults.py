@@ -50,6 +50,7 @@ def test_a_few_of_everything(tmp_path: Path) -> None:
     assert all(line["times"] for line in found)
 
 
+@pytest.mark.full
 def test_each_call_that_gives_a_name(tmp_path: Path) -> None:
     (found,) = campaign(tmp_path, "--jobs", "verify reports", "--refusals", "1000")
     assert found["ended"]["5"] > 20

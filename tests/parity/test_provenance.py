@@ -132,7 +132,7 @@ def test_another_checkpoint_with_the_same_weights_is_said(pair: tuple[Path, Path
     assert "converted from another file than this one: small.ckpt" in found(again, pair[1])["notice"]
 
 
-@pytest.mark.parametrize("suffix", ["keras", "weights.h5", "safetensors"])
+@pytest.mark.parametrize("suffix", ["keras", pytest.param("weights.h5", marks=pytest.mark.full), "safetensors"])
 def test_a_changed_weight_is_refused_and_named(tmp_path: Path, suffix: str, capsys: Any) -> None:
     checkpoint = save(tmp_path / "small.ckpt", make_state())
     output = wdport.convert(checkpoint, tmp_path / f"small.{suffix}", values=SETTINGS).output

@@ -89,6 +89,7 @@ def test_a_loosened_bound_lets_its_faults_live(example: Example, bound: str) -> 
         assert [kill.right for kill in kills] == [held is None]
 
 
+@pytest.mark.full
 def test_rewritten_ports_live(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(example, "cases", example.cases[:1])
     found = list(run_rewrites(example))

@@ -78,6 +78,7 @@ def test_a_stopped_gradient_is_found(pair: tuple[Prepared, Sides], monkeypatch: 
     assert found.parts[0] < 1e-11 < found.parts[1]
 
 
+@pytest.mark.full
 def test_each_bug_of_training_code_fails(pair: tuple[Prepared, Sides], probe: GradientProbe) -> None:
     prepared, sides = pair
     model = sides.candidates["float64"]

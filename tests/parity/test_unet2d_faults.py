@@ -30,6 +30,7 @@ def every_fault_dies(name: str, count: int) -> None:
     assert example.logic().logic < 1e-15  # and nothing of them is left
 
 
+@pytest.mark.full
 def test_a_fault_of_every_part_dies_where_it_is() -> None:
     assert FAMILY.smallest() == FAMILY.examples()[EXAMPLES[0]]
     example = Example(EXAMPLES[0], FAMILY, FAMILY.smallest())

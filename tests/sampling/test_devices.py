@@ -85,7 +85,7 @@ def free_address() -> str:
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_devices_do_not_change_samples(processes: int, tmp_path: Path, same_compiler: dict[str, str]) -> None:
     """8 devices: of one process, or 4 of each of two. All processes get all samples."""
     address = free_address() if processes > 1 else ""
