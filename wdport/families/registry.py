@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError
-from wdport.families.roles import Family
+from wdport.families.roles.family import Family
 from wdport.model import KerasModel
 
 _MODULES = {

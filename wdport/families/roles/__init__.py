@@ -1,0 +1,54 @@
+"""The roles of a model family, each a protocol that the rest of wdport uses.
+
+Every family is a :class:`Family`. The other roles are optional and tested by ``isinstance``: a family that has the
+methods has the role.
+"""
+
+from wdport.families.roles.family import (
+    Accompanied,
+    Configured,
+    Convertible,
+    Documented,
+    Family,
+    KeptByKeras,
+    Outlined,
+    OwnFamily,
+    Referenced,
+)
+from wdport.families.roles.tasks import (
+    Autoencoder,
+    Completing,
+    Denoiser,
+    Programmed,
+    Sampled,
+    TokenNetwork,
+    Trained,
+    Tree,
+    VideoCoder,
+)
+from wdport.families.roles.tested import Edited, Faulty, FaultyAround, Rewritten
+
+__all__ = [
+    "Accompanied",
+    "Autoencoder",
+    "Completing",
+    "Configured",
+    "Convertible",
+    "Denoiser",
+    "Documented",
+    "Edited",
+    "Family",
+    "Faulty",
+    "FaultyAround",
+    "KeptByKeras",
+    "Outlined",
+    "OwnFamily",
+    "Programmed",
+    "Referenced",
+    "Rewritten",
+    "Sampled",
+    "TokenNetwork",
+    "Trained",
+    "Tree",
+    "VideoCoder",
+]
