@@ -16,7 +16,7 @@ TRAIN = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 
 @pytest.mark.full
 def test_the_digits_are_those_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("diffusers")
+    pytest.importorskip("diffusers", exc_type=ImportError)
     datasets, neighbors = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.neighbors")
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, str(TRAIN), "digits", "--steps", "1000"], check=True)

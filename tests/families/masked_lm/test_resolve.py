@@ -105,7 +105,7 @@ def test_heads_of_a_tied_model(tmp_path: Path, tensors: dict, capsys: pytest.Cap
 
 
 def test_defaults_are_the_librarys() -> None:
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
     theirs = transformers.EuroBertConfig().to_dict()
     ours = Config().to_dict()
     theta = ours.pop("rope_theta")
@@ -123,7 +123,7 @@ def test_defaults_are_the_librarys() -> None:
 )  # fmt: skip
 def test_spellings_of_rotary_positions(told: Fields, theta: float) -> None:
     assert FAMILY.load_config(FAMILY.read_settings({**SMALL, **told}, "config.json")).rope_theta == theta
-    if (transformers := pytest.importorskip("transformers")) is not None:
+    if (transformers := pytest.importorskip("transformers", exc_type=ImportError)) is not None:
         own = transformers.EuroBertConfig(**{**SMALL, **told})
         assert own.rope_parameters["rope_theta"] == theta
 

@@ -13,7 +13,7 @@ from wdport.families.masked_lm.battery import signature
 from wdport.families.masked_lm.config import Config
 from wdport.recorder import lifted, module_names, run
 
-pytest.importorskip("transformers")
+pytest.importorskip("transformers", exc_type=ImportError)
 
 
 def both(fields: Fields, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
@@ -74,7 +74,7 @@ def test_who_the_reference_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_library_computes_what_its_own_arguments_say() -> None:
     """Synonyms of an activation, and old spellings, are the library's as well."""
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
     fields = {**fields_of("old spelling, bias of the head"), "hidden_act": "swish"}
     config, tensors = config_of(fields), tensors_of(fields)
     own = transformers.EuroBertForMaskedLM(transformers.EuroBertConfig(**fields)).eval()

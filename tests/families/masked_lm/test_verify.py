@@ -19,7 +19,7 @@ TINY: Fields = {**SMALL, "vocab_size": 12, "hidden_size": 8, "intermediate_size"
 
 def library(fields: Fields, seed: int = 0) -> Any:
     """The library's own model, every parameter random."""
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
     told = transformers.EuroBertConfig(**fields, bos_token_id=None, eos_token_id=None)
     model = transformers.EuroBertForMaskedLM(told).eval()
     state = {name: torch.from_numpy(array) for name, array in tensors_of(fields, seed).items()}
@@ -48,7 +48,7 @@ def test_a_folder_verifies_without_a_flag(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
     """In shards; back again bit for bit, and the library loads it."""
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
     model = library({**SMALL, "tie_word_embeddings": tied}, 1).to(dtype)
     model.save_pretrained(tmp_path / "m", max_shard_size="3KB")
     assert len(list((tmp_path / "m").glob("*.safetensors"))) > 2

@@ -19,7 +19,7 @@ from wdport.families.unet2d.sampled import unsampled
 
 from .make import randomise
 
-diffusers = pytest.importorskip("diffusers")
+diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
 
 SIZE, COUNT, STEPS = 8, 3, 4
 FIELDS: dict[str, Any] = {

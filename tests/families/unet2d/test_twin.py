@@ -12,7 +12,7 @@ from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import Config
 from wdport.recorder import lifted, module_names, run
 
-pytest.importorskip("diffusers")
+pytest.importorskip("diffusers", exc_type=ImportError)
 
 
 def both(fields: Fields, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
