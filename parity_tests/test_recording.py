@@ -68,10 +68,8 @@ def replay(folder: Path, converted: Path, recording: Path) -> dict[str, Any]:
     return dict(told["verdict"])
 
 
-LONGER = [pytest.param(name, marks=[pytest.mark.full]) for name in list(FACTORIES)[1:]]
-
-
-@pytest.mark.parametrize("name", ["etth1-seq24-db2", *LONGER])
+@pytest.mark.full
+@pytest.mark.parametrize("name", list(FACTORIES))
 def test_the_goldens_replay_without_torch(golden: Path, without_torch: Path, tmp_path: Path, name: str) -> None:
     recording = tmp_path / "run.npz"
     config = golden / f"{name}.config.yaml"

@@ -56,6 +56,7 @@ def test_each_call_that_gives_a_name(tmp_path: Path) -> None:
     assert found["ended"]["5"] > 20
 
 
+@pytest.mark.full
 def test_two_writers(tmp_path: Path) -> None:
     (found,) = campaign(tmp_path, "--jobs", "convert safetensors", "--races", "3")
     assert found["ended"] == {"0": 3}

@@ -28,6 +28,7 @@ def example() -> Example:
     return Example("smallest", FAMILY, FAMILY.smallest())
 
 
+@pytest.mark.full
 def test_every_fault_of_the_network_dies_where_it_is(example: Example) -> None:
     kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
     assert len(kills) > 55
