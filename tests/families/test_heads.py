@@ -52,6 +52,15 @@ def test_beside_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert wdport.verify_recording(output, run, mapping=table)
 
 
+def test_two_tensors_never_get_one_name(tmp_path: Path) -> None:
+    checkpoint, table = wrapped(tmp_path, with_too="net.loss.weight")
+    state = torch.load(checkpoint)["state_dict"]
+    torch.save({"state_dict": {**state, "loss.weight": torch.ones(2)}}, checkpoint)
+    table.write_text(f"{table.read_text()}\ntensors:\n  - {{torch: loss.weight, drop: only for training}}\n")
+    with pytest.raises(MisfitError, match=r"net\."):
+        wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table)
+
+
 @pytest.mark.parametrize("change", [{"but": "head.bias"}, {"with_too": "net.extra"}])
 def test_all_or_nothing(tmp_path: Path, change: dict[str, str]) -> None:
     checkpoint, table = wrapped(tmp_path, **change)

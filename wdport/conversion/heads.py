@@ -19,20 +19,21 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     """
     index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
     moving = PatternIndex(pattern for row in table.rows if row.drop is None for pattern in row.torch)
-    found = []
-    for head in dict.fromkeys(name.partition(".")[0] for name in checkpoint.tensors if "." in name):
-        short = {name: name.removeprefix(f"{head}.") for name in checkpoint.tensors if name.startswith(f"{head}.")}
-        others = [name for name in checkpoint.tensors if name not in short]
-        if (
-            not any(map(index.find, short))
-            and all(map(index.find, short.values()))
-            and not any(map(moving.find, others))
-        ):
-            found.append((head, short, others))
-    if len(found) != 1:
+    claimed = {name for name in checkpoint.tensors if index.find(name)}
+    moved = {name for name in claimed if moving.find(name)}
+    groups: dict[str, dict[str, str]] = {}
+    for name in checkpoint.tensors:
+        head, dot, rest = name.partition(".")
+        if dot:
+            groups.setdefault(head, {})[name] = rest
+    found = [(head, short) for head, short in groups.items()
+             if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
+    if moved or len(found) != 1:
         return ()
-    ((head, short, others),) = found
-    if others:
+    ((head, short),) = found
+    if len(short) < len(checkpoint.tensors):
+        if not checkpoint.tensors.keys().isdisjoint(short.values()):
+            return ()
         checkpoint.give_names(short)
         return (f"{len(short)} of {len(checkpoint.tensors)} names have the prefix '{head}.', which is removed",)
     checkpoint.leave_out(f"{head}.")
