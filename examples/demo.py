@@ -56,9 +56,9 @@ TEXT: list[Step] = [
      "wdport convert demo/text -o demo/text.keras --force"),
     ("Prove that the port computes what transformers computes.", "wdport verify demo/text demo/text.keras"),
     (
-        "Fill gaps of six tokens in sentences, the most probable token first.",
-        "wdport generate demo/text.keras --gap 6 --text 'The \"for\" statement is used to[MASK] of a sequence.' "
-        "--text 'If the file is not found,[MASK] is raised.' --animate demo/text.gif --force",
+        "Fill gaps of eight tokens in sentences, the most probable token first.",
+        "wdport generate demo/text.keras --gap 8 --text 'Deletion of a name removes[MASK] namespace.' "
+        "--text 'The \"try\" statement specifies[MASK] for a group of statements.' --animate demo/text.gif --force",
     ),
 ]  # fmt: skip
 

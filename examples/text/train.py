@@ -22,9 +22,8 @@ SPAN = 8
 """Tokens of a hidden span at most."""
 
 NEIGHBOURS, SHARPNESS, THETA = (-2, -1, 1, 2), 1.5, 1000.0
-SUBJECTS = ("assert", "assignment", "augassign", "break", "class", "continue", "del", "for", "function", "global", "if",
-            "import", "nonlocal", "pass", "raise", "return", "try", "while", "with", "yield", "exceptions", "naming",
-            "lambda", "execmodel", "truth", "booleans")  # fmt: skip
+SUBJECTS = ("assert", "break", "continue", "del", "for", "global", "if", "nonlocal", "pass", "raise", "return", "try",
+            "while", "with")  # fmt: skip
 """Chapters, few enough to be learnt in a minute or two."""
 
 SPECIAL = ["[PAD]", "[MASK]", "[END]"]
