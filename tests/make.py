@@ -46,6 +46,26 @@ def save(path: Path, state: dict[str, Any], lightning: bool = True) -> Path:
     return path
 
 
+def save_run(path: Path, config: Config = SMALL) -> Path:
+    """A WaveletDiff as Lightning saves it during training, after three steps of AdamW with OneCycle."""
+    module = make_module(config).train()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-5)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=20)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        x = torch.randn(4, config.coefficients, config.features, generator=random)
+        loss = module(x, torch.rand(4, generator=random)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    whole = {"epoch": 0, "global_step": 3, "pytorch-lightning_version": "2.6.6", "state_dict": module.state_dict(),
+             "loops": {}, "optimizer_states": [optimizer.state_dict()], "lr_schedulers": [schedule.state_dict()],
+             "callbacks": {}}  # fmt: skip
+    torch.save(whole, path)
+    return path
+
+
 def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (B, C, F) and time (B,), float64."""
     from wdport.families.waveletdiff.family import FAMILY

@@ -15,6 +15,7 @@ from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from wdport.conversion.load import load_model
+    from wdport.conversion.load_optimiser import load_optimizer, save_optimizer
     from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
     from wdport.generation import Generated, generate
@@ -31,9 +32,11 @@ _LAZY = {
     "Generated": "wdport.generation",
     "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
+    "load_optimizer": "wdport.conversion.load_optimiser",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
+    "save_optimizer": "wdport.conversion.load_optimiser",
     "Verdict": "wdport.parity.shown",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
@@ -52,7 +55,9 @@ __all__ = [
     "export",
     "generate",
     "load_model",
+    "load_optimizer",
     "sample",
+    "save_optimizer",
     "verify",
     "verify_recording",
 ]

@@ -63,6 +63,12 @@ def checkpoint(path: Path, config: Config = ETTH1) -> None:
     save(path, make_state(config))
 
 
+def training_run(path: Path) -> None:
+    from tests.make import save_run
+
+    save_run(path, ETTH1)
+
+
 def training_config(path: Path, config: Config = ETTH1) -> None:
     import yaml
 
@@ -237,6 +243,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "vae.keras": lambda path: _folder(path, wan_vae),
     "video.npy": video,
     "ts2vec-stocks.pt": ts2vec,
+    "run.ckpt": training_run,
     "models/encoder.py": text(ENCODER),
     "llama": llama,
     "llama.yaml": text(LLAMA_TABLE),
@@ -282,6 +289,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/masked_lm.md": ("eurobert",),
     "docs/generation.md": ("eurobert",),
     "docs/wan_vae.md": ("wan-vae", "video.npy"),
+    "docs/training.md": ("run.ckpt",),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),

@@ -7,7 +7,7 @@ each reimplements a constructor on plain data. A name that only an attack needs 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -129,6 +129,14 @@ def _text_set(arguments: Arguments) -> object:
     return frozenset() if not arguments else applied(unknown("builtins", "set"), (), "object")
 
 
+def _counter(arguments: Arguments) -> object:
+    """``collections.Counter(dict)`` of whole numbers, the milestones of a schedule; any other is an inert leaf."""
+    match arguments:
+        case (dict() as counts,) if all(type(each) is int for pair in counts.items() for each in pair):
+            return Counter(counts)
+    return applied(unknown("collections", "Counter"), (), "object")
+
+
 def _size(arguments: Arguments) -> tuple[int, ...]:
     """``torch.Size(tuple)``."""
     if len(arguments) != 1:
@@ -171,6 +179,7 @@ _CONSTRUCTORS: Final = (
     ("torch._tensor", "_rebuild_from_type_v2", _tensor_of_type),
     ("torch.nn.parameter", "Parameter", _parameter),
     ("collections", "OrderedDict", _ordered_dict),
+    ("collections", "Counter", _counter),
     ("torch", "Size", _size),
     ("__builtin__", "set", _text_set),
     ("builtins", "set", _text_set),

@@ -26,12 +26,13 @@ from wdport.cli.options import (
 from wdport.cli.progress import progress_bar
 from wdport.cli.verb import OneOf, Verb
 from wdport.errors import InputError, printable
-from wdport.files.manifests import manifest_of
+from wdport.files.manifests import file_sha256, manifest_of
 from wdport.files.target import KERAS, default_output, format_at
 from wdport.files.writable import by_name
 
 if TYPE_CHECKING:
     from wdport.conversion.entries import ConfigEntry, Manifest
+    from wdport.conversion.river import Conversion
     from wdport.conversion.value_finding import ValueFinding
 
 MOST_VALUES = 10
@@ -100,6 +101,20 @@ MOST_VALUES = 10
 @click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
 @click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
 @click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
+@click.option(
+    "--with-optimizer",
+    is_flag=True,
+    help="Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors beside the output.",
+)
+@click.option("--optimizer", type=OneOf(["adam", "adamw"]), metavar="NAME",
+              help="adam or adamw, if the checkpoint does not tell.")  # fmt: skip
+@click.option("--optimizer-key", metavar="NAME", help="Key of the optimizer's state, if the checkpoint has several.")
+@click.option(
+    "--parameter-names",
+    metavar="FILE",
+    type=File([".json"]),
+    help="Names of the optimizer's parameters in its order (JSON list), if shapes do not determine them.",
+)
 @json_option
 def command(
     checkpoint: str,
@@ -120,6 +135,10 @@ def command(
     dtype: str,
     max_memory: str | None,
     max_shard_size: str | None,
+    with_optimizer: bool,
+    optimizer: str | None,
+    optimizer_key: str | None,
+    parameter_names: str | None,
 ) -> int:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, or a folder of shards) into a Keras model file.
 
@@ -131,7 +150,8 @@ def command(
         what = "is a Keras model, not a PyTorch checkpoint"
         raise InputError(Path(checkpoint), what, "give the checkpoint; wdport inspect shows what is in this file")
     require_sha256(checkpoint, sha256)
-    read = by_name(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data)
+    read = by_name(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
+                   parameter_names=parameter_names)  # fmt: skip
     path = Path(output) if output else default_output(Path(checkpoint))
     require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
     from wdport.conversion.river import convert
@@ -157,15 +177,51 @@ def command(
             dtype=dtype,
             max_memory=parse_size("--max-memory", max_memory),
             max_shard_size=parse_size("--max-shard-size", max_shard_size),
+            with_optimizer=with_optimizer,
+            optimizer=optimizer,
+            optimizer_key=optimizer_key,
+            parameter_names=parameter_names,
         )
     manifest = conversion.manifest
     give(
         "conversion",
-        lambda: {**manifest, "values": to_json(conversion.values)},
+        lambda: {**manifest, "values": to_json(conversion.values), "optimizer": _optimizer_document(conversion)},
         json_file,
-        lambda: "\n".join([_text(manifest, str(conversion.output), conversion.shown), *_odd(conversion.values)]),
+        lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
     return 0
+
+
+def _summary(conversion: Conversion) -> str:
+    return _text(conversion.manifest, str(conversion.output), conversion.shown)
+
+
+def _optimizer(conversion: Conversion) -> list[str]:
+    """A summary of the converted optimiser."""
+    made = conversion.optimizer
+    if made is None:
+        return []
+    groups = f" in {made.groups} groups" if made.groups > 1 else ""
+    schedule = f", {made.schedule}" if made.schedule else ""
+    left = f"; {len(made.left_out)} left out with their tensors" if made.left_out else ""
+    what = f"{made.kind} of {made.parameters} parameters{groups}, {made.steps} steps{schedule}{left}"
+    return [facts([("optimizer", what), ("wrote", f"{made.path} ({size(made.path.stat().st_size)})")])]
+
+
+def _optimizer_document(conversion: Conversion) -> dict[str, object] | None:
+    made = conversion.optimizer
+    if made is None:
+        return None
+    return {
+        "name": made.path.name,
+        "sha256": file_sha256(made.path),
+        "kind": made.kind,
+        "parameters": made.parameters,
+        "groups": made.groups,
+        "steps": made.steps,
+        "schedule": made.schedule,
+        "left_out": list(made.left_out),
+    }
 
 
 def _odd(found: Sequence[ValueFinding]) -> list[str]:

@@ -89,6 +89,12 @@ class Options(TypedDict):
     type=CHECKPOINT,
     help="With --to torch, the checkpoint: supplies tensors that the model does not hold.",
 )
+@click.option(
+    "--optimizer",
+    metavar="FILE",
+    type=File([".safetensors"]),
+    help="With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).",
+)
 @key_option
 @sha256_option
 @json_option
@@ -101,6 +107,7 @@ def command(
     output: str | None,
     to: str,
     like: str | None,
+    optimizer: str | None,
     key: str | None,
     what: str | None,
     platforms: str,
@@ -125,9 +132,10 @@ def command(
 
     require_sha256(model, sha256)
     if to == "torch":
-        return export_torch(model, output, mapping, function, like, key, force, json_file)
-    if like or key:
-        raise UsageError("--like" if like else "--key", "requires --to torch", "leave it out, or add --to torch")
+        return export_torch(model, output, mapping, function, like, optimizer, key, force, json_file)
+    for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):
+        if value:
+            raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
     converted = open_own(model, mapping, function, inputs)
     why = not_sampled(converted)
     what = what or ("network" if why else "denoiser")

@@ -11,12 +11,13 @@ from click.core import ParameterSource
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
-from wdport.errors import UsageError, printable
+from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:
     from wdport.conversion.back import Restored
+    from wdport.conversion.load import Converted
 
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
           "sizes", "inputs")  # fmt: skip
@@ -24,29 +25,46 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
 
 
 def export_torch(
-    model: str, output: str | None, mapping: str | None, function: str | None, like: str | None, key: str | None,
-    force: bool, json_file: str | None,
+    model: str, output: str | None, mapping: str | None, function: str | None, like: str | None,
+    optimizer: str | None, key: str | None, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
     _require_none_of_programs()
     from wdport.conversion.back import restored
     from wdport.conversion.load import open_converted
-    from wdport.exporting.torch_file import torch_target, write_tensors
+    from wdport.exporting.torch_file import torch_target, write_tensors, write_training
     from wdport.families.choice import own_model
     from wdport.files.target import stem_of
     from wdport.mapping.table import load_table
 
     converted = open_converted(model, own_model(mapping, function, None, ()))
-    path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.torch.safetensors")
-    inputs = with_manifests(by_name(model=model, mapping=mapping, like=like), ["model"])
+    default = f"{stem_of(converted.path)}.torch.{'pt' if optimizer else 'safetensors'}"
+    path = Path(output) if output else converted.path.with_name(default)
+    if optimizer and path.suffix == ".safetensors":
+        raise UsageError(path, "cannot hold the state of an optimizer", "end the name in .pt")
+    inputs = with_manifests(by_name(model=model, mapping=mapping, like=like, optimizer=optimizer), ["model"])
     target = torch_target(path, inputs, force)
     require_document(json_file, inputs, {"-o": target.path}, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
-    written = write_tensors(target, back.tensors)
+    if optimizer:
+        written = write_training(target, _training(back, Path(optimizer), converted))
+    else:
+        written = write_tensors(target, back.tensors)
     name = converted.path.name
     give("export", lambda: _document(name, back, target.path, written), json_file,
          lambda: _text(name, back, target.path, written))  # fmt: skip
     return 0
+
+
+def _training(back: Restored, optimizer: Path, converted: Converted) -> dict[str, object]:
+    """The contents of a training program's checkpoint."""
+    from wdport.conversion.optimiser import training_file
+    from wdport.conversion.optimiser_file import read_optimiser
+
+    state, belongs = read_optimiser(optimizer)
+    if belongs.family != converted.family.name or set(state.members) - set(converted.variables) or back.plan is None:
+        raise MisfitError(optimizer, f"is not of the model in {converted.path.name}", "give its own optimizer")
+    return training_file(state, back.plan, back.tensors, back.key)
 
 
 def _document(name: str, back: Restored, path: Path, written: int) -> dict[str, object]:

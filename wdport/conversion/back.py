@@ -12,22 +12,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
-import ml_dtypes
-import numpy as np
-
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.account import Account
 from wdport.conversion.entries import Manifest
 from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.prepare import Settings, planned, prepared_from
+from wdport.conversion.rounding import typed
 from wdport.errors import MisfitError
 from wdport.mapping.moves import Plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import Table
 from wdport.model import Array, Constant
-
-DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
-"""Dtypes that numpy does not have."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Restored:
     ``recomputed`` are tables computed by a formula, equal to the checkpoint's within their tolerance; ``left_out`` maps
     names to the reason for which the conversion dropped them; ``chosen`` are those that arithmetic does not restore bit
     for bit: see :mod:`wdport.mapping.arithmetic`. ``prefixes`` of the checkpoint's names are left out, as the module's
-    names have none.
+    names have none. ``plan`` is the conversion's, ``key`` the entry of the checkpoint that held the weights.
     """
 
     tensors: Mapping[str, Array]
@@ -45,6 +40,8 @@ class Restored:
     left_out: Mapping[str, str] = field(default_factory=dict)
     chosen: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
+    plan: Plan | None = None
+    key: str | None = None
 
 
 def restored(
@@ -86,7 +83,8 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
     found = _inverted(plan, variables, dtypes)
     tables = {name: _table(constants[constant]) for name, constant in plan.checks.items()}
     prefixes = tuple(manifest["source"]["prefixes"])
-    return Restored({**found, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes)
+    return Restored({**found, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes, plan,
+                    manifest["source"]["key"])  # fmt: skip
 
 
 def _by_checkpoint(
@@ -103,10 +101,10 @@ def _by_checkpoint(
     dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
     found = _inverted(prepared.plan, variables, dtypes)
     plan = prepared.plan
-    rest = {name: _typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
+    rest = {name: typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
     every = {**found, **rest}
     return Restored({name: every[name] for name in checkpoint.tensors}, chosen=_chosen(plan),
-                    prefixes=checkpoint.prefixes)  # fmt: skip
+                    prefixes=checkpoint.prefixes, plan=plan, key=checkpoint.key)  # fmt: skip
 
 
 def _require_table(account: Account, table: Table, path: Path) -> None:
@@ -116,15 +114,11 @@ def _require_table(account: Account, table: Table, path: Path) -> None:
 
 
 def _inverted(plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:
-    return {name: _typed(array, dtypes[name]) for name, array in plan.invert(variables.__getitem__)}
-
-
-def _typed(array: Array, dtype: str) -> Array:
-    return np.ascontiguousarray(array.astype(DTYPES.get(dtype, dtype), copy=False)).reshape(array.shape)
+    return {name: typed(array, dtypes[name]) for name, array in plan.invert(variables.__getitem__)}
 
 
 def _table(constant: Constant) -> Array:
-    return _typed(constant.values, "float32")
+    return typed(constant.values, "float32")
 
 
 def _chosen(plan: Plan) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wdport.conversion.apply import Progress, converted_arrays
+from wdport.conversion.asked import ConvertedOptimizer, Wanted
 from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
@@ -40,7 +41,8 @@ class Conversion:
     """The result of a conversion, with the same facts as the manifest.
 
     ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
-    ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values.
+    ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
+    ``optimizer`` is the converted optimiser, if it was asked for.
     """
 
     source: Path
@@ -51,6 +53,7 @@ class Conversion:
     manifest: Manifest
     shown: Mapping[str, str] = field(default_factory=dict)
     values: tuple[ValueFinding, ...] = ()
+    optimizer: ConvertedOptimizer | None = None
 
     def __repr__(self) -> str:
         """The files, the number of variables and what was assumed, on a line; ``manifest`` has everything."""
@@ -77,6 +80,10 @@ def convert(
     dtype: str = "float32",
     max_memory: int | None = None,
     max_shard_size: int | None = None,
+    with_optimizer: bool = False,
+    optimizer: str | None = None,
+    optimizer_key: str | None = None,
+    parameter_names: PathText | None = None,
 ) -> Conversion:
     """Convert a PyTorch checkpoint to a Keras model file.
 
@@ -102,6 +109,12 @@ def convert(
             "float16".
         max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
         max_shard_size: maximum bytes per shard; the output is then a folder.
+        with_optimizer: also convert the state of the optimiser, to ``NAME.optimizer.safetensors`` beside the output;
+            all of its moments are in memory at once. :func:`wdport.load_optimizer` loads it.
+        optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not tell them apart.
+        optimizer_key: dotted key of the optimiser's state if the file holds more than one.
+        parameter_names: JSON file with a list of the names of the optimiser's parameters, in the order of its groups,
+            if their shapes fit several assignments.
 
     Returns:
         A :class:`Conversion`; ``output`` is the path of the written file.
@@ -109,12 +122,15 @@ def convert(
     Raises:
         WdportError: see `wdport.errors`; nothing is written, and an existing output is unchanged.
     """
-    files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data}
+    files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data,
+             "parameter_names": parameter_names}  # fmt: skip
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
     inputs = by_name(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
+    wanted = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)
+    beside = wanted.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
     settings = Settings(
@@ -123,14 +139,17 @@ def convert(
     with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
-        if streams:
-            whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
-        else:
-            arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
-            whole = _by_arrays(prepared, target, arrays)
+        with wanted.written(prepared, beside) as moved:
+            if streams:
+                whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
+            else:
+                arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
+                whole = _by_arrays(prepared, target, arrays)
         odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
-    return Conversion(Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd)
+    return Conversion(
+        Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd, moved
+    )
 
 
 def _streamed(plans: Plans) -> Manifest:

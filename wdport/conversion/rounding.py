@@ -86,3 +86,9 @@ def is_nonfinite(stored: Array, dtype: str) -> bool:
     sign = 1 << (8 * size - 1)
     signed, unsigned = stored.view(f"<i{size}"), stored.view(f"<u{size}")
     return bool(signed.max() >= infinity or unsigned.max() >= infinity + sign)
+
+
+def typed(array: Array, dtype: str) -> Array:
+    """Return an array in a dtype of PyTorch, contiguous; bfloat16 as the dtype of `ml_dtypes`."""
+    wanted = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    return np.ascontiguousarray(array.astype(wanted, copy=False)).reshape(array.shape)

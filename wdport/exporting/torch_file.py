@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -53,7 +54,15 @@ def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
         file.write(np.ascontiguousarray(tensors[entry.name]).reshape(-1).view(np.uint8).data)
 
 
-def _pickled(tensors: Mapping[str, Array]) -> memoryview:
+def write_training(target: Target, tree: Mapping[str, Any]) -> int:
+    """Write a training program's checkpoint as :func:`write_tensors` does: containers and numbers as they are, and
+    tensors for arrays."""
+    with whole_file(target.path) as file:
+        file.write(_pickled(tree))
+        return file.tell()
+
+
+def _pickled(tree: Mapping[str, Any]) -> memoryview:
     import torch
 
     def tensor(array: Array) -> torch.Tensor:
@@ -61,6 +70,15 @@ def _pickled(tensors: Mapping[str, Array]) -> memoryview:
             return torch.from_numpy(array.view("<u2").copy()).view(torch.bfloat16)
         return torch.from_numpy(array.copy())
 
+    def converted(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return tensor(value)
+        if isinstance(value, Counter):
+            return value
+        if isinstance(value, Mapping):
+            return {key: converted(each) for key, each in value.items()}
+        return type(value)(map(converted, value)) if isinstance(value, (list, tuple)) else value
+
     held = BytesIO()
-    torch.save({name: tensor(array) for name, array in tensors.items()}, held)
+    torch.save(converted(tree), held)
     return held.getbuffer()

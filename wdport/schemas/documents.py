@@ -102,6 +102,27 @@ class OddValues(TypedDict):
     """The sentence."""
 
 
+class OptimizerFacts(TypedDict):
+    """A converted optimiser."""
+
+    name: str
+    """Name of its file."""
+    sha256: Sha256
+    """SHA-256 of the file."""
+    kind: Literal["Adam", "AdamW", "SGD"]
+    """PyTorch's class."""
+    parameters: Count
+    """Number of its parameters."""
+    groups: Count
+    """Number of its groups."""
+    steps: Count
+    """Largest number of steps of a parameter; 0 for SGD, which does not count them."""
+    schedule: str
+    """PyTorch's class of the learning-rate schedule; empty for none."""
+    left_out: list[str]
+    """Parameters whose tensors were dropped."""
+
+
 class ConversionDocument(Manifest):
     """What ``wdport convert --json`` prints: the manifest beside the file, and findings on unusual values."""
 
@@ -111,6 +132,8 @@ class ConversionDocument(Manifest):
     """Kind of the document."""
     values: list[OddValues]
     """Findings on unusual values of tensors."""
+    optimizer: OptimizerFacts | None
+    """The optimiser's state; null if it was not converted."""
 
 
 class RecordingDocument(TypedDict):

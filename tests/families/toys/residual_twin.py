@@ -1,7 +1,8 @@
 """The residual network in Keras, a subclassed model in either order of axes.
 
 PyTorch pads a convolution with a stride on both sides, where "same" of Keras pads behind alone; so the image is padded
-before, and before the pooling with what is less than any value.
+before, and before the pooling with what is less than any value. ``training`` is passed on by hand: the training step of
+Keras calls a model so that its layers do not see it.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class Block(layers.Layer):
         self.bn1, self.bn2 = norm(), norm()
         self.downsample = [conv(width, 1, stride), norm()] if stride > 1 else []
 
-    def call(self, x: Any) -> Any:
-        y = ops.relu(self.bn1(self.conv1(padded(x))))
-        y = self.bn2(self.conv2(padded(y)))
-        for layer in self.downsample:
-            x = layer(x)
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        y = ops.relu(self.bn1(self.conv1(padded(x)), training=training))
+        y = self.bn2(self.conv2(padded(y)), training=training)
+        if self.downsample:
+            x = self.downsample[1](self.downsample[0](x), training=training)
         return ops.relu(y + x)
 
 
@@ -50,10 +51,10 @@ class Residual(keras.Model):
         self.layer1, self.layer2 = [Block(8, 1)], [Block(12, 2)]
         self.fc = layers.Dense(5)
 
-    def call(self, x: Any) -> Any:
-        x = self.maxpool(padded(ops.relu(self.bn1(self.conv1(padded(x)))), -float("inf")))
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        x = self.maxpool(padded(ops.relu(self.bn1(self.conv1(padded(x)), training=training)), -float("inf")))
         for block in (*self.layer1, *self.layer2):
-            x = block(x)
+            x = block(x, training=training)
         return self.fc(ops.mean(x, axis=(1, 2) if ORDER == "channels_last" else (2, 3)))
 
 

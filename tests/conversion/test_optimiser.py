@@ -1,0 +1,422 @@
+"""The state of an optimiser, converted: training goes on as it does in PyTorch, and the way back restores every bit."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import wdport
+from tests.families.toys import residual_net
+from tests.families.toys.nets import randomised
+from tests.make import SETTINGS, save_run
+from wdport.cli.main import main
+from wdport.conversion.optimiser_file import read_optimiser
+from wdport.errors import InputError, MisfitError, UsageError
+from wdport.keras_runtime import exact_float64
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+
+TABLE = """
+format: 2
+torch: tests.families.toys.residual_net:build
+keras: tests.families.toys.residual_twin:build
+inputs: ["x: b c=3 h=12 w=12 -> b h w c"]
+layers:
+  - {torch: conv1, keras: conv1, kind: conv2d}
+  - {torch: bn1, keras: bn1, kind: batch_norm}
+  - {torch: layer<l>.<i>.conv<n>, keras: layer<l>/<i>/conv<n>, kind: conv2d}
+  - {torch: layer<l>.<i>.bn<n>, keras: layer<l>/<i>/bn<n>, kind: batch_norm}
+  - {torch: layer<l>.<i>.downsample.0, keras: layer<l>/<i>/downsample/0, kind: conv2d}
+  - {torch: layer<l>.<i>.downsample.1, keras: layer<l>/<i>/downsample/1, kind: batch_norm}
+  - {torch: fc, keras: fc, kind: linear}
+"""
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+        yield
+
+
+def decay_groups(module: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Weight decay for matrices and kernels only, as training recipes have it."""
+    parameters = list(module.parameters())
+    return [
+        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": decay},
+        {"params": [each for each in parameters if each.ndim < 2], "weight_decay": 0.0},
+    ]
+
+
+def batches(count: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+    random = np.random.default_rng(seed)
+    return [(random.normal(size=(8, 3, 12, 12)), random.integers(0, 5, 8)) for _ in range(count)]
+
+
+def train(module: nn.Module, optimizer: Any, schedule: Any, data: Any) -> list[float]:
+    """Train in the module's dtype; the losses before every step."""
+    losses = []
+    dtype = next(module.parameters()).dtype
+    for x, y in data:
+        loss = nn.functional.cross_entropy(module(torch.tensor(x, dtype=dtype)), torch.tensor(y))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+        losses.append(loss.item())
+    return losses
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+    "sgd": lambda module: torch.optim.SGD(decay_groups(module, 5e-3), lr=0.05, momentum=0.9, nesterov=True),
+    "adamw": lambda module: torch.optim.AdamW(decay_groups(module, 0.1), lr=3e-3),
+    "adam": lambda module: torch.optim.Adam(module.parameters(), lr=3e-3, amsgrad=True, weight_decay=0.01),
+}
+
+
+def trained(folder: Path, name: str) -> tuple[Path, Path, nn.Module, Any, Any]:
+    """A residual network trained for a while in float32, saved with its optimiser."""
+    module = randomised(residual_net.build()).train()
+    optimizer = OPTIMIZERS[name](module)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [4, 9, 16], gamma=0.5)
+    train(module, optimizer, schedule, batches(6))
+    whole = {"model": module.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": schedule.state_dict(),
+             "epoch": 6, "global_step": 6}  # fmt: skip
+    torch.save(copy.deepcopy(whole), folder / "run.pt")
+    (folder / "table.yaml").write_text(TABLE)
+    return folder / "run.pt", folder / "table.yaml", module, optimizer, schedule
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str) -> None:
+    checkpoint, table, module, optimizer, schedule = trained(tmp_path, name)
+    converted = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
+    assert converted.optimizer is not None
+    assert converted.optimizer.schedule == "MultiStepLR"
+    model = wdport.load_model(tmp_path / "run.keras", "float64", mapping=table)
+    ours = wdport.load_optimizer(converted.optimizer.path, model, steps=20)
+    module.double()
+    for state in optimizer.state.values():
+        state.update({key: value.double() for key, value in state.items() if torch.is_tensor(value) and value.ndim})
+    data = batches(16, seed=2)
+    losses = train(module, optimizer, schedule, data)
+    fixed = [variable.value for variable in model.non_trainable_variables]
+
+    def loss_of(values: Any, fixed: Any, x: Any, y: Any) -> Any:
+        logits, fixed = model.stateless_call(values, fixed, x, training=True)
+        return -jnp.mean(jax.nn.log_softmax(logits)[jnp.arange(len(y)), y]), fixed
+
+    @jax.jit
+    def step(values: Any, fixed: Any, state: Any, x: Any, y: Any) -> Any:
+        (loss, fixed), slopes = jax.value_and_grad(loss_of, has_aux=True)(values, fixed, x, y)
+        values, state = ours.stateless_apply(state, slopes, values)
+        return loss, values, fixed, state
+
+    values = [variable.value for variable in model.trainable_variables]
+    state = [variable.value for variable in ours.variables]
+    for (x, y), wanted in zip(data, losses, strict=True):
+        loss, values, fixed, state = step(values, fixed, state, x.transpose(0, 2, 3, 1), y)
+        assert float(loss) == pytest.approx(wanted, rel=1e-9)
+    for held, now in ((model.trainable_variables, values), (model.non_trainable_variables, fixed),
+                      (ours.variables, state)):  # fmt: skip
+        for variable, value in zip(held, now, strict=True):
+            variable.assign(value)
+    _compare_by_table(tmp_path, table, model, ours, converted.optimizer.path, module, optimizer, schedule)
+
+
+def _compare_by_table(
+    folder: Path, table: Path, model: Any, ours: Any, like: Path, module: nn.Module, optimizer: Any, schedule: Any
+) -> None:  # fmt: skip
+    """Take the Keras side back to torch's names, and compare everything with torch's own state."""
+    wdport.save_optimizer(ours, model, folder / "later.optimizer.safetensors", like=like)
+    plain = wdport.load_model(folder / "run.keras", mapping=table)
+    for variable, exact in zip(plain.variables, model.variables, strict=True):
+        variable.assign(np.asarray(exact.value, np.float32))
+    plain.save(folder / "later.keras")
+    words = ["--mapping", str(table), "--like", str(folder / "run.pt"), "--to", "torch"]
+    assert main(["export", str(folder / "later.keras"), *words, "-o", str(folder / "later.pt"),
+                 "--optimizer", str(folder / "later.optimizer.safetensors")]) == 0  # fmt: skip
+    back = torch.load(folder / "later.pt", weights_only=True)
+    for name, parameter in module.named_parameters():
+        _close(back["model"][name], parameter.detach())
+    theirs = optimizer.state_dict()
+    for index, state in theirs["state"].items():
+        for name, value in state.items():
+            if name != "step":
+                _close(back["optimizer"]["state"][index][name], value)
+            else:
+                assert float(back["optimizer"]["state"][index]["step"]) == float(value)
+    assert [group["lr"] for group in back["optimizer"]["param_groups"]] == [
+        group["lr"] for group in theirs["param_groups"]
+    ]
+    assert back["scheduler"] == schedule.state_dict()
+
+
+def _close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    """The way back rounds to the float32 of the checkpoint."""
+    assert torch.linalg.norm(ours.double() - theirs) <= 1e-7 * torch.linalg.norm(theirs)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_way_back_restores_every_bit(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table, *_ = trained(tmp_path, name)
+    words = [str(checkpoint), "--mapping", str(table), "-o", str(tmp_path / "run.keras")]
+    assert main(["convert", *words, "--with-optimizer", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["optimizer"]
+    assert told["kind"] == {"sgd": "SGD", "adamw": "AdamW", "adam": "Adam"}[name]
+    assert told["parameters"] == 20
+    words = ["--mapping", str(table), "--like", str(checkpoint), "--to", "torch", "-o", str(tmp_path / "back.pt")]
+    optimizer = tmp_path / "run.optimizer.safetensors"
+    assert main(["export", str(tmp_path / "run.keras"), *words, "--optimizer", str(optimizer)]) == 0
+    _same(torch.load(tmp_path / "back.pt", weights_only=True), torch.load(checkpoint, weights_only=True))
+
+
+def _same(ours: Any, theirs: Any) -> None:
+    """Equal in structure, types and every bit."""
+    if torch.is_tensor(theirs):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    elif isinstance(theirs, dict):
+        assert set(ours) == set(theirs)
+        for key, value in theirs.items():
+            _same(ours[key], value)
+    elif isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            _same(one, other)
+    else:
+        assert ours == theirs
+
+
+def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
+    checkpoint = save_run(tmp_path / "run.ckpt")
+    made = wdport.convert(checkpoint, tmp_path / "run.safetensors", values=SETTINGS, with_optimizer=True)
+    assert made.optimizer is not None
+    assert (made.optimizer.kind, made.optimizer.steps, made.optimizer.schedule) == ("AdamW", 3, "OneCycleLR")
+    state, model = read_optimiser(made.optimizer.path)
+    assert model.family == "waveletdiff"
+    assert state.members.keys() == set(state.moments["exp_avg"])
+    assert main(["export", str(made.output), "--to", "torch", "--like", str(checkpoint), "-o", str(tmp_path / "b.pt"),
+                 "--optimizer", str(made.optimizer.path)]) == 0  # fmt: skip
+    wanted = torch.load(checkpoint, weights_only=True)
+    _same(
+        torch.load(tmp_path / "b.pt", weights_only=True),
+        {k: wanted[k] for k in wanted if k not in ("loops", "callbacks")},
+    )
+    keras_model = wdport.load_model(made.output)
+    optimizer = wdport.load_optimizer(made.optimizer.path, keras_model, clip_norm=1.0)
+    assert int(optimizer.iterations.value) == 3
+    group = wanted["optimizer_states"][0]["param_groups"][0]
+    assert optimizer.rates is not None
+    assert optimizer.momenta is not None
+    assert optimizer.rates[0, 0] == group["lr"]
+    assert optimizer.momenta[0, 0] == group["betas"][0]
+    assert len(optimizer.rates) == 18
+    assert float(optimizer.learning_rate) == np.float32(group["lr"])
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="needs the golden checkpoints")
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
+def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
+    """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
+    from wdport.families.waveletdiff.loss import diffusion_loss
+    from wdport.keras_runtime import variables_by_path
+
+    golden = np.load(GOLDEN / f"{name}.golden.npz")
+    made = wdport.convert(GOLDEN / f"{name}.ckpt", tmp_path / "a.keras", config=GOLDEN / f"{name}.config.yaml",
+                          with_optimizer=True)  # fmt: skip
+    assert made.optimizer is not None
+    model = wdport.load_model(made.output, "float64")
+    optimizer = wdport.load_optimizer(
+        made.optimizer.path, model, learning_rate=float(golden["resume_lr"]),
+        settings={"betas": (0.9, 0.999), "weight_decay": float(golden["resume_weight_decay"])},
+        clip_norm=float(golden["resume_clip_norm"]),
+    )  # fmt: skip
+    named = variables_by_path(model)
+    alpha_bar = np.asarray(named["noise_schedule/alpha_bar"].value)
+    config = made.config
+
+    def loss_of(values: Any, x: Any, t: Any, wanted: Any) -> Any:
+        fixed = [variable.value for variable in model.non_trainable_variables]
+        prediction, _ = model.stateless_call(values, fixed, [x, t])
+        return diffusion_loss(prediction, wanted, config.level_lengths)
+
+    @jax.jit
+    def step(values: Any, state: Any, x: Any, t: Any, wanted: Any) -> Any:
+        loss, slopes = jax.value_and_grad(loss_of)(values, x, t, wanted)
+        return loss, *optimizer.stateless_apply(state, slopes, values)
+
+    values = [variable.value for variable in model.trainable_variables]
+    state = [variable.value for variable in optimizer.variables]
+    for at, recorded in enumerate(golden["resume_losses"]):
+        clean, noise = (np.asarray(golden[f"resume_{each}"][at], np.float64) for each in ("x0", "noise"))
+        steps = golden["resume_t"][at]
+        kept = alpha_bar[steps][:, None, None]
+        noisy = np.sqrt(kept) * clean + np.sqrt(1 - kept) * noise
+        wanted = noise if config.prediction_target == "noise" else clean
+        loss, values, state = step(values, state, noisy, steps / 1000, wanted)
+        assert float(loss) == pytest.approx(float(recorded), rel=1e-6)
+    final = dict(zip((id(each) for each in model.trainable_variables), values, strict=True))
+    targets = {each["source"]: each["targets"] for each in made.manifest["tensors"]}
+    compared = 0
+    for key in golden.files:
+        if key.startswith("resume_final/") and len(targets[key.removeprefix("resume_final/")]) == 1:
+            ours = np.asarray(final[id(named[targets[key.removeprefix("resume_final/")][0]["path"]])])
+            theirs = golden[key]
+            ours = ours.T if ours.shape != theirs.shape or ours.ndim == 2 else ours
+            theirs = theirs if ours.shape == theirs.shape else theirs.T
+            distance = min(np.linalg.norm(each - theirs) for each in ((ours, ours.T) if ours.shape[0] == ours.shape[-1]
+                                                                      else (ours,)))  # fmt: skip
+            assert distance < 1e-6 * np.linalg.norm(theirs)
+            compared += 1
+    assert compared >= 4
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+
+TWO = """
+format: 2
+torch: tests.conversion.test_optimiser:Two
+keras: tests.conversion.test_optimiser:two
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: second, keras: second, kind: linear}
+"""
+
+
+def two() -> Any:
+    return keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(4, name="first"), keras.layers.Dense(4, name="second")]
+    )
+
+
+def saved(folder: Path, optimizer: torch.optim.Optimizer, module: nn.Module, steps: int = 2) -> tuple[Path, Path]:
+    for at in range(steps):
+        for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+            parameter.grad = torch.full_like(parameter, float(number + at))
+        optimizer.step()
+    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, folder / "two.pt")
+    (folder / "two.yaml").write_text(TWO)
+    return folder / "two.pt", folder / "two.yaml"
+
+
+def test_groups_that_shapes_do_not_tell_apart_need_names(tmp_path: Path) -> None:
+    module = Two()
+    turned = [{"params": list(module.second.parameters())}, {"params": list(module.first.parameters()), "lr": 0.5}]
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(turned), module)
+    with pytest.raises(InputError, match="several assignments of its parameters"):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    assert not (tmp_path / "two.keras").exists()
+    names = tmp_path / "names.json"
+    names.write_text(json.dumps(["second.weight", "second.bias", "first.weight", "first.bias"]))
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, parameter_names=names)
+    assert made.optimizer is not None
+    state, _ = read_optimiser(made.optimizer.path)
+    assert dict(state.members) == {"second/kernel": 0, "second/bias": 0, "first/kernel": 1, "first/bias": 1}
+    assert float(state.moments["exp_avg"]["first/bias"][0]) > float(state.moments["exp_avg"]["second/bias"][0])
+    names.write_text(json.dumps(["first.weight"]))
+    with pytest.raises(InputError, match="4 parameters, but 1 names"):
+        wdport.convert(checkpoint, tmp_path / "x.keras", mapping=table, with_optimizer=True, parameter_names=names)
+
+
+def test_named_parameters_need_no_search(tmp_path: Path) -> None:
+    module = Two()
+    turned = [{"params": list(module.second.named_parameters(prefix="second"))},
+              {"params": list(module.first.named_parameters(prefix="first"))}]  # fmt: skip
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(turned), module)
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    assert read_optimiser(made.optimizer.path)[0].members["second/kernel"] == 0
+
+
+def test_frozen_parameters_must_be_frozen_in_keras_too(tmp_path: Path) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, torch.optim.SGD([module.second.weight], lr=0.1, momentum=0.9), module)
+    with pytest.raises(InputError, match="several assignments of its"):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    (tmp_path / "names.json").write_text('["second.weight"]')
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True,
+                          parameter_names=tmp_path / "names.json")  # fmt: skip
+    assert made.optimizer is not None
+    model = wdport.load_model(made.output, mapping=table)
+    with pytest.raises(MisfitError, match="PyTorch did not train first/kernel"):
+        wdport.load_optimizer(made.optimizer.path, model)
+    model.get_layer("first").trainable = False
+    with pytest.raises(MisfitError, match="PyTorch did not train second/bias"):
+        wdport.load_optimizer(made.optimizer.path, model)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: torch.optim.RMSprop(p), "another optimiser than Adam"),
+        (lambda p: torch.optim.NAdam(p), "another optimiser than Adam"),
+        (lambda p: torch.optim.Adagrad(p), "another optimiser than Adam"),
+        (lambda p: torch.optim.RAdam(p), "another optimiser than Adam"),
+        (lambda p: torch.optim.Adamax(p), "another optimiser than Adam"),
+    ],
+)
+def test_other_optimisers_are_refused(tmp_path: Path, make: Any, message: str) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, make(module.parameters()), module)
+    with pytest.raises(InputError, match=message):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+
+
+def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)
+    whole = torch.load(checkpoint)
+    for group in whole["optimizer"]["param_groups"]:
+        del group["decoupled_weight_decay"]
+    torch.save(whole, checkpoint)
+    with pytest.raises(InputError, match="does not say whether it is Adam or AdamW"):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    for kind in ("adam", "adamw"):
+        made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer=kind,
+                              force=True)  # fmt: skip
+        assert made.optimizer is not None
+        assert made.optimizer.kind.lower() == kind
+
+
+def test_a_file_without_an_optimiser_says_so(tmp_path: Path) -> None:
+    module = Two()
+    torch.save(module.state_dict(), tmp_path / "two.pt")
+    (tmp_path / "two.yaml").write_text(TWO)
+    with pytest.raises(InputError, match="has no optimiser state"):
+        wdport.convert(tmp_path / "two.pt", mapping=tmp_path / "two.yaml", with_optimizer=True)
+    with pytest.raises(UsageError, match="is for the optimizer's state"):
+        wdport.convert(tmp_path / "two.pt", mapping=tmp_path / "two.yaml", optimizer="adam")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    whole = made.optimizer.path.read_bytes()
+    model = wdport.load_model(made.output, mapping=table)
+    random = np.random.default_rng(0)
+    for at in [len(whole) - 3, *random.integers(8, len(whole), 60)]:
+        made.optimizer.path.write_bytes(whole[:at] + bytes([whole[at] ^ 8]) + whole[at + 1 :])
+        with pytest.raises(wdport.WdportError):
+            wdport.load_optimizer(made.optimizer.path, model)
+    with pytest.raises(wdport.WdportError):
+        wdport.load_optimizer(made.output, model)

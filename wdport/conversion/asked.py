@@ -1,0 +1,93 @@
+"""The optimiser's part of a conversion: what was asked for, its file, and a summary of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from wdport.checkpoint.regular import read_option
+from wdport.conversion.optimiser import DECOUPLED, Optimised, converted_optimiser
+from wdport.conversion.optimiser_file import Model, optimiser_beside, optimiser_written, require_suffix
+from wdport.conversion.prepare import PathText, Prepared
+from wdport.errors import InputError, UsageError
+from wdport.limits import MAX_KEPT_BYTES
+
+ADAMS = ("adam", "adamw")
+
+
+@dataclass(frozen=True)
+class ConvertedOptimizer:
+    """A converted optimiser: its file, torch's class, and how many parameters, groups and steps it has.
+
+    ``schedule`` is torch's class of the learning-rate schedule, "" for none; ``left_out`` are
+    parameters whose tensors the conversion dropped.
+    """
+
+    path: Path
+    kind: str
+    parameters: int
+    groups: int
+    steps: int
+    schedule: str
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Whether the optimiser is converted, and what its file does not tell; see :func:`wdport.convert`."""
+
+    wanted: bool
+    kind: str | None = None
+    key: str | None = None
+    names: PathText | None = None
+
+    def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> Path | None:
+        """Return the file's path, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
+        if not self.wanted:
+            for name, value in (("optimizer", self.kind), ("optimizer_key", self.key), ("parameter_names", self.names)):
+                if value is not None:
+                    raise UsageError(name, "is for the optimizer's state", "add with_optimizer=True, or leave it out")
+            return None
+        if self.kind is not None and self.kind not in ADAMS:
+            raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
+        path = optimiser_beside(model)
+        require_suffix(path, inputs, force)
+        return path
+
+    @contextmanager
+    def written(self, prepared: Prepared, path: Path | None) -> Iterator[ConvertedOptimizer | None]:
+        """Write the file under a temporary name; it gets its own if the block succeeds."""
+        if path is None:
+            yield None
+            return
+        decoupled = None if self.kind is None else self.kind == "adamw"
+        state = converted_optimiser(prepared, self.key, self._names(), decoupled)
+        with optimiser_written(path, state, Model(prepared.family.name, prepared.checkpoint.file_sha256())):
+            yield summary(path, state)
+
+    def _names(self) -> list[str] | None:
+        if self.names is None:
+            return None
+        path = Path(self.names)
+        fix = "give a JSON list of names"
+        try:
+            found = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
+        except ValueError as error:
+            raise InputError(path, f"is not JSON ({error})", fix) from None
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise InputError(path, "is not a list of names", fix)
+        return found
+
+
+def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
+    """Return the summary of an optimiser's state."""
+    from wdport.training.schedules import kind_of
+
+    decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
+    schedule = ", ".join(kind_of(each) or "unknown" for each in state.schedules.values())
+    kind = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
+    return ConvertedOptimizer(path, kind, len(state.parameters), len(state.groups), state.step, schedule,
+                              state.left_out)  # fmt: skip

@@ -1,0 +1,221 @@
+"""A converted optimiser as a Keras optimizer, and back to its file after more training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from wdport.conversion.optimiser import DECOUPLED, SETTINGS, Optimised
+from wdport.conversion.optimiser_file import read_optimiser, require_suffix, write_optimiser
+from wdport.errors import MisfitError, UsageError, require_paths
+from wdport.model import Array, KerasModel, KerasVariable
+
+if TYPE_CHECKING:
+    from wdport.training.optimisers import TorchOptimizer
+    from wdport.training.schedules import Schedule
+
+FAR: Final = 100_000
+"""Steps for which the rates of a schedule without an end are computed, unless told."""
+
+
+def load_optimizer(
+    path: str | PathLike[str],
+    model: KerasModel,
+    *,
+    learning_rate: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    steps_per_epoch: int | None = None,
+    clip_norm: float | None = None,
+) -> TorchOptimizer:
+    """Load a converted optimiser for a model: moments, steps, groups, and the position of the learning-rate schedule.
+
+    Its arithmetic is that of `torch.optim`, so training goes on as it would have in PyTorch:
+    ``model.compile(optimizer=wdport.load_optimizer(path, model), ...)``.
+
+    Args:
+        path: the file ``NAME.optimizer.safetensors`` from :func:`wdport.convert`.
+        model: the converted model, from :func:`wdport.load_model`.
+        learning_rate: a constant rate for all groups, instead of the schedule.
+        settings: other hyper-parameters for all groups, by torch's names, such as ``{"betas": (0.9, 0.999)}``.
+        steps: for how many steps the schedule's rates are computed; afterwards the last one holds. By default until the
+            schedule's end, or 100,000.
+        steps_per_epoch: after how many steps the schedule goes on, if it goes on once an epoch and the file does not
+            tell how many steps those have.
+        clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
+
+    Returns:
+        The Keras optimizer, built.
+
+    Raises:
+        InputError: the file is damaged or another one.
+        MisfitError: it belongs to another model, or PyTorch did not train all of the model's trainable variables.
+        UsageError: the schedule is a function of the training program (give ``learning_rate``).
+    """
+    from wdport.keras_runtime import set_variable, variables_by_path
+    from wdport.training.optimisers import SGD, Adam
+
+    require_paths("model", path=path)
+    file = Path(path)
+    state, _ = read_optimiser(file)
+    places = {id(variable): name for name, variable in variables_by_path(model).items()}
+    names = [places[id(variable)] for variable in model.trainable_variables]
+    _require_fit(file, state, names, dict(zip(names, model.trainable_variables, strict=True)))
+    changed = {**({"lr": learning_rate} if learning_rate is not None else {}), **(settings or {})}
+    if wrong := set(changed) - {*SETTINGS[state.kind], DECOUPLED}:
+        raise UsageError("settings", f"has {min(wrong)}, which is not a setting of {state.kind}",
+                         f"known: {', '.join(SETTINGS[state.kind])}")  # fmt: skip
+    groups = [{**group, **changed} for group in state.groups]
+    rates, momenta = None, None
+    if "lr" not in changed and (schedule := schedule_of(state)) is not None and not schedule.needs_metric:
+        rates, momenta = _ahead(schedule, state, steps, steps_per_epoch)
+        momenta = None if {"betas", "momentum"} & set(changed) else momenta
+    step = steps_taken(state)
+    late = [step - state.steps.get(name, step if _has_state(state, name) else 0) for name in names]
+    optimizer = (Adam if state.kind == "adam" else SGD)(
+        [{key: group[key] for key in (*SETTINGS[state.kind], DECOUPLED) if key in group} for group in groups],
+        members=[state.members[name] for name in names],
+        rates=rates,
+        momenta=momenta,
+        clip_norm=clip_norm,
+        late=late if any(late) else None,
+        start=step,
+    )
+    optimizer.build(model.trainable_variables)
+    optimizer._iterations.assign(step)
+    for moment, variables in optimizer.moments.items():
+        for name, variable in zip(names, variables, strict=True):
+            array = state.moments.get(moment, {}).get(name)
+            if array is not None and variable is not None:
+                set_variable(variable, np.array(array, copy=True))
+    return optimizer
+
+
+def save_optimizer(
+    optimizer: TorchOptimizer, model: KerasModel, path: str | PathLike[str], *, like: str | PathLike[str],
+    force: bool = False,
+) -> Path:  # fmt: skip
+    """Write an optimizer of :func:`load_optimizer` to a file again, after more training.
+
+    ``wdport export --to torch --optimizer FILE`` converts it back to PyTorch.
+
+    Args:
+        optimizer: the optimizer.
+        model: the model that it trained.
+        path: the file, ``NAME.optimizer.safetensors``.
+        like: the file that it was loaded from, which describes torch's parameters.
+        force: replace an existing file.
+
+    Returns:
+        The path of the file.
+    """
+    from wdport.keras_runtime import variables_by_path
+
+    require_paths("path", path=path, like=like)
+    file, before = Path(path), Path(like)
+    require_suffix(file, {} if file == before and force else {"like": before}, force)
+    state, belongs = read_optimiser(before)
+    places = {id(variable): name for name, variable in variables_by_path(model).items()}
+    names = [places[id(variable)] for variable in model.trainable_variables]
+    now = int(np.asarray(optimizer.iterations.value))
+    gone = now - steps_taken(state)
+    moments = {
+        moment: {name: np.asarray(variable.value) for name, variable in zip(names, variables, strict=True)
+                 if variable is not None and np.asarray(variable.value).any()}
+        for moment, variables in optimizer.moments.items()
+    }  # fmt: skip
+    late = optimizer.late or [0] * len(names)
+    steps = {name: now - less for name, less in zip(names, late, strict=True)} if state.steps else {}
+    groups, schedules = _position(optimizer, state, gone)
+    extra = {**state.extra, **({"global_step": now} if "global_step" in state.extra else {})}
+    moments = {moment: found for moment, found in moments.items() if found}
+    write_optimiser(file, replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra),
+                    belongs)  # fmt: skip
+    return file
+
+
+def steps_taken(state: Optimised) -> int:
+    """The steps that the optimiser took; SGD does not count them, but its schedule or Lightning may."""
+    if state.step:
+        return state.step
+    told = state.extra.get("global_step")
+    if isinstance(told, int) and told > 0:
+        return told
+    return 1 if state.moments else 0
+
+
+def schedule_of(state: Optimised) -> Schedule | None:
+    """The learning-rate schedule at its position; None if the file has none."""
+    from wdport.training.schedules import Schedule
+
+    if len(state.schedules) > 1:
+        what = f"has {len(state.schedules)} learning-rate schedules"
+        raise UsageError("learning_rate", f"{what}, and it is not known which one applies", "give the rate")
+    if not state.schedules:
+        return None
+    try:
+        return Schedule(next(iter(state.schedules.values())), state.groups)
+    except UsageError as error:
+        raise UsageError(error.where, error.what, "give learning_rate") from None
+
+
+def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> int:
+    """After how many optimizer steps the schedule goes on; raises :class:`UsageError` if that is not known."""
+    if steps_per_epoch is not None:
+        return steps_per_epoch
+    position, taken = int(schedule.state["last_epoch"]), steps_taken(state)
+    if position == taken or not position:
+        return 1
+    if position and taken % position == 0:
+        return taken // position
+    what = f"is at {position} after {taken} optimizer steps"
+    raise UsageError("steps_per_epoch", f"the schedule {what}, which is no whole number of steps for each", "give it")
+
+
+def _ahead(
+    schedule: Schedule, state: Optimised, steps: int | None, steps_per_epoch: int | None
+) -> tuple[Array, Array | None]:
+    between = every(schedule, state, steps_per_epoch)
+    wanted = steps if steps is not None else FAR if schedule.left is None else max(schedule.left, 0) * between + 1
+    rates, momenta = schedule.ahead(max(wanted, 1), between)
+    return rates, momenta if (momenta != momenta[:1]).any() or schedule.kind == "OneCycleLR" else None
+
+
+def _position(
+    optimizer: TorchOptimizer, state: Optimised, gone: int
+) -> tuple[tuple[dict[str, Any], ...], Mapping[str, dict[str, Any]]]:
+    """The groups and the schedule as they are ``gone`` steps later."""
+    if optimizer.rates is None:
+        scale = float(np.asarray(optimizer.learning_rate.value)) / float(np.float32(optimizer.groups[0].lr) or 1.0)
+        if scale == 1.0 or not state.groups[0]["lr"]:
+            return state.groups, state.schedules
+        return tuple({**group, "lr": group["lr"] * scale} for group in state.groups), state.schedules
+    schedule = schedule_of(state)
+    if schedule is None:
+        return state.groups, state.schedules
+    for _ in range(gone // every(schedule, state, None)):
+        if schedule.left != 0:
+            schedule.step()
+    return tuple(schedule.groups), {next(iter(state.schedules)): schedule.state}
+
+
+def _has_state(state: Optimised, name: str) -> bool:
+    return any(name in found for found in state.moments.values())
+
+
+def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:
+    """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimiser."""
+    for name in names:
+        if name not in state.members:
+            what = f"PyTorch did not train {name}"
+            raise MisfitError((path, name), what, "set trainable = False for its layer, or start with a new optimizer")
+    for found in state.moments.values():
+        for name, array in found.items():
+            if name in variables and tuple(variables[name].shape) != array.shape:
+                raise MisfitError((path, name), f"has shape {array.shape}, the model's variable "
+                                  f"{tuple(variables[name].shape)}", "give the optimizer of this model")  # fmt: skip

@@ -1,0 +1,156 @@
+"""The file of a converted optimiser, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
+
+A tensor is named by moment and variable, such as ``exp_avg/blocks/0/attention/kernel``. The description is sealed like
+a manifest, and has a SHA-256 of every tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
+from wdport.conversion.optimiser import MOMENTS, Optimised, Parameter
+from wdport.errors import InputError, UsageError
+from wdport.files.atomic import replacing
+from wdport.files.manifests import CONVERT_AGAIN, sealed, unsealed
+from wdport.files.model_files import digest
+from wdport.files.safetensors_file import METADATA, SafetensorsWriter
+from wdport.files.target import stem_of
+from wdport.files.writable import require_writable
+from wdport.model import Array
+
+SUFFIX: Final = ".optimizer.safetensors"
+FORMAT: Final = 1
+_KIND: Final = "wdport optimizer"
+
+_FAULTS = (KeyError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model that an optimiser belongs to: its family and the SHA-256 of its checkpoint, "" if it is unknown."""
+
+    family: str
+    sha256: str = ""
+
+
+def optimiser_beside(path: Path) -> Path:
+    """Return the default name of the optimiser's file: beside a converted model."""
+    return path.with_name(f"{stem_of(path)}{SUFFIX}")
+
+
+def require_suffix(path: Path, inputs: Mapping[str, Path], force: bool) -> None:
+    """Raise :class:`UsageError` if the file cannot be written."""
+    if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
+        raise UsageError(path, "is not a name for an optimizer", f"end it in {SUFFIX}")
+    require_writable(path, inputs, force)
+
+
+def write_optimiser(path: Path, optimised: Optimised, model: Model) -> None:
+    """Write the file, whole or not at all; raises :class:`MachineError`."""
+    with optimiser_written(path, optimised, model):
+        pass
+
+
+@contextmanager
+def optimiser_written(path: Path, optimised: Optimised, model: Model) -> Iterator[None]:
+    """Write the file under a temporary name, and rename it after the block; raises :class:`MachineError`."""
+    arrays = {f"{name}/{place}": array for name, found in optimised.moments.items() for place, array in found.items()}
+    described = {each.name: getattr(optimised, each.name) for each in fields(optimised) if each.name != "moments"}
+    described["parameters"] = [asdict(each) for each in optimised.parameters]
+    text = sealed({
+        "kind": _KIND,
+        "format": FORMAT,
+        "model": asdict(model),
+        "optimizer": _packed(described),
+        "sha256": {name: digest(array) for name, array in arrays.items()},
+    })  # fmt: skip
+    shapes = {name: array.shape for name, array in arrays.items()}
+    with replacing(path) as (file,):
+        writer = SafetensorsWriter(file, shapes, text, {name: array.dtype.name for name, array in arrays.items()})
+        try:
+            for name, array in arrays.items():
+                writer.write(name, array)
+            writer.finish(text)
+        finally:
+            writer.close()
+        yield
+
+
+def read_optimiser(path: Path) -> tuple[Optimised, Model]:
+    """Read the file and check every tensor; raises :class:`InputError` if it is damaged or another file."""
+    with open_checkpoint(path) as file:
+        text = file.metadata.get(METADATA)
+        if not isinstance(text, str):
+            raise InputError(
+                path, "is not an optimizer's file", "give the one that wdport convert --with-optimizer wrote"
+            )
+        with located(path):
+            told: Any = unsealed(text.encode())
+        try:
+            if told["kind"] != _KIND:
+                raise Fault(
+                    "is a converted model, not an optimizer's file", "give the .optimizer.safetensors beside it"
+                )
+            if told["format"] != FORMAT:
+                raise Fault("was written by a newer wdport", "upgrade wdport")
+            values = _unpacked(told["optimizer"])
+            values["parameters"] = tuple(Parameter(**each) for each in values["parameters"])
+            moments: dict[str, dict[str, Array]] = {}
+            for name, sha256 in told["sha256"].items():
+                moment, _, place = name.partition("/")
+                array = file.read(name)
+                if digest(array) != sha256:
+                    raise Fault("is damaged: its SHA-256 differs from the written one", CONVERT_AGAIN, name)
+                moments.setdefault(moment, {})[place] = array
+            if set(moments) - set(MOMENTS[values["kind"]]):
+                raise Fault("has moments that its kind does not have", CONVERT_AGAIN)
+            return Optimised(moments=moments, **values), Model(**told["model"])
+        except Fault as fault:
+            raise InputError((path, fault.part), fault.what, fault.fix) from None
+        except _FAULTS as error:
+            raise InputError(path, f"is not an optimizer's file that wdport wrote ({error})", CONVERT_AGAIN) from None
+
+
+def _packed(value: object) -> object:
+    """Plain values as JSON: tuples, counters, tables with other keys than text, and infinities get a name."""
+    if isinstance(value, Counter):
+        return {"counter": [[key, count] for key, count in value.items()]}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {"table": {key: _packed(each) for key, each in value.items()}}
+        return {"pairs": [[_packed(key), _packed(each)] for key, each in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_packed(each) for each in value]}
+    if isinstance(value, list):
+        return [_packed(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _unpacked(value: object) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    ((name, inside),) = value.items()
+    if name == "table":
+        return {key: _unpacked(each) for key, each in inside.items()}
+    if name == "counter":
+        return Counter(dict(inside))
+    if name == "pairs":
+        return {_unpacked(key): _unpacked(each) for key, each in inside}
+    return tuple(_unpacked(each) for each in inside) if name == "tuple" else float(cast("str", inside))

@@ -1,0 +1,161 @@
+"""Which parameter has which index in the state of an optimiser.
+
+PyTorch numbers parameters by their place in the optimiser's groups. Every group lists its parameters in the order of
+``module.parameters()``, which is that of the state_dict without buffers and repeated tensors. So each group is a
+subsequence of the names, with the shapes of its moments. An assignment is used only if there is exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.optimiser import OptimiserState
+from wdport.checkpoint.tensor import TensorRef
+from wdport.mapping.axes import Shape
+
+MOST_STATES: Final = 20_000
+"""Partial assignments that are kept at a time."""
+
+BUFFERS: Final = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+"""The last component of the names of PyTorch's own buffers."""
+
+_NAME_THEM: Final = "give the parameters' names in its order with --parameter-names FILE (a JSON list)"
+
+Places = tuple[int, ...]
+"""How many parameters of each group are assigned."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tensor that may be a parameter; ``needed`` means that it is one, unless it was frozen."""
+
+    name: str
+    shape: Shape
+    needed: bool = True
+
+
+def parameter_names(
+    optimiser: OptimiserState, candidates: Sequence[Candidate], prefixes: Sequence[str] = ()
+) -> dict[int, str]:
+    """Return the name of every index.
+
+    Args:
+        optimiser: the optimiser's state.
+        candidates: the tensors of the state_dict, in its order, without buffers and repeated tensors.
+        prefixes: prefixes that were removed from their names.
+
+    Raises:
+        Fault: the shapes fit no assignment, or more than one.
+    """
+    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
+    if all(group.names for group in optimiser.groups):
+        return _stated(optimiser, shapes, candidates, prefixes)
+    needed = [each for each in candidates if each.needed]
+    count = len(optimiser.indices)
+    if count > len(candidates):
+        raise Fault(f"has {count} parameters, but the weights have {len(candidates)}",
+                    "give the optimiser of this model", optimiser.key)  # fmt: skip
+    for tried in dict.fromkeys((tuple(needed), tuple(candidates))):
+        if count == len(tried) or tried == tuple(candidates):
+            found = _assigned(optimiser, shapes, tried, count == len(tried))
+            if found is not None:
+                return found
+    raise Fault("its moments have other shapes than the weights", "give the optimiser of this model", optimiser.key)
+
+
+def named(optimiser: OptimiserState, names: Sequence[str], candidates: Sequence[Candidate]) -> dict[int, str]:
+    """Return the name of every index from the user's list; raises :class:`Fault` if it does not fit."""
+    if len(names) != len(optimiser.indices):
+        raise Fault(f"has {len(optimiser.indices)} parameters, but {len(names)} names are given", _NAME_THEM)
+    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
+    return _checked(optimiser.key, dict(zip(optimiser.indices, names, strict=True)), shapes, candidates)
+
+
+def _shape(state: Mapping[str, object]) -> Shape | None:
+    """The shape of a parameter by its moments; None if it has none."""
+    return next((ref.shape for name, ref in state.items() if name != "step" and isinstance(ref, TensorRef)), None)
+
+
+def _stated(
+    optimiser: OptimiserState,
+    shapes: Mapping[int, Shape | None],
+    candidates: Sequence[Candidate],
+    prefixes: Sequence[str],
+) -> dict[int, str]:
+    """The names that the file states, with or without the prefixes of the state_dict."""
+    known = {each.name for each in candidates}
+    found: dict[int, str] = {}
+    for group in optimiser.groups:
+        for index, name in zip(group.indices, group.names, strict=True):
+            short = name
+            for prefix in prefixes:
+                short = short if short in known else short.replace(prefix, "", 1)
+            found[index] = short
+    return _checked(optimiser.key, found, shapes, candidates)
+
+
+def _checked(
+    key: str, found: dict[int, str], shapes: Mapping[int, Shape | None], candidates: Sequence[Candidate]
+) -> dict[int, str]:
+    known = {each.name: each.shape for each in candidates}
+    for index, name in found.items():
+        if name not in known:
+            raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, key)
+        if shapes[index] not in (None, known[name]):
+            what = f"has moments of shape {shapes[index]} for {name}, which has {known[name]}"
+            raise Fault(what, "give the optimiser of this model", key)
+    if len(set(found.values())) < len(found):
+        raise Fault("names a parameter twice", _NAME_THEM, key)
+    return found
+
+
+def _assigned(
+    optimiser: OptimiserState, shapes: Mapping[int, Shape | None], candidates: Sequence[Candidate], every: bool
+) -> dict[int, str] | None:
+    """The only assignment, None if there is none; ``every`` means that all candidates are assigned."""
+    groups = [group.indices for group in optimiser.groups]
+    start: Places = (0,) * len(groups)
+    reached: dict[Places, int] = {start: 1}  # how many ways lead there, at most 2
+    steps: list[dict[Places, tuple[Places, int | None]]] = []
+    for each in candidates:
+        ahead: dict[Places, int] = {}
+        came: dict[Places, tuple[Places, int | None]] = {}
+        for places, ways in reached.items():
+            for at, after in _next(places, groups, shapes, each, every):
+                ahead[after] = min(ahead.get(after, 0) + ways, 2)
+                came[after] = (places, at)
+        if len(ahead) > MOST_STATES:
+            raise Fault("has too many groups of equal shapes to tell its parameters apart", _NAME_THEM, optimiser.key)
+        steps.append(came)
+        reached = ahead
+    whole = tuple(map(len, groups))
+    if not reached.get(whole):
+        return None
+    if reached[whole] > 1:
+        raise Fault("several assignments of its parameters fit their shapes", _NAME_THEM, optimiser.key)
+    found: dict[int, str] = {}
+    places = whole
+    for each, came in zip(reversed(candidates), reversed(steps), strict=True):
+        before, at = came[places]
+        if at is not None:
+            found[groups[at][before[at]]] = each.name
+        places = before
+    return dict(sorted(found.items()))
+
+
+def _next(
+    places: Places,
+    groups: Sequence[tuple[int, ...]],
+    shapes: Mapping[int, Shape | None],
+    candidate: Candidate,
+    every: bool,
+) -> list[tuple[int | None, Places]]:
+    """Where the next candidate can go: to the next index of a group, or to none of them."""
+    ways: list[tuple[int | None, Places]] = [] if every else [(None, places)]
+    for at, indices in enumerate(groups):
+        if places[at] < len(indices) and shapes[indices[places[at]]] in (None, candidate.shape):
+            ways.append((at, (*places[:at], places[at] + 1, *places[at + 1 :])))
+    return ways
