@@ -35,7 +35,7 @@ from wdport.cli.options import (
 )
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
-from wdport.errors import UsageError, WdportError, printable
+from wdport.errors import InputError, UsageError, WdportError, printable
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import by_name, require_apart, with_manifests
 from wdport.parity.repro_files import KINDS
@@ -61,6 +61,8 @@ from wdport.parity.repro_files import KINDS
 @key_option
 @sha256_option
 @click.option("--full", is_flag=True, help="Also compare bfloat16, gradients, optimiser steps and sampling.")
+@click.option("--resume", is_flag=True,
+              help="Also compare training steps from the optimizer's state (convert --with-optimizer).")  # fmt: skip
 @click.option(
     "--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, instead of the built-in reference."
 )
@@ -100,6 +102,7 @@ def command(
     key: str | None,
     sha256: str | None,
     full: bool,
+    resume: bool,
     reference: str | None,
     against: str | None,
     json_file: str | None,
@@ -122,7 +125,7 @@ def command(
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
-                sha256=sha256, full=full)  # fmt: skip
+                sha256=sha256, full=full, resume=_optimizer(converted) if resume else None)  # fmt: skip
     pair.require_consistent()
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
@@ -169,6 +172,17 @@ def command(
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
+
+
+def _optimizer(converted: str) -> Path:
+    """The optimizer's file beside the converted one."""
+    from wdport.conversion.optimiser_file import optimiser_beside
+
+    path = optimiser_beside(Path(converted))
+    if not path.is_file():
+        fix = "convert the checkpoint with --with-optimizer"
+        raise InputError(path, "no such file, which --resume needs", fix)
+    return path
 
 
 def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:

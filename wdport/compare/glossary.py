@@ -42,6 +42,7 @@ _TERMS: Final = (
     Term("B'", "bfloat16", "the same under a mixed bfloat16 policy, beside PyTorch's autocast"),
     Term("C", "gradients", "gradients by layers, inputs and weights agree in float64"),
     Term("D", "optimiser", "losses, gradients, moments and weights agree over optimiser steps, in float64"),
+    Term("D'", "resumed", "from the checkpoint's optimiser, the port takes the steps that PyTorch takes, in float64"),
     Term("E", "trajectories", "every state of a sampling run with the same noise agrees in float64"),
     Term("E'", "sampling network", "the network as samplers run it agrees with the model, in float32"),
     Term("S", "known faults", "known faults injected into a small model are all found, under the bounds in force"),

@@ -45,14 +45,14 @@ def expected(pair: Pair) -> Expected:
     with prepare(pair.checkpoint, settings) as prepared:
         named = pair.reference or (own.reference if own is not None else None)
         names = user_reference(named, prepared, pair.key).names if named else _own_names(prepared)
-        return _expected(prepared, names, pair.full)
+        return _expected(prepared, names, pair.full, pair.resume is not None)
 
 
-def _expected(prepared: Prepared, names: Sequence[str], full: bool) -> Expected:
+def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False) -> Expected:
     family, config = prepared.family, prepared.config
     sampled = isinstance(family, Sampled) and not family.unsampled(config)
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
-             "D": full and isinstance(family, Trained), "E": full and sampled, "E'": sampled}  # fmt: skip
+             "D": full and isinstance(family, Trained), "D'": resume, "E": full and sampled, "E'": sampled}  # fmt: skip
     layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
     return Expected(tuple(letter for letter, has in there.items() if has), layers)
 

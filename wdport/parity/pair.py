@@ -41,6 +41,7 @@ class Pair:
     key: str | None = None
     sha256: str | None = None
     full: bool = False
+    resume: PathText | None = None
 
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
@@ -48,7 +49,7 @@ class Pair:
             return
         if self.checkpoint is not None:
             raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
-        for flag, given in (("--reference", self.reference), ("--full", self.full)):
+        for flag, given in (("--reference", self.reference), ("--full", self.full), ("--resume", self.resume)):
             if given:
                 raise UsageError(flag, "needs the PyTorch model to run", "leave it out, or leave out --against")
         if self.config or self.values or self.norm_stats:
@@ -59,7 +60,8 @@ class Pair:
     def files(self) -> dict[str, Path]:
         """The input files, by role."""
         named = by_name(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
-                        mapping=self.mapping, config=self.config, norm_stats=self.norm_stats)  # fmt: skip
+                        mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
+                        resume=self.resume)  # fmt: skip
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model")}
 
     @property

@@ -45,6 +45,7 @@ from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_r
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import Reference, user_reference
 from wdport.parity.repro import write_repro
+from wdport.parity.resumed_gate import Resumed, ResumedStart, open_resumed
 from wdport.parity.runner import Runner
 from wdport.parity.shown import Verdict
 from wdport.parity.sides import (
@@ -61,7 +62,7 @@ from wdport.parity.verdict import Fault, ReferenceKind, locate
 from wdport.version import VERSION
 
 Say = Callable[[str], None]
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "E", "E'")
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'")
 """The gates in the order of reports; a family's own come last."""
 
 MAX_CAUSES = 5
@@ -83,6 +84,7 @@ def verify(
     config: PathText | None = None,
     values: Mapping[str, str] | None = None,
     norm_stats: PathText | None = None,
+    resume: PathText | None = None,
 ) -> Verdict:
     """Run a converted model and its checkpoint, and compare them layer by layer.
 
@@ -102,6 +104,8 @@ def verify(
             :func:`wdport.convert`.
         values: single values of the configuration as text.
         norm_stats: mean and standard deviation per feature.
+        resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps are compared from
+            its state.
 
     Returns:
         A verdict, which is true if the two are equal.
@@ -110,7 +114,7 @@ def verify(
         WdportError: a file is bad, the two do not belong together, torch is missing, or something could
             not be compared.
     """
-    files = {"mapping": mapping, "config": config, "norm_stats": norm_stats}
+    files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     started = time.monotonic()
     say = say or (lambda _: None)
@@ -133,7 +137,8 @@ def verify(
             fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
         theirs = user_reference(named, prepared, key, weights.tensors if opened.rounded else None) if named else None
-        return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro)
+        trained = open_resumed(prepared, Path(resume)) if resume is not None else None
+        return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro, trained)
 
 
 @contextmanager
@@ -201,7 +206,7 @@ def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = Non
                                 inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
     return verify(pair.checkpoint, pair.converted, mapping=pair.mapping, key=pair.key, reference=pair.reference,
                   full=pair.full, repro=repro, say=say, model=pair.model, inputs=pair.inputs, config=pair.config,
-                  values=dict(pair.values), norm_stats=pair.norm_stats)  # fmt: skip
+                  values=dict(pair.values), norm_stats=pair.norm_stats, resume=pair.resume)  # fmt: skip
 
 
 def _verify(
@@ -215,6 +220,7 @@ def _verify(
     started: float,
     full: bool = False,
     repro: PathText | None = None,
+    resumed: Resumed | None = None,
 ) -> Verdict:
     unequal = [*unequal, *provenance(converted, weights.variables, digests["converted"], digests.get("checkpoint"))]
     if full and not isinstance(converted.family, KeptByKeras):
@@ -222,6 +228,7 @@ def _verify(
         unequal = [*unequal, *misread(converted, weights.variables)]
     sides = build_sides(prepared, weights, reference)
     runner = Runner(prepared, sides, full)
+    start = ResumedStart(prepared, converted, sides) if resumed is not None else None
     clock = runner.clock
     clock.add("0", time.monotonic() - started)
     seen: Weights | None = None
@@ -251,6 +258,10 @@ def _verify(
         now.forget()
     more = run_full_battery(prepared, runner, say) if full else FullBattery()
     gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
+    if resumed is not None and start is not None:
+        say("training steps from the optimizer's state")
+        with clock.gate("D'"):
+            gates.append(start.gate(resumed))
     if runner.sampling is not None:
         gates += runner.sampling.gates(more.trajectories, more.path)
     taps, (kind, code) = tuple(runner.taps.values()), reference_of(prepared, sides)

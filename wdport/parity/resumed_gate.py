@@ -1,0 +1,216 @@
+"""Gate resumed (D'): five training steps of both sides from the converted optimiser, compared step by step.
+
+The port's side is what a user trains with: the optimizer that :func:`wdport.load_optimizer` loads. The reference's is
+`torch.optim`. As in gate optimiser (D), the port takes every step with the reference's gradients and from the
+reference's state, so that a step's error is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jax
+import numpy as np
+
+from wdport.compare.findings import Finding, Gate, fact, measure, notice
+from wdport.compare.glossary import GATES
+from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
+from wdport.compare.programs import Program
+from wdport.compile_cache import FAST_COMPILE
+from wdport.conversion.load import Converted
+from wdport.conversion.load_optimiser import load_optimizer, steps_taken
+from wdport.conversion.optimiser import Optimised, converted_optimiser
+from wdport.conversion.optimiser_file import read_optimiser
+from wdport.conversion.prepare import Prepared
+from wdport.errors import MisfitError
+from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+from wdport.mapping.arrays import apply_rule
+from wdport.mapping.moves import Move
+from wdport.model import Array, KerasVariable
+from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.losses import losses
+from wdport.parity.sides import Sides, converted_weights, unrounded
+from wdport.recorder import lifted
+
+if TYPE_CHECKING:
+    import torch
+
+    from wdport.parity.torch_resumed import TorchResumed
+
+STEPS: Final = 5
+BATCH: Final = 2
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The converted optimiser that is compared: its ``file``, and what the checkpoint's conversion gives now."""
+
+    file: Path
+    state: Optimised
+    raw: Mapping[int, Mapping[str, Any]]
+
+
+def open_resumed(prepared: Prepared, file: Path) -> Resumed:
+    """Read the optimiser's file and the checkpoint's own optimiser.
+
+    Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
+    :func:`~wdport.conversion.optimiser.converted_optimiser` raises.
+    """
+    import torch
+
+    from wdport.parity.torch_resumed import raw_state
+
+    held, belongs = read_optimiser(file)
+    if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
+        raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")
+    names = [each.name for each in held.parameters]
+    decoupled = [group.get("decoupled_weight_decay") for group in held.groups]
+    state = converted_optimiser(prepared, held.key, names, decoupled[0])
+    if state.kind != held.kind or [each.name for each in state.parameters] != names:
+        raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
+    tree = torch.load(prepared.checkpoint.path, weights_only=True, map_location="cpu")
+    return Resumed(file, state, raw_state(tree, state.key, state.parameters))
+
+
+class ResumedStart:
+    """The models of both sides, whose weights are remembered before other gates change them."""
+
+    def __init__(self, prepared: Prepared, converted: Converted, sides: Sides) -> None:
+        self.prepared, self.converted, self.sides = prepared, converted, sides
+        self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
+
+    def gate(self, resumed: Resumed) -> Gate:
+        """The gate, with the weights of the checkpoint and of the converted file."""
+        self.sides.reference.use(False)
+        module, model = self.sides.references["float64"], self.sides.candidates["float64"]
+        module.load_state_dict(self.begin)
+        exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
+        with jax.enable_x64(True):
+            for path, variable in variables_by_path(model).items():
+                set_variable(variable, exact.exact.get(path, exact.variables[path]))
+        return resumed_gate(self.prepared, module, GradientProbe(model, ()), resumed)
+
+
+def unequal_moments(resumed: Resumed) -> list[Finding]:
+    """Findings on moments and settings of the file that are not those of the checkpoint, bit for bit."""
+    held, _ = read_optimiser(resumed.file)
+    found = []
+    for moment, arrays in resumed.state.moments.items():
+        theirs = held.moments.get(moment, {})
+        wrong = [name for name, array in arrays.items() if name not in theirs or not same_bits(theirs[name], array)]
+        found += [fact(f"{moment} of {name} is not bitwise that of the checkpoint", name, "unequal") for name in wrong]
+    for what in ("kind", "groups", "members", "steps", "schedules"):
+        if getattr(held, what) != getattr(resumed.state, what):
+            found.append(fact(f"the {what} of the optimizer are not those of the checkpoint", what, "unequal"))
+    return found
+
+
+def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, resumed: Resumed) -> Gate:
+    """Take the steps and compare; both sides' weights (float64, initially those of the checkpoint) change."""
+    from wdport.parity.torch_resumed import TorchResumed
+
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
+        theirs = TorchResumed(module, resumed.state, resumed.raw)
+        port = _Port(prepared, probe, resumed, theirs)
+        compare = losses(prepared, probe)
+        errors: dict[str, float] = {}
+        for at in range(STEPS):
+            loss, graph, ours, slopes = compare(theirs.module, at)
+            theirs.backward(graph)
+            found = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(at)}
+            found |= port.step(slopes)
+            for name, error in found.items():
+                errors[name] = max(error, errors.get(name, 0.0))
+    facts = [*unequal_moments(resumed), *port.facts]
+    measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
+    missing = [fact(f"{name} was not compared", name, "missing") for name in port.missing]
+    return GATES["D'"].gate(len(errors), len(errors) + len(missing), measures, (*facts, *missing))
+
+
+class _Port:
+    """The port's model and the user's optimizer; gradients and states of the reference go in by the table."""
+
+    def __init__(self, prepared: Prepared, probe: GradientProbe, resumed: Resumed, theirs: TorchResumed) -> None:
+        self.state, self.theirs = resumed.state, theirs
+        by_path = variables_by_path(probe.model)
+        places = {id(variable): path for path, variable in by_path.items()}
+        trained = {path for path in self.state.members if path in by_path}
+        for path, variable in by_path.items():
+            variable.trainable = variable.trainable and path in trained
+        self.variables: list[KerasVariable] = list(probe.model.trainable_variables)
+        self.names = [places[id(variable)] for variable in self.variables]
+        self.optimizer = load_optimizer(resumed.file, probe.model, steps=STEPS + 1, steps_per_epoch=1)
+        self.moves = [move for move in prepared.plan.moves if move.exact and set(move.targets) <= set(self.names)
+                      and set(move.sources) <= set(theirs.parameters)]  # fmt: skip
+        moved = {target for move in self.moves for target in move.targets}
+        self.missing = [name for name in self.names if name not in moved]
+        self._update = Program(self.optimizer.stateless_apply, FAST_COMPILE)
+        how = "" if theirs.schedule is not None and not theirs.ended else ", at a constant rate"
+        self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{how}")]
+
+    def rates(self, at: int) -> dict[str, float]:
+        """The errors of learning rates and momenta of the current step."""
+        opt, found = self.optimizer, {}
+        for group, (rate, momentum) in enumerate(zip(self.theirs.rates, self.theirs.momenta, strict=True)):
+            ours = opt.groups[group]
+            own_rate = opt.rates[at, group] if opt.rates is not None else ours.lr
+            own = ours.betas[0] if self.state.kind == "adam" else ours.momentum
+            own = opt.momenta[at, group] if opt.momenta is not None else own
+            found[f"learning rate of group {group}"] = relative_l2(np.asarray(own_rate), np.asarray(rate))
+            found[f"momentum of group {group}"] = relative_l2(np.asarray(own), np.asarray(momentum))
+        return found
+
+    def step(self, slopes: list[Array]) -> dict[str, float]:
+        """Compare the gradients, take the reference's step and the port's, compare, and set the port's state to the
+        reference's."""
+        gradients = self._by_variable(self.theirs.gradient)
+        errors = {"gradient": ScaledErrors()}
+        for name, slope in zip(self.names, slopes, strict=True):
+            if name in gradients:
+                errors["gradient"].add(name, np.asarray(slope), gradients[name])
+        given = [gradients.get(name, np.zeros(variable.shape))
+                 for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
+        values = [variable.value for variable in self.variables]
+        held = [variable.value for variable in self.optimizer.variables]
+        made, kept = self._update(held, given, values)
+        self.theirs.step()
+        for variable, value in zip(self.optimizer.variables, kept, strict=True):
+            variable.assign(value)
+        self._settle("value", errors, dict(zip(self.names, zip(made, self.variables, strict=True), strict=True)),
+                     self._by_variable(self.theirs.value))  # fmt: skip
+        for moment, variables in self.optimizer.moments.items():
+            pairs = {name: (variable.value, variable) for name, variable in zip(self.names, variables, strict=True)
+                     if variable is not None}  # fmt: skip
+            self._settle(moment, errors, pairs, self._by_variable(partial(self.theirs.moment, moment)))
+        found = {what: scaled.relative() for what, scaled in errors.items()}
+        return {f"{what} of {name}": error for what, each in found.items() for name, error in each.items()}
+
+    def _settle(
+        self,
+        what: str,
+        errors: dict[str, ScaledErrors],
+        ours: Mapping[str, tuple[Any, KerasVariable]],
+        theirs: Mapping[str, Array],
+    ) -> None:
+        for name, array in theirs.items():
+            if name in ours:
+                made, variable = ours[name]
+                errors.setdefault(what, ScaledErrors()).add(name, np.asarray(made), array)
+                set_variable(variable, array.copy())
+
+    def _by_variable(self, read: Callable[[str], Array | None]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for move in self.moves:
+            arrays = [read(name) for name in move.sources]
+            held = [array.copy() for array in arrays if array is not None]
+            if len(held) == len(arrays):
+                found.update(zip(move.targets, _moved(move, held), strict=True))
+        return found
+
+
+def _moved(move: Move, arrays: list[Array]) -> list[Array]:
+    return apply_rule(move.rule, arrays, move.sizes)
