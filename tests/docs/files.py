@@ -308,6 +308,11 @@ def names_of(page: str) -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     coefficients = rng.standard_normal((2, 31, 7)).astype(np.float32)
+    if page == "docs/training.md":
+        import torch
+
+        module = torch.nn.Linear(2, 3)
+        return {"module": module, "optimizer": torch.optim.AdamW(module.parameters())}
     if page == "docs/waveletdiff.md":
         return {"coefficients": coefficients, "step": np.array([10.0, 500.0], np.float32)}
     if page == "docs/export.md":
