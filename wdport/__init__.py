@@ -15,7 +15,6 @@ from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from wdport.conversion.load import load_model
-    from wdport.conversion.load_optimiser import load_optimizer, save_optimizer
     from wdport.conversion.river import Conversion, convert
     from wdport.exporting.api import Exported, export
     from wdport.generation import Generated, generate
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
+    from wdport.training.load import load_optimizer, save_optimizer
 
 _LAZY = {
     "Conversion": "wdport.conversion.river",
@@ -32,11 +32,11 @@ _LAZY = {
     "Generated": "wdport.generation",
     "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
-    "load_optimizer": "wdport.conversion.load_optimiser",
+    "load_optimizer": "wdport.training.load",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
-    "save_optimizer": "wdport.conversion.load_optimiser",
+    "save_optimizer": "wdport.training.load",
     "Verdict": "wdport.parity.shown",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",

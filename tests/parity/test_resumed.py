@@ -18,8 +18,8 @@ from wdport.compare.findings import Gate
 from wdport.conversion.optimiser import Optimised
 from wdport.conversion.optimiser_file import read_optimiser, write_optimiser
 from wdport.errors import MisfitError
+from wdport.optimisers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
-from wdport.training.optimisers import SGD, Adam
 
 Files = tuple[Path, Path, Path, Path | None]
 

@@ -84,7 +84,7 @@ class Wanted:
 
 def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
     """Return the summary of an optimiser's state."""
-    from wdport.training.schedules import kind_of
+    from wdport.optimisers.schedules import kind_of
 
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
     schedule = ", ".join(kind_of(each) or "unknown" for each in state.schedules.values())

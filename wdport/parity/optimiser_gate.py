@@ -26,9 +26,9 @@ from wdport.keras_runtime import set_variable
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Move
 from wdport.model import Array, KerasVariable, Objective
+from wdport.optimisers.adamw import AdamW, Moments, clip_factor
+from wdport.optimisers.rates import Rates, one_cycle
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.training.adamw import AdamW, Moments, clip_factor
-from wdport.training.rates import Rates, one_cycle
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,6 @@ from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
 from wdport.conversion.load import Converted
-from wdport.conversion.load_optimiser import load_optimizer, steps_taken
 from wdport.conversion.optimiser import Optimised, converted_optimiser
 from wdport.conversion.optimiser_file import read_optimiser
 from wdport.conversion.prepare import Prepared
@@ -35,6 +34,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.losses import losses
 from wdport.parity.sides import Sides, converted_weights, unrounded
 from wdport.recorder import lifted
+from wdport.training.load import load_optimizer, steps_taken
 
 if TYPE_CHECKING:
     import torch

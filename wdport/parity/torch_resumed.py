@@ -14,7 +14,7 @@ import torch
 
 from wdport.conversion.optimiser import DECOUPLED, Optimised, Parameter
 from wdport.model import Array
-from wdport.training.schedules import kind_of
+from wdport.optimisers.schedules import kind_of
 
 
 class TorchResumed:

@@ -15,7 +15,7 @@ from wdport.mapping.plan import Move
 from wdport.model import KerasModel, Objective
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
-from wdport.training.faults import TRAINING_FAULTS
+from wdport.parity.training_faults import TRAINING_FAULTS
 
 if TYPE_CHECKING:
     import torch

@@ -1,1 +1,1 @@
-"""Training as in the checkpoint's training script, as pure functions of arrays: loss, AdamW, learning rates."""
+"""Training of converted models: their optimisers resumed, and their objectives for ``fit``."""

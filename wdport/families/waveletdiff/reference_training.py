@@ -1,6 +1,6 @@
 """The training loss in PyTorch, written out level by level: the reference for that of the port.
 
-It shares nothing with `wdport/training`. Source: arXiv 2510.11839.
+It shares nothing with the port's loss. Source: arXiv 2510.11839.
 """
 
 from __future__ import annotations

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
 from jax import Array as Tensor
 
 from wdport.diffusion.schedules import STEPS
 from wdport.model import Array, Batch
-from wdport.training.adamw import AdamW, Moments
-from wdport.training.rates import constant_rate
-
-Port = Any
-"""A :class:`wdport.parity.optimiser_gate.PortTraining`, which this package must not import."""
+from wdport.optimisers.adamw import AdamW, Moments
+from wdport.optimisers.rates import constant_rate
+from wdport.parity.optimiser_gate import PortTraining
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class TrainingFault:
     """One bug; ``change`` maps the port's side to a faulty one."""
 
     name: str
-    change: Callable[[Port], Port]
+    change: Callable[[PortTraining], PortTraining]
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class KerasAdamW(AdamW):
         return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
 
 
-def _one_step_later(port: Port) -> Port:
+def _one_step_later(port: PortTraining) -> PortTraining:
     def inputs(batch: Batch) -> tuple[Array, ...]:
         made: tuple[Array, ...] = port.objective.inputs({**batch, "uniform": batch["uniform"] + 1.0 / STEPS})
         return made
@@ -48,26 +45,26 @@ def _one_step_later(port: Port) -> Port:
     return replace(port, objective=replace(port.objective, inputs=inputs))
 
 
-def _unweighted(port: Port) -> Port:
+def _unweighted(port: PortTraining) -> PortTraining:
     def loss(prediction: Tensor, batch: Batch) -> Tensor:
         return jnp.mean((prediction - port.objective.target(batch)) ** 2)
 
     return replace(port, objective=replace(port.objective, loss=loss))
 
 
-def _keras_epsilon(port: Port) -> Port:
+def _keras_epsilon(port: PortTraining) -> PortTraining:
     return replace(port, rule=lambda path: KerasAdamW())
 
 
-def _biases_kept(port: Port) -> Port:
+def _biases_kept(port: PortTraining) -> PortTraining:
     return replace(port, rule=lambda path: AdamW(weight_decay=0.0) if path.endswith("bias") else AdamW())
 
 
-def _clip_each(port: Port) -> Port:
+def _clip_each(port: PortTraining) -> PortTraining:
     return replace(port, clip=lambda gradients: [port.clip([gradient])[0] for gradient in gradients])
 
 
-def _constant_rate(port: Port) -> Port:
+def _constant_rate(port: PortTraining) -> PortTraining:
     steps = len(port.rates.rate)
     return replace(port, rates=constant_rate(steps, 1e-3))
 

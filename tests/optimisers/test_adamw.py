@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from wdport.errors import UsageError
-from wdport.training.adamw import AdamW, clip_factor
-from wdport.training.rates import constant_rate, one_cycle
+from wdport.optimisers.adamw import AdamW, clip_factor
+from wdport.optimisers.rates import constant_rate, one_cycle
 
 SHAPES = ((3, 4), (5,), ())
 STEPS = 7

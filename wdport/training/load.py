@@ -16,8 +16,8 @@ from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.model import Array, KerasModel, KerasVariable
 
 if TYPE_CHECKING:
-    from wdport.training.optimisers import TorchOptimizer
-    from wdport.training.schedules import Schedule
+    from wdport.optimisers.schedules import Schedule
+    from wdport.optimisers.torch_like import TorchOptimizer
 
 FAR: Final = 100_000
 """Steps for which the rates of a schedule without an end are computed, unless told."""
@@ -58,7 +58,7 @@ def load_optimizer(
         UsageError: the schedule is a function of the training program (give ``learning_rate``).
     """
     from wdport.keras_runtime import set_variable, variables_by_path
-    from wdport.training.optimisers import SGD, Adam
+    from wdport.optimisers.torch_like import SGD, Adam
 
     require_paths("model", path=path)
     file = Path(path)
@@ -151,7 +151,7 @@ def steps_taken(state: Optimised) -> int:
 
 def schedule_of(state: Optimised) -> Schedule | None:
     """The learning-rate schedule at its position; None if the file has none."""
-    from wdport.training.schedules import Schedule
+    from wdport.optimisers.schedules import Schedule
 
     if len(state.schedules) > 1:
         what = f"has {len(state.schedules)} learning-rate schedules"

@@ -19,7 +19,7 @@ from jax import Array as Tensor
 
 from wdport.errors import UsageError
 from wdport.model import Array, KerasVariable
-from wdport.training.adamw import clip_factor
+from wdport.optimisers.adamw import clip_factor
 
 
 @dataclass(frozen=True)
