@@ -138,3 +138,53 @@ def test_verify_passes(case: Case) -> None:
     assert [gate for gate in verdict.gates if not gate.passed] == []
     assert verdict.exit_code == 0
     assert all(level.decoded is not None and level.decoded <= LOGIC for level in verdict.parts)
+
+
+def test_the_training_loss_and_its_gradients(case: Case) -> None:
+    """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
+    from wdport.conversion.prepare import Settings, prepare
+    from wdport.diffusion.loss import Drawn
+    from wdport.families.waveletdiff.loss import diffusion_loss
+    from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+
+    with prepare(
+        case.checkpoint, Settings(config=case.checkpoint.with_name(f"{case.output.stem}.config.yaml"))
+    ) as made:
+        plan, config = made.plan, made.config
+        tensors = {name: made.checkpoint.read(name) for name in made.checkpoint.tensors}
+    constants = FAMILY.constants(config)
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+        model = FAMILY.build(config, "float64")
+        named = variables_by_path(model)
+        for path, array in plan.apply(tensors.__getitem__, rounded=False):
+            set_variable(named[path], array)
+        for move in plan.moves:
+            for source in set(move.sources) & set(plan.checks):  # in float64, as in the recording
+                set_variable(named[move.targets[0]], constants[plan.checks[source]].values)
+        loss = diffusion_loss(config, constants["noise_schedule.alpha_bar"].values)
+        clean = case.single["x0"].astype(np.float64)
+        drawn = Drawn(case.single["noise"].astype(np.float64), (case.single["train_t"] + 0.5) / 1000)
+
+        @jax.jit
+        @jax.value_and_grad
+        def total(values: Any) -> Any:
+            fixed = [variable.value for variable in model.non_trainable_variables]
+            given, _ = model.stateless_call(values, fixed, list(loss.noisy(clean, drawn)))
+            return loss.total(loss.errors(given, clean, drawn))
+
+        found, slopes = total([variable.value for variable in model.trainable_variables])
+    assert abs(float(found) - float(case.double["train_loss"])) <= 1e-10 * float(case.double["train_loss"])
+    places = {id(variable): path for path, variable in named.items()}
+    ours = {places[id(variable)]: np.asarray(slope)
+            for variable, slope in zip(model.trainable_variables, slopes, strict=True)}  # fmt: skip
+    scale = np.sqrt(np.mean(np.concatenate([each.ravel() for each in ours.values()]) ** 2))
+    compared = 0
+    for move in plan.moves:
+        if not all(f"grad/{name}" in case.double for name in move.sources):
+            continue
+        theirs = move.apply([case.double[f"grad/{name}"] for name in move.sources])
+        for path, array in zip(move.targets, theirs, strict=True):
+            size = max(float(np.linalg.norm(array)), 1e-3 * scale * array.size**0.5)
+            assert np.linalg.norm(ours[path] - array) <= 1e-10 * size
+            compared += 1
+    assert compared == len(ours)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wdport.port import Port
     from wdport.sampling import Samples, sample
     from wdport.training.load import load_optimizer, save_optimizer
+    from wdport.training.model import training_model
 
 _LAZY = {
     "Conversion": "wdport.conversion.river",
@@ -37,6 +38,7 @@ _LAZY = {
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "save_optimizer": "wdport.training.load",
+    "training_model": "wdport.training.model",
     "Verdict": "wdport.parity.shown",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
@@ -58,6 +60,7 @@ __all__ = [
     "load_optimizer",
     "sample",
     "save_optimizer",
+    "training_model",
     "verify",
     "verify_recording",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,14 @@ class Resolved:
 
 Batch = Mapping[str, Array]
 """One training batch: named arrays of clean data and random numbers, from which both sides compute the rest."""
+
+
+class LossPart(NamedTuple):
+    """One part of the first axis of a state in a training loss: its name, length, and the weight of its mean square."""
+
+    name: str
+    length: int
+    weight: float
 
 
 @dataclass(frozen=True)

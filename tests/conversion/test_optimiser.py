@@ -232,6 +232,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
 def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
     """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
+    from wdport.diffusion.loss import Drawn
     from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import variables_by_path
 
@@ -246,28 +247,24 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
         clip_norm=float(golden["resume_clip_norm"]),
     )  # fmt: skip
     named = variables_by_path(model)
-    alpha_bar = np.asarray(named["noise_schedule/alpha_bar"].value)
-    config = made.config
+    objective = diffusion_loss(made.config, np.asarray(named["noise_schedule/alpha_bar"].value))
 
-    def loss_of(values: Any, x: Any, t: Any, wanted: Any) -> Any:
+    def loss_of(values: Any, clean: Any, drawn: Drawn) -> Any:
         fixed = [variable.value for variable in model.non_trainable_variables]
-        prediction, _ = model.stateless_call(values, fixed, [x, t])
-        return diffusion_loss(prediction, wanted, config.level_lengths)
+        prediction, _ = model.stateless_call(values, fixed, list(objective.noisy(clean, drawn)))
+        return objective.total(objective.errors(prediction, clean, drawn))
 
     @jax.jit
-    def step(values: Any, state: Any, x: Any, t: Any, wanted: Any) -> Any:
-        loss, slopes = jax.value_and_grad(loss_of)(values, x, t, wanted)
+    def step(values: Any, state: Any, clean: Any, drawn: Drawn) -> Any:
+        loss, slopes = jax.value_and_grad(loss_of)(values, clean, drawn)
         return loss, *optimizer.stateless_apply(state, slopes, values)
 
     values = [variable.value for variable in model.trainable_variables]
     state = [variable.value for variable in optimizer.variables]
     for at, recorded in enumerate(golden["resume_losses"]):
         clean, noise = (np.asarray(golden[f"resume_{each}"][at], np.float64) for each in ("x0", "noise"))
-        steps = golden["resume_t"][at]
-        kept = alpha_bar[steps][:, None, None]
-        noisy = np.sqrt(kept) * clean + np.sqrt(1 - kept) * noise
-        wanted = noise if config.prediction_target == "noise" else clean
-        loss, values, state = step(values, state, noisy, steps / 1000, wanted)
+        drawn = Drawn(noise, (golden["resume_t"][at] + 0.5) / 1000)
+        loss, values, state = step(values, state, clean, drawn)
         assert float(loss) == pytest.approx(float(recorded), rel=1e-6)
     final = dict(zip((id(each) for each in model.trainable_variables), values, strict=True))
     targets = {each["source"]: each["targets"] for each in made.manifest["tensors"]}

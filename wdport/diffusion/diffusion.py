@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.process import Network, Run
@@ -15,6 +16,9 @@ from wdport.diffusion.repeat import repeated
 from wdport.diffusion.schedules import Array, NoiseSchedule
 from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
+
+if TYPE_CHECKING:
+    from wdport.diffusion.noising import StepNoising
 
 FEW = 5
 """Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
@@ -32,7 +36,8 @@ class Diffusion:
     network at each step. ``rule(count)`` returns the visited steps, all of them for None. ``own`` are the samplers of
     the checkpoint's own code, by name; ``whole`` are those that can only take every step; ``end`` is the signal and
     noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs`` are compared,
-    over the steps that ``listed`` returns for a number of them.
+    over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on which the
+    network was trained.
     """
 
     schedule: NoiseSchedule
@@ -45,10 +50,17 @@ class Diffusion:
     loops: Mapping[str, Loop] = field(default_factory=dict)
     listed: Callable[[int], list[int]] | None = None
     runs: tuple[Run, ...] = ()
+    first: int = 1
 
     @property
     def samplers(self) -> tuple[str, ...]:
         return tuple({**SAMPLERS, **self.own})
+
+    def noising(self) -> StepNoising:
+        from wdport.diffusion.noising import step_noising  # imports jax
+
+        steps = range(self.first, self.first + self.last)
+        return step_noising(self.target, self.times, self.schedule.alpha_bar, steps)
 
     @property
     def last(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, isfinite, pi, sin
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from wdport.diffusion.reference_flow import flow_states, flow_steps
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.updates import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.errors import UsageError
+
+if TYPE_CHECKING:
+    from wdport.diffusion.noising import FlowNoising
 
 TARGETS = ("velocity", "noise", "sample")
 
@@ -173,6 +176,12 @@ class Flow:
         if times != 1:
             raise UsageError("resample", "a flow adds no noise, so no step can be repeated", "give 1, or leave it out")
         return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
+
+    def noising(self) -> FlowNoising:
+        from wdport.diffusion.noising import FlowNoising  # imports jax
+
+        told: Any = self.told
+        return FlowNoising(self.target, self.path, (lambda time: time) if told is float else told)
 
     def grid(self, steps: int | None = None) -> Array:
         """(S+1,) equally spaced times from the first to 1; raises :class:`UsageError`."""

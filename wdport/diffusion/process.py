@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wdport.diffusion.plans import Plan
 from wdport.diffusion.schedules import Array
+
+if TYPE_CHECKING:
+    from wdport.diffusion.noising import Noising
 
 Network = Callable[[Array, Array], Array]
 """(state (B, *shape), time (B,)) to the prediction (B, *shape), in numpy."""
@@ -45,6 +48,10 @@ class Process(Protocol):
     ) -> Plan:  # fmt: skip
         """The plan of one sampler with this number of steps, every step taken ``times`` times; ``changed`` if the
         network's estimate of the clean state is changed. Raises :class:`UsageError`."""
+        ...
+
+    def noising(self) -> Noising:
+        """How training makes noisy states."""
         ...
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from wdport.model import Array, Coded, Configuration, Diffused, Function, KerasModel, Objective, Vocabulary
+from wdport.model import Array, Coded, Configuration, Diffused, Function, KerasModel, LossPart, Objective, Vocabulary
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -166,4 +166,8 @@ class Trained(Protocol):
 
     def objective(self, config: Configuration, model: KerasModel) -> Objective:
         """The training objective; ``model`` is the Keras model, for the tables that the loss needs."""
+        ...
+
+    def loss_parts(self, config: Configuration) -> Sequence[LossPart]:
+        """The parts of the state with their weights in the loss, in their order."""
         ...

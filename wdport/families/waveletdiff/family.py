@@ -22,7 +22,19 @@ from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.variables import require_sizes, variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Diffused, Document, Objective, PartWords, Port, Resolved, Signature, Source
+from wdport.model import (
+    Array,
+    Constant,
+    Diffused,
+    Document,
+    LossPart,
+    Objective,
+    PartWords,
+    Port,
+    Resolved,
+    Signature,
+    Source,
+)
 from wdport.recorder import parse_input
 
 if TYPE_CHECKING:
@@ -204,6 +216,11 @@ class WaveletDiffFamily:
         from wdport.families.waveletdiff.times import time_layers
 
         return time_layers(model, times)
+
+    def loss_parts(self, config: Config) -> tuple[LossPart, ...]:
+        from wdport.families.waveletdiff.loss import level_parts
+
+        return level_parts(config)
 
     def objective(self, config: Config, model: WaveletDiff) -> Objective:
         from wdport.families.waveletdiff.objective import objective

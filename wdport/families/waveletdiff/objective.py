@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 
 def objective(config: Config, alpha_bar: Array) -> Objective:
     """See :class:`wdport.model.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
-    from wdport.families.waveletdiff.loss import add_noise, diffusion_loss, draw_steps
+    import jax.numpy as jnp
 
-    lengths = config.level_lengths
+    from wdport.diffusion.loss import Drawn
+    from wdport.families.waveletdiff.loss import diffusion_loss
+
+    trained = diffusion_loss(config, alpha_bar)
+
+    def drawn(batch: Batch) -> tuple[jax.Array, Drawn]:
+        clean, noise, uniform = (jnp.asarray(batch[name]) for name in ("clean", "noise", "uniform"))
+        return clean, Drawn(noise, uniform)
 
     def make_batch(seed: int, size: int) -> Batch:
         rng = np.random.default_rng(seed)
@@ -27,19 +34,17 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
         return {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
 
     def inputs(batch: Batch) -> tuple[Array, ...]:
-        steps = draw_steps(batch["uniform"])
-        noisy = add_noise(batch["clean"], batch["noise"], alpha_bar.astype(batch["clean"].dtype)[steps])
-        return noisy, steps.astype(batch["clean"].dtype) / 1000
+        return tuple(map(np.asarray, trained.noisy(*drawn(batch))))
 
     def target(batch: Batch) -> Array:
-        return batch["noise" if config.prediction_target == "noise" else "clean"]
+        return np.asarray(trained.target(*drawn(batch)))
 
     def loss(prediction: jax.Array, batch: Batch) -> jax.Array:
-        return diffusion_loss(prediction, target(batch), lengths)
+        return trained.total(trained.errors(prediction, *drawn(batch)))
 
     def reference_loss(network: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         from wdport.families.waveletdiff.reference_training import training_loss
 
-        return training_loss(network, batch, alpha_bar, lengths, config.prediction_target)
+        return training_loss(network, batch, alpha_bar, config.level_lengths, config.prediction_target)
 
     return Objective(make_batch, inputs, target, loss, reference_loss)

@@ -58,6 +58,7 @@ def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
         },
         listed=ddim_step_list,
         runs=RUNS,
+        first=0,
     )
 
 

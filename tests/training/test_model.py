@@ -1,0 +1,298 @@
+"""Training by ``fit``: the loss is the family's, its random numbers are fresh, and steps are PyTorch's."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.families.unet2d import make as unets
+from tests.make import SETTINGS, SMALL, make_state, save
+from wdport.diffusion.loss import DiffusionLoss, Drawn
+from wdport.diffusion.noising import FlowNoising, step_noising
+from wdport.errors import UsageError
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.keras_runtime import exact_float64
+from wdport.model import LossPart
+from wdport.optimisers.torch_like import Adam
+
+COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
+STEPS = 200
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+        yield
+
+
+def converted(folder: Path, settings: dict[str, str] = COEFFICIENT, policy: str = "float32") -> Any:
+    checkpoint = save(folder / "a.ckpt", make_state())
+    wdport.convert(checkpoint, folder / "a.keras", values=settings, force=True)
+    return wdport.load_model(folder / "a.keras", policy)
+
+
+def drawn(seed: int, batch: int, shape: tuple[int, ...]) -> tuple[np.ndarray, Drawn]:
+    random = np.random.default_rng(seed)
+    return random.normal(size=(batch, *shape)), Drawn(random.normal(size=(batch, *shape)), random.random(batch))
+
+
+def formula(given: np.ndarray, wanted: np.ndarray, config: Config, energy: float, weight: np.ndarray) -> float:
+    """The loss with Python's loops, sample by sample: arXiv 2510.11839."""
+    raw = [(2.0 if level == 0 else 1.0) / length for level, length in enumerate(config.level_lengths)]
+    total = 0.0
+    for one, other, share in zip(given, wanted, weight, strict=True):
+        start, gaps = 0, []
+        for level, length in enumerate(config.level_lengths):
+            a, b = one[start : start + length], other[start : start + length]
+            total += share * raw[level] / sum(raw) * np.mean((a - b) ** 2) / len(given)
+            gaps.append(np.abs((b**2).sum(0) - (a**2).sum(0)))
+            start += length
+        total += energy * float(np.mean(gaps)) / len(given)
+    return float(total)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("target", ["noise", "coefficient"])
+@pytest.mark.parametrize(("energy", "min_snr"), [(0.0, None), (0.3, None), (0.0, 5.0)])
+def test_the_loss_is_the_formula(target: str, energy: float, min_snr: float | None) -> None:
+    from wdport.families.waveletdiff.loss import diffusion_loss
+
+    config = Config(**{**SMALL.to_dict(), "prediction_target": target})
+    alpha_bar = FAMILY.constants(config)["noise_schedule.alpha_bar"].values
+    plain = diffusion_loss(config, alpha_bar)
+    loss = DiffusionLoss(plain.noising, plain.parts, energy, min_snr)
+    clean, tape = drawn(0, 6, (config.coefficients, config.features))
+    tape = tape._replace(uniform=np.array([0.0, 0.001, 0.25, 0.5, 0.75, 0.9999]))
+    steps = np.array([0, 1, 250, 500, 750, 999])
+    kept = alpha_bar[steps][:, None, None]
+    state, time = loss.noisy(jnp.asarray(clean), tape)
+    np.testing.assert_allclose(state, np.sqrt(kept) * clean + np.sqrt(1 - kept) * tape.noise, rtol=1e-15, atol=1e-15)
+    assert np.array_equal(np.asarray(time), steps / 1000)
+    wanted = tape.noise if target == "noise" else clean
+    given = np.random.default_rng(1).normal(size=clean.shape)
+    snr = alpha_bar[steps] / (1 - alpha_bar[steps] + (steps == 0) * 1e-300)
+    weight = np.ones(6) if min_snr is None else np.minimum(snr, min_snr) / (snr if target == "noise" else 1.0)
+    if min_snr is not None:  # the first step has no noise
+        tape = Drawn(tape.noise[1:], tape.uniform[1:])
+        given, wanted, weight, clean = given[1:], wanted[1:], weight[1:], clean[1:]
+    found = loss.total(loss.errors(jnp.asarray(given), jnp.asarray(clean), tape))
+    assert float(found) == pytest.approx(formula(given, wanted, config, energy, weight), rel=1e-12)
+    parts = loss.by_part(loss.errors(jnp.asarray(given), jnp.asarray(clean), tape))
+    assert list(parts) == ["cA3", "cD3", "cD2", "cD1"]
+    assert float(parts["cA3"]) == pytest.approx(np.mean((given - wanted)[:, :5] ** 2), rel=1e-12)
+
+
+@pytest.mark.usefixtures("exact")
+def test_samples_that_only_fill_a_batch_do_not_count() -> None:
+    parts = (LossPart("a", 3, 0.5), LossPart("b", 2, 0.5))
+    noising = step_noising("noise", np.arange(5) / 4, np.linspace(1.0, 0.1, 5), range(1, 5))
+    loss = DiffusionLoss(noising, parts, energy=0.1)
+    clean, tape = drawn(0, 8, (5, 2))
+    given = jnp.asarray(np.random.default_rng(1).normal(size=clean.shape))
+    whole = loss.errors(given, jnp.asarray(clean), tape)
+    few = loss.errors(given[:5], jnp.asarray(clean[:5]), Drawn(tape.noise[:5], tape.uniform[:5]))
+    assert float(loss.total(whole, jnp.arange(8) < 5)) == pytest.approx(float(loss.total(few)), rel=1e-14)
+    assert float(loss.total(whole)) != pytest.approx(float(loss.total(few)), rel=1e-3)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("path", ["linear", "cosine"])
+def test_a_flows_target_is_the_derivative_of_its_state(path: str) -> None:
+    loss = DiffusionLoss(FlowNoising("velocity", path), (LossPart("state", 3, 1.0),))
+    clean, tape = drawn(0, 16, (3,))
+    state = lambda uniform: loss.noisy(clean, tape._replace(uniform=uniform))[0]  # noqa: E731
+    _, slope = jax.jvp(state, (jnp.asarray(tape.uniform),), (jnp.ones(16),))
+    np.testing.assert_allclose(loss.target(clean, tape), slope, rtol=1e-13)
+    ends = loss.noisy(clean, tape._replace(uniform=np.repeat([0.0, 1.0], 8)))[0]
+    np.testing.assert_allclose(ends[:8], tape.noise[:8], atol=1e-15)
+    np.testing.assert_allclose(ends[8:], clean[8:], atol=1e-15)
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
+def test_a_diffusion_is_noised_as_diffusers_does(prediction: str) -> None:
+    library = pytest.importorskip("diffusers", exc_type=ImportError)
+    from wdport.diffusion.scheduler import Scheduler
+
+    theirs = library.DDPMScheduler(prediction_type=prediction, beta_schedule="squaredcos_cap_v2")
+    noising = Scheduler(prediction_type=prediction, beta_schedule="squaredcos_cap_v2").process().noising()
+    loss = DiffusionLoss(noising, (LossPart("state", 4, 1.0),))
+    steps = np.array([0, 1, 17, 500, 998, 999])
+    clean, tape = drawn(0, 6, (4, 4, 3))
+    tape = tape._replace(uniform=(steps + 0.5) / 1000)
+    with jax.enable_x64(True):
+        state, time = loss.noisy(jnp.asarray(clean), tape)
+        target = loss.target(jnp.asarray(clean), tape)
+    assert np.array_equal(np.asarray(time), steps)
+    as_torch = [torch.tensor(each) for each in (clean, tape.noise)]
+    noisy = theirs.add_noise(*as_torch, torch.tensor(steps))
+    np.testing.assert_allclose(
+        state, noisy, rtol=1e-5, atol=1e-5
+    )  # its table is float32, and 1 - alpha_bar loses digits
+    if prediction == "v_prediction":
+        np.testing.assert_allclose(target, theirs.get_velocity(*as_torch, torch.tensor(steps)), rtol=1e-5, atol=1e-5)
+    else:
+        assert np.array_equal(np.asarray(target), tape.noise if prediction == "epsilon" else clean)
+
+
+def test_fit_learns_and_draws_afresh(tmp_path: Path) -> None:
+    model = converted(tmp_path)
+    trained = wdport.training_model(model, seed=3)
+    trained.compile(optimizer=Adam([{"lr": 3e-3}]))
+    states = np.random.default_rng(0).normal(size=(64, SMALL.coefficients, SMALL.features)).astype(np.float32) * 0.1
+    before = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
+    history = trained.fit(states, batch_size=32, epochs=12, verbose=0).history
+    assert set(history) == {"loss", "cA3", "cD3", "cD2", "cD1"}
+    assert history["loss"][-1] < before["loss"] / 2
+    again = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
+    assert again["loss"] != trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)["loss"]
+    weights = {"cA3": 2 / 5, "cD3": 1 / 5, "cD2": 1 / 8, "cD1": 1 / 13}
+    total = sum(weights[name] * again[name] for name in weights) / sum(weights.values())
+    assert again["loss"] == pytest.approx(total, rel=1e-5)
+    drawn = wdport.sample(model, 2, sampler="ddim", steps=2)
+    assert np.isfinite(drawn.coefficients).all()
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes the user's own flow of the examples, with the same random weights every time."""
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "points", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    torch.manual_seed(0)
+    from net import MLP  # type: ignore[import-not-found, unused-ignore]
+
+    torch.save(MLP().state_dict(), "a.pt")
+    wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
+    yield lambda: wdport.load_model("a.keras", mapping="flow.yaml")
+    for name in ("net", "twin"):
+        sys.modules.pop(name, None)
+
+
+def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:
+    """So one program serves an epoch."""
+    states = np.random.default_rng(0).normal(size=(96, 2)).astype(np.float32)
+    counted = (np.arange(96) < 70).astype(np.float32)
+    found = []
+    for filling in (7.0, -3.0):
+        states[70:] = filling
+        trained = wdport.training_model(points())
+        trained.compile(optimizer=Adam([{}]))
+        told = trained.fit(states, counted, batch_size=32, epochs=2, shuffle=False, verbose=0)
+        assert trained.train_function is not None
+        found.append([told.history["loss"], *(np.asarray(each.value) for each in trained.network.trainable_variables)])
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.usefixtures("exact")
+def test_200_steps_are_those_of_torch(tmp_path: Path) -> None:
+    """AdamW with OneCycle and clipping, on one tape of noise and steps: rates, losses and parameters."""
+    from wdport.checkpoint import open_checkpoint
+    from wdport.families.waveletdiff.loss import diffusion_loss
+    from wdport.families.waveletdiff.reference_training import training_loss
+    from wdport.keras_runtime import variables_by_path
+    from wdport.optimisers.schedules import Schedule
+    from wdport.recorder import lifted
+
+    model = converted(tmp_path, policy="float64")
+    named = variables_by_path(model)
+    alpha_bar = np.asarray(named["noise_schedule/alpha_bar"].value)
+    config = model.config
+    with open_checkpoint(tmp_path / "a.ckpt") as checkpoint:
+        tensors = {name: checkpoint.read(name) for name in checkpoint.tensors}
+    with lifted():
+        module = FAMILY.build_reference(config, tensors, "float64")
+        theirs = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-5)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, max_lr=1e-3, total_steps=STEPS)
+    options = {key: value for key, value in theirs.param_groups[0].items() if key != "params"}
+    rates, momenta = Schedule(schedule.state_dict(), [options]).ahead(STEPS)
+    ours = Adam([{"weight_decay": 1e-5}], rates=rates, momenta=momenta, clip_norm=0.5)
+    ours.build(model.trainable_variables)
+    loss = diffusion_loss(config, alpha_bar)
+
+    def total(values: Any, clean: Any, tape: Drawn) -> Any:
+        fixed = [variable.value for variable in model.non_trainable_variables]
+        given, _ = model.stateless_call(values, fixed, list(loss.noisy(clean, tape)))
+        return loss.total(loss.errors(given, clean, tape))
+
+    @jax.jit
+    def step(values: Any, state: Any, clean: Any, tape: Drawn) -> Any:
+        made, slopes = jax.value_and_grad(total)(values, clean, tape)
+        return made, *ours.stateless_apply(state, slopes, values)
+
+    values = [variable.value for variable in model.trainable_variables]
+    state = [variable.value for variable in ours.variables]
+    for at in range(STEPS):
+        clean, tape = drawn(at, 4, (config.coefficients, config.features))
+        made, values, state = step(values, state, clean, tape)
+        batch = {"clean": clean, "noise": np.asarray(tape.noise), "uniform": np.asarray(tape.uniform)}
+        with lifted():
+            wanted, _ = training_loss(module, batch, alpha_bar, config.level_lengths, config.prediction_target)
+            theirs.zero_grad()
+            wanted.backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+            theirs.step()
+        assert rates[at, 0] == theirs.param_groups[0]["lr"]
+        assert momenta[at, 0] == theirs.param_groups[0]["betas"][0]
+        assert float(made) == pytest.approx(wanted.item(), rel=1e-9)
+        if at + 1 < STEPS:
+            schedule.step()
+    found = dict(zip((id(variable) for variable in model.trainable_variables), values, strict=True))
+    parameters = {name: each.detach().numpy() for name, each in module.named_parameters()}
+    plan = plan_of(tmp_path / "a.ckpt")
+    compared = 0
+    for move in plan.moves:
+        if all(name in parameters for name in move.sources):
+            for path, array in zip(move.targets, move.apply([parameters[name] for name in move.sources]), strict=True):
+                near = np.asarray(found[id(named[path])])
+                assert np.linalg.norm(near - array) <= 1e-9 * np.linalg.norm(array)
+                compared += 1
+    assert compared == len(values)
+
+
+def plan_of(checkpoint: Path) -> Any:
+    from wdport.conversion.prepare import Settings, prepare
+
+    with prepare(checkpoint, Settings(values=COEFFICIENT)) as prepared:
+        return prepared.plan
+
+
+def test_a_unet_of_a_users_folder_trains(tmp_path: Path) -> None:
+    pytest.importorskip("diffusers", exc_type=ImportError)
+    folder = unets.save(tmp_path / "unet", {**unets.SMALL, "num_class_embeds": 4})
+    wdport.convert(folder, tmp_path / "u.keras")
+    model = wdport.load_model(tmp_path / "u.keras")
+    trained = wdport.training_model(model, min_snr=5.0)
+    trained.compile(optimizer=Adam([{"lr": 1e-3}]))
+    random = np.random.default_rng(0)
+    states = random.normal(size=(16, 8, 8, 3)).astype(np.float32)
+    history = trained.fit((states, random.integers(0, 4, 16)), batch_size=8, epochs=6, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+
+
+def test_a_users_own_flow_trains(points: Any) -> None:
+    model = points()
+    trained = wdport.training_model(model)
+    trained.compile(optimizer=Adam([{"lr": 1e-2}]))
+    given = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(256, 2)).astype(np.float32)
+    history = trained.fit(given, batch_size=64, epochs=60, verbose=0).history["loss"]
+    assert history[-1] < history[0] / 3
+    drawn = wdport.sample(model, 200, steps=20).points
+    np.testing.assert_allclose(np.mean(drawn, axis=0), [4.0, -3.0], atol=0.4)
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no training objective that wdport knows"):
+        wdport.training_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))

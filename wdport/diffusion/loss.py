@@ -1,0 +1,126 @@
+"""The training loss of a network that undoes noise: what a step draws, and the errors of every sample.
+
+One loss for diffusions and flows of every family: the noising is the process's own, the parts of the state and their
+weights are the family's. A sample's error is a weighted sum over parts of the mean square of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.diffusion.noising import Level, Noising
+from wdport.model import Array, LossPart
+
+
+class Drawn(NamedTuple):
+    """The random numbers of a batch: noise (B, *shape), and uniform numbers (B,) that become steps."""
+
+    noise: Tensor
+    uniform: Tensor
+
+
+class Errors(NamedTuple):
+    """Of every sample: mean squares by part (B, P), and by part and feature the differences of energy (B,)."""
+
+    parts: Tensor
+    energy: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusionLoss:
+    """The loss of one batch.
+
+    Args:
+        noising: the levels that training draws.
+        parts: the parts of the state's first axis; one for a state that has none.
+        energy: weight of the energy term, the mean over parts and features of the absolute difference of the sums of
+            squares.
+        min_snr: gamma of Min-SNR weighting (Hang et al., arXiv 2303.09556); None for none.
+    """
+
+    noising: Noising
+    parts: tuple[LossPart, ...]
+    energy: float = 0.0
+    min_snr: float | None = None
+
+    def draw(self, key: Tensor, clean: Tensor) -> Drawn:
+        """Random numbers for clean states, in their dtype."""
+        first, second = jax.random.split(key)
+        noise = jax.random.normal(first, clean.shape, clean.dtype)
+        return Drawn(noise, jax.random.uniform(second, clean.shape[:1], clean.dtype))
+
+    def noisy(self, clean: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        """The network's inputs: noisy states (B, *shape) and times (B,)."""
+        level = self.noising.at(drawn.uniform)
+        signal, noise = (_wide(each, clean.ndim) for each in (level.signal, level.noise))
+        return signal * clean + noise * drawn.noise, level.time
+
+    def target(self, clean: Tensor, drawn: Drawn) -> Tensor:
+        """What the network should predict (B, *shape)."""
+        level = self.noising.at(drawn.uniform)
+        signal, noise = (_wide(each, clean.ndim) for each in (level.target_signal, level.target_noise))
+        return signal * clean + noise * drawn.noise
+
+    def errors(self, prediction: Tensor, clean: Tensor, drawn: Drawn) -> Errors:
+        """The errors of a prediction (B, *shape)."""
+        wanted = self.target(clean, drawn)
+        squares = jnp.square(prediction - wanted)
+        squares = squares.reshape(*squares.shape[:2], -1).mean(-1) if clean.ndim > 2 else squares
+        many = len(self.parts) > 1
+        parts = squares @ jnp.asarray(self._means, clean.dtype) if many else squares.mean(-1)[:, None]
+        return Errors(parts, self._energy(prediction, wanted), self._weights(self.noising.at(drawn.uniform), clean))
+
+    def total(self, errors: Errors, counted: Tensor | None = None) -> Tensor:
+        """The loss, a scalar; ``counted`` (B,) are weights of the samples, 0 for those that only fill the batch."""
+        weights = jnp.asarray([part.weight for part in self.parts], errors.parts.dtype)
+        each = (errors.parts @ weights) * errors.weight
+        if self.energy:
+            each = each + self.energy * errors.energy
+        return mean(each, counted)
+
+    def by_part(self, errors: Errors, counted: Tensor | None = None) -> dict[str, Tensor]:
+        """The mean square of every part, scalars by name."""
+        return {part.name: mean(errors.parts[:, at], counted) for at, part in enumerate(self.parts)}
+
+    @cached_property
+    def _means(self) -> Array:
+        """The matrix (C, P) that takes the mean of each part."""
+        columns = np.repeat(np.arange(len(self.parts)), [part.length for part in self.parts])
+        lengths = np.array([part.length for part in self.parts], np.float64)
+        return np.asarray(np.eye(len(self.parts))[columns] / lengths)
+
+    def _energy(self, given: Tensor, wanted: Tensor) -> Tensor:
+        if not self.energy:
+            return jnp.zeros(given.shape[:1], given.dtype)
+        sums = jnp.asarray(self._means > 0.0, given.dtype)
+        difference = jnp.square(wanted) - jnp.square(given)  # (B, C, F)
+        found = jnp.abs(jnp.einsum("bcf,cp->bpf", difference, sums))
+        return found.mean((1, 2))
+
+    def _weights(self, level: Level, clean: Tensor) -> Tensor:
+        if self.min_snr is None:
+            return jnp.ones(clean.shape[:1], clean.dtype)
+        snr = level.snr
+        least = jnp.minimum(snr, self.min_snr)
+        by = {"noise": snr, "sample": jnp.ones_like(snr), "velocity": snr + 1.0}[self.noising.target]
+        return least / by
+
+
+def _wide(numbers: Tensor, rank: int) -> Tensor:
+    return numbers.reshape(-1, *(1,) * (rank - 1))
+
+
+def mean(values: Tensor, counted: Tensor | None) -> Tensor:
+    """The mean of (B,), weighted by ``counted`` (B,) if given."""
+    if counted is None:
+        return values.mean()
+    counted = counted.astype(values.dtype)
+    return jnp.sum(values * counted) / jnp.maximum(jnp.sum(counted), 1.0)

@@ -1,0 +1,96 @@
+"""How training makes noisy states: signal, noise and target as a table over the steps that it draws.
+
+A clean state x_0 and noise e make the state a x_0 + s e at time t, and the network shall predict c x_0 + d e. For a
+diffusion the five numbers are rows of a table, for a flow functions of the time; each sample draws its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.diffusion.schedules import Array
+
+TARGETS: Final = ("noise", "sample", "velocity")
+
+
+class Level(NamedTuple):
+    """One number (B,) for each sample: the time told to the network, the factors of signal and noise in its state, and
+    those in its target."""
+
+    time: Tensor
+    signal: Tensor
+    noise: Tensor
+    target_signal: Tensor
+    target_noise: Tensor
+
+    @property
+    def snr(self) -> Tensor:
+        """Signal-to-noise ratio a^2 / s^2 (B,)."""
+        return (self.signal / self.noise) ** 2
+
+
+class Noising(Protocol):
+    """The levels that training draws."""
+
+    @property
+    def target(self) -> str:
+        """What the network predicts, one of :data:`TARGETS`."""
+        ...
+
+    def at(self, uniform: Tensor) -> Level:
+        """The levels of uniform numbers (B,) in [0, 1), in their dtype."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class StepNoising:
+    """Of a diffusion: ``times`` (S,) and ``alpha_bar`` (S,), float64, of the steps that are drawn with equal
+    probability. A velocity is a e - s x_0 (Salimans and Ho, arXiv 2202.00512)."""
+
+    target: str
+    times: Array
+    alpha_bar: Array
+
+    def at(self, uniform: Tensor) -> Level:
+        """See :class:`Noising`; the step is floor(S u)."""
+        signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
+        one, none = np.ones_like(signal), np.zeros_like(signal)
+        wanted = {"noise": (none, one), "sample": (one, none), "velocity": (-noise, signal)}[self.target]
+        step = jnp.clip(jnp.floor(uniform * len(self.times)), 0, len(self.times) - 1).astype(int)
+        rows = (self.times, signal, noise, *wanted)
+        return Level(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
+
+
+@dataclass(frozen=True, eq=False)
+class FlowNoising:
+    """Of a flow along the path "linear" or "cosine": time 0 is noise and 1 data; a velocity is the path's derivative.
+    ``told`` maps the time to the network's."""
+
+    target: str
+    path: str = "linear"
+    told: Callable[[Tensor], Tensor] = lambda time: time
+
+    def at(self, uniform: Tensor) -> Level:
+        """See :class:`Noising`; the time is the uniform number."""
+        if self.path == "linear":
+            signal, noise = uniform, 1.0 - uniform
+            slopes = jnp.ones_like(uniform), -jnp.ones_like(uniform)
+        else:
+            angle = jnp.asarray(np.pi / 2.0, uniform.dtype) * uniform
+            signal, noise = jnp.sin(angle), jnp.cos(angle)
+            slopes = np.pi / 2.0 * noise, -np.pi / 2.0 * signal
+        one, none = jnp.ones_like(uniform), jnp.zeros_like(uniform)
+        wanted = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
+        return Level(self.told(uniform), signal, noise, *wanted)
+
+
+def step_noising(target: str, times: Array, alpha_bar: Array, steps: Sequence[int]) -> StepNoising:
+    """Return the noising of a diffusion that is trained on ``steps``, indices of the two tables."""
+    chosen = np.asarray(steps)
+    return StepNoising(target, np.asarray(times, np.float64)[chosen], np.asarray(alpha_bar, np.float64)[chosen])

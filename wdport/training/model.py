@@ -1,0 +1,107 @@
+"""A converted network with its training objective, as a Keras model for ``compile`` and ``fit``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+from jax import Array as Tensor
+
+from wdport.diffusion.loss import DiffusionLoss, Errors
+from wdport.errors import UsageError
+from wdport.families.registry import known_model
+from wdport.families.roles import Sampled, Trained
+from wdport.keras_runtime import variables_by_path
+from wdport.model import KerasModel, LossPart
+
+
+@keras.saving.register_keras_serializable("wdport")
+class DiffusionTraining(keras.Model):  # type: ignore[misc]
+    """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
+
+    ``fit`` takes clean states (N, *shape), or (states, labels) for a network with classes. Its second argument, which is
+    optional, are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores ``sample_weight`` where
+    there are no targets. The network is ``network``, which is trained in place.
+    """
+
+    def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, labelled: bool = False) -> None:
+        super().__init__(dtype=network.dtype_policy)
+        self.network = network
+        self.diffusion_loss = loss
+        self.labelled = labelled
+        self.seeds = keras.random.SeedGenerator(seed)
+        self.trackers = [keras.metrics.Mean(name=part.name) for part in loss.parts] if len(loss.parts) > 1 else []
+
+    def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
+        """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
+        clean, labels = inputs if self.labelled else (inputs, None)
+        clean = jnp.asarray(clean, self.variable_dtype)
+        drawn = self.diffusion_loss.draw(self.seeds.next(), clean)
+        given = [*self.diffusion_loss.noisy(clean, drawn), *([] if labels is None else [labels])]
+        found: Any = self.network(given, training=training)
+        output: Tensor = found[0] if isinstance(found, (list, tuple)) else found
+        return self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict()
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Tensor:
+        """The loss of a batch; ``y`` are weights of the samples."""
+        return self.diffusion_loss.total(Errors(**y_pred), y)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """The loss of every part, as a mean over the epoch."""
+        found = self.diffusion_loss.by_part(Errors(**y_pred), y)
+        count = None if y is None else jnp.sum(y)
+        for tracker in self.trackers:
+            tracker.update_state(found[tracker.name], sample_weight=count)
+        return dict(self.get_metrics_result())
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The running means of Keras and of the parts."""
+        own = super().metrics
+        return [*own, *(each for each in self.trackers if each not in own)]
+
+
+def training_model(
+    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0
+) -> DiffusionTraining:
+    """Return a Keras model that trains ``model`` with the objective of its family.
+
+    For WaveletDiff that is the weighted sum over levels of arXiv 2510.11839, with steps 0 to 999; for other diffusions
+    and flows the mean square. The target is what the model was trained to predict.
+
+    Args:
+        model: a converted model that draws samples, from :func:`wdport.load_model`.
+        energy: weight of WaveletDiff's energy term.
+        min_snr: gamma of Min-SNR weighting, such as 5; None for none.
+        seed: seed of noise and times.
+
+    Returns:
+        The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape).
+
+    Raises:
+        UsageError: the model was not loaded by wdport, or draws no samples.
+    """
+    known = known_model(model)
+    if known is None or not isinstance(known[0], Sampled):
+        raise UsageError("model", "has no training objective that wdport knows", "train it with Keras's own losses")
+    family: Any = known[0]
+    config = known[1]
+    if why := family.unsampled(config):
+        raise UsageError("model", f"cannot be trained: {why}", "train it with Keras's own losses")
+    if energy and not isinstance(family, Trained):
+        raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
+    tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
+    about = family.diffused(config)
+    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(), _parts(family, config, about.shape),
+                         energy, min_snr)  # fmt: skip
+    made = DiffusionTraining(model, loss, seed, about.classes is not None)
+    made.build(None)
+    return made
+
+
+def _parts(family: Any, config: Any, shape: tuple[int, ...]) -> tuple[LossPart, ...]:
+    """The parts of a state, with the family's weights."""
+    return tuple(family.loss_parts(config)) if isinstance(family, Trained) else (LossPart("state", shape[0], 1.0),)
