@@ -94,7 +94,7 @@ WRONG = [
     ("generate LM --text the --length 2 --tokenizer p.json", 3, "is not a tokenizer"),
     ("generate LM --text the --length 2 -o p.json", 2, "exists already"),
     ("generate LM --prompt-ids none.json", 3, "no such file"),
-    ("generate LM --prompt-ids bad.json", 3, "entry 1 is not a list of tokens"),
+    ("generate LM --prompt-ids bad.json", 3, "entry 1 has 'a', which is not a token"),
     ("generate LM --prompt-ids float.npy", 3, "float64"),
     ("generate LM --prompt-ids p.txt", 3, "is not a .json or .npy file"),
     ("generate LM --prompt-ids far.json --length 1", 2, "has the token 99"),

@@ -117,6 +117,16 @@ def test_it_writes_the_tokens_of_the_library(name: str, wide: KerasModel) -> Non
     assert generator_of(wide).programs <= 2
 
 
+def test_the_default_block_has_32_tokens(wide: KerasModel) -> None:
+    """Also where fewer are to be written, but gaps of the prompt are filled with them."""
+    for length in (7, 40):
+        prompts = prompts_of(length, gaps=True)
+        default, given = (wdport.generate(wide, prompts, length=length, steps=3, **block)
+                          for block in ({}, {"block_length": 32}))  # fmt: skip
+        for one, other in zip(default.tokens, given.tokens, strict=True):
+            assert np.array_equal(one, other)
+
+
 def test_one_program_for_all_settings(model: KerasModel) -> None:
     prompts = prompts_of(0, False)
     calls = [wdport.generate(model, prompts, length=16, steps=n, threshold=1.0).calls for n in (1, 2, 3, 16, 400)]
@@ -207,6 +217,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"temperature": -0.1}, "temperature"),
     ({"top_k": 0}, "top_k"),
     ({"top_p": 1.1}, "top_p"),
+    ({"top_p": 0.0, "temperature": 1.0}, "top_p: is 0"),
+    ({"edit": 0}, "edit: is 0"),
+    ({"top_k": 3}, "top_k: has no effect at temperature 0"),
+    ({"prompts": "a [MASK]"}, "give a list of texts"),
     ({"end": 30}, "end"),
     ({"forbid": [3, 40]}, "forbid[1]"),
     ({"forbid": range(30)}, "leaves no token"),

@@ -22,7 +22,7 @@ VIDEOS = (".npy",)
 LATENTS = (".npz", ".npy")
 
 chunk_option = click.option("--chunk", type=Whole(1, 1 << 16), default=1, show_default=True, metavar="N",
-                            help="Latent frames at a time. Results do not depend on it; memory does.")  # fmt: skip
+                            help="Latent frames at a time: affects memory, and results by rounding only.")  # fmt: skip
 dtype_option = click.option("--dtype", type=OneOf(DTYPES), default="float32", show_default=True,
                             help="Dtype of the weights.")  # fmt: skip
 compute_option = click.option("--compute-dtype", type=OneOf(DTYPES), help="Dtype of activations.  [default: --dtype]")

@@ -41,11 +41,12 @@ MOST = MAX_STEPS
               "[default: 0, only fill]")  # fmt: skip
 @click.option("--block-length", type=Whole(1, 1 << 20), metavar="N", help="Wanted tokens that are refined together.  "
               "[default: 32 with --length, otherwise all]")  # fmt: skip
-@click.option("--steps", type=Whole(1, MOST), help="Steps of every block at most.  [default: one per token]")
+@click.option("--steps", type=Whole(1, MOST), help="Steps in which a block is filled at the latest.  "
+              "[default: one per token]")  # fmt: skip
 @click.option("--threshold", type=float, default=0.95, show_default=True, metavar="P", help="Keep tokens with a "
               "probability above this earlier; 1 for never.")  # fmt: skip
 @click.option("--edit", type=float, metavar="P", help="Replace generated tokens by others with a probability above "
-              "this.  [default: never]")  # fmt: skip
+              "this, for at most 17 steps after a block is full.  [default: never]")  # fmt: skip
 @click.option("--temperature", type=float, default=0.0, show_default=True, metavar="T", help="0 takes the most "
               "probable token; above, tokens are drawn.")  # fmt: skip
 @click.option("--top-k", type=Whole(1, MOST), metavar="K", help="Draw from the K most probable tokens.")

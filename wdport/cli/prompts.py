@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, UsageError, printable
 
 if TYPE_CHECKING:  # imports numpy
     from wdport.model import Array
@@ -74,8 +74,12 @@ def _json(path: Path) -> list[Array | list[int]]:
     if not isinstance(found, list):
         raise InputError(path, "is not a list", _TOKENS_FIX)
     for number, each in enumerate(found):
-        if not isinstance(each, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in each):
+        if not isinstance(each, list):
             raise InputError(path, f"entry {number} is not a list of tokens", _TOKENS_FIX)
+        wrong = [token for token in each if type(token) is not int or not 0 <= token < 1 << 31]
+        if wrong:
+            what = f"entry {number} has {printable(repr(wrong[0]), 40)}, which is not a token"
+            raise InputError(path, what, _TOKENS_FIX)
     return found
 
 

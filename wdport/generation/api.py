@@ -18,9 +18,6 @@ from wdport.generation.words import Words, installed, require_words
 from wdport.limits import MAX_STEPS
 from wdport.model import Array, KerasModel
 
-BLOCK: Final = 32
-"""Tokens of a block if ``length`` is given, as in the library."""
-
 POSTS: Final = 16
 
 LOGITS: Final = 1 << 26
@@ -98,8 +95,10 @@ def generate(
         length: number of tokens to write behind every prompt.
         block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
         steps: steps in which a block is filled at the latest, evenly. Default: one for every token of a block.
-        threshold: tokens with a probability above it are kept earlier; 1 switches that off.
-        edit: probability above which a token that was generated before is replaced by another. Default: never.
+        threshold: tokens with a probability above it are kept earlier; 1 switches that off. It is the probability that
+            tokens are drawn with, after ``temperature``, ``top_k`` and ``top_p``.
+        edit: probability above which a token that was generated before is replaced by another. A block that is full
+            before the last of its ``steps`` is edited for at most 17 more. Default: never.
         temperature: 0 takes the most probable token; above, tokens are drawn from the tempered distribution.
         top_k: draw from this many of the most probable tokens. Default: all.
         top_p: draw from the most probable tokens that together have this probability. Default: all.
@@ -132,6 +131,14 @@ def generate(
     )
     _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
                   top_p=(top_p, 0.0, 1.0))  # fmt: skip
+    for name, value in (("edit", edit), ("top_p", top_p)):
+        if value == 0:
+            raise UsageError(name, "is 0", "give a number above 0, or leave it out")
+    if not temperature and (top_k is not None or top_p is not None):
+        name = "top_p" if top_k is None else "top_k"
+        raise UsageError(name, "has no effect at temperature 0", "give a temperature, or leave it out")
+    if isinstance(prompts, str):
+        raise UsageError("prompts", "is a text", "give a list of texts: [text]")
     given = list(prompts)
     written = tokenizer is not None or any(isinstance(each, str) for each in given)
     if words is None and (written or installed()):
@@ -147,7 +154,7 @@ def generate(
     forbidden = np.isin(np.arange(vocabulary.size), [masked, *forbid])
     if forbidden.all():
         raise UsageError("forbid", "leaves no token", "leave some out")
-    whole = arranged(texts, masked, length, block_length or (min(BLOCK, length) if length else None))
+    whole = arranged(texts, masked, length, block_length)
     settings = Settings(
         steps or whole.block, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
         1.0 if top_p is None else float(top_p), NEVER if end is None else end, forbidden,

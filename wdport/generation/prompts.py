@@ -16,6 +16,9 @@ import numpy as np
 from wdport.errors import UsageError
 from wdport.model import Array, Vocabulary
 
+BLOCK: Final = 32
+"""Tokens of a block if ``length`` is given, as in the library; fewer, if no sample wants as many, are the same."""
+
 ROUNDED: Final = 16
 """Given tokens are padded to a multiple of this, and wanted ones without blocks, so that few programs are compiled."""
 
@@ -74,12 +77,13 @@ def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabular
 
 
 def arranged(prompts: Sequence[Array], mask: int, length: int, block: int | None) -> Arranged:
-    """Arrange ``prompts``, each with ``length`` wanted tokens behind it; in blocks of ``block``, or all in one."""
+    """Arrange ``prompts``, each with ``length`` wanted tokens behind it; in blocks of ``block``, by default of
+    :data:`BLOCK` if there is a ``length`` and otherwise all in one."""
     texts = [np.concatenate([prompt, np.full(length, mask, np.int32)]) for prompt in prompts]
     wanted = [text == mask for text in texts]
     most = max(int(each.sum()) for each in wanted)
     start = _multiple(max(int((~each).sum()) for each in wanted), ROUNDED)
-    size = block or (most if length else _multiple(most, ROUNDED))
+    size = block or (min(BLOCK, most) if length else _multiple(most, ROUNDED))
     shape = (len(texts), start + _multiple(most, size))
     tokens = np.full(shape, int(mask == 0), np.int32)
     visible, positions = np.zeros(shape, bool), np.zeros(shape, np.int32)

@@ -20,9 +20,9 @@ from wdport.model import KerasModel, LossPart
 class DiffusionTraining(keras.Model):  # type: ignore[misc]
     """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
 
-    ``fit`` takes clean states (N, *shape), or (states, labels) for a network with classes. Its second argument, which is
-    optional, are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores ``sample_weight`` where
-    there are no targets. The network is ``network``, which is trained in place.
+    ``fit`` takes clean states (N, *shape), or (states, labels) for a network with classes. Its optional second argument
+    are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores ``sample_weight`` where there are
+    no targets. The network is ``network``, which is trained in place.
     """
 
     def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, labelled: bool = False) -> None:

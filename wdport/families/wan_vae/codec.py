@@ -281,9 +281,13 @@ def _require_latents(config: Config, latents: Array, chunk: int, mesh: Mesh | No
 
 def _require(array: Array, channels: int, name: str, axes: str, chunk: int) -> None:
     shape: Sequence[int] = np.shape(array)
-    if len(shape) != 5 or shape[-1] != channels or 0 in shape:
+    if len(shape) != 5 or shape[-1] != channels:
         raise UsageError(name, f"has the shape {tuple(shape)}", f"give {axes} with {channels} channels")
+    if 0 in shape:
+        raise UsageError(name, f"has the shape {tuple(shape)}, so it is empty", f"give at least one of each of {axes}")
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise UsageError(name, f"has dtype {array.dtype}", "give floating-point numbers")
     if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
         raise UsageError("chunk", f"invalid number of latent frames {chunk!r}", "give 1 or more")
+    if not np.isfinite(array).all():
+        raise UsageError(name, "has NaN or infinite values", "give finite ones")
