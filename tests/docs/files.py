@@ -312,7 +312,7 @@ def names_of(page: str) -> dict[str, Any]:
         import torch
 
         module = torch.nn.Linear(2, 3)
-        return {"module": module, "optimizer": torch.optim.AdamW(module.parameters())}
+        return {"module": module, "torch_optimizer": torch.optim.AdamW(module.parameters())}
     if page == "docs/waveletdiff.md":
         return {"coefficients": coefficients, "step": np.array([10.0, 500.0], np.float32)}
     if page == "docs/export.md":
