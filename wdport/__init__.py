@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wdport.sampling import Samples, sample
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.model import training_model
+    from wdport.training.run import Trained, train
 
 _LAZY = {
     "Conversion": "wdport.conversion.river",
@@ -38,6 +39,8 @@ _LAZY = {
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "save_optimizer": "wdport.training.load",
+    "Trained": "wdport.training.run",
+    "train": "wdport.training.run",
     "training_model": "wdport.training.model",
     "Verdict": "wdport.parity.shown",
     "verify": "wdport.parity.verify",
@@ -50,6 +53,7 @@ __all__ = [
     "Generated",
     "Port",
     "Samples",
+    "Trained",
     "Verdict",
     "WdportError",
     "__version__",
@@ -60,6 +64,7 @@ __all__ = [
     "load_optimizer",
     "sample",
     "save_optimizer",
+    "train",
     "training_model",
     "verify",
     "verify_recording",

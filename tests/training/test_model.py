@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,22 +160,6 @@ def test_fit_learns_and_draws_afresh(tmp_path: Path) -> None:
     assert again["loss"] == pytest.approx(total, rel=1e-5)
     drawn = wdport.sample(model, 2, sampler="ddim", steps=2)
     assert np.isfinite(drawn.coefficients).all()
-
-
-@pytest.fixture
-def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Makes the user's own flow of the examples, with the same random weights every time."""
-    shutil.copytree(Path(__file__).parents[2] / "examples" / "points", tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    torch.manual_seed(0)
-    from net import MLP  # type: ignore[import-not-found, unused-ignore]
-
-    torch.save(MLP().state_dict(), "a.pt")
-    wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
-    yield lambda: wdport.load_model("a.keras", mapping="flow.yaml")
-    for name in ("net", "twin"):
-        sys.modules.pop(name, None)
 
 
 def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:

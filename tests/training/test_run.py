@@ -1,0 +1,165 @@
+"""Runs: what they take of the data, and that an interrupted one goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from tests.make import SETTINGS, SMALL, make_state, save
+from wdport.data.pipeline import transform_dataset
+from wdport.errors import InputError, UsageError
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.optimisers.torch_like import SGD, Adam
+from wdport.training.source import States, Windows, source_of
+from wdport.training.state_file import NAME
+from wdport.wavelets import WaveletTransform
+
+STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(70, 2)).astype(np.float32)
+GIVEN: dict[str, Any] = {"epochs": 4, "batch_size": 16, "ema": 0.9, "save_every": 3, "seed": 5}
+
+
+class Stop(Exception):
+    pass
+
+
+def weights(model: Any) -> list[np.ndarray]:
+    return [np.asarray(variable.value) for variable in model.trainable_variables]
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> None:
+    whole = points()
+    told = wdport.train(whole, STATES, tmp_path / "whole", optimizer=Adam([{"lr": 1e-2}]), **GIVEN)
+    assert told.steps == 20
+    assert told.losses[-1] < told.losses[0]
+    for stop in (2, 5, 7, 11):  # also before anything is saved
+        parted, folder = points(), tmp_path / f"parted{stop}"
+
+        def report(done: int, total: int, loss: float, stop: int = stop) -> None:
+            assert total == 20
+            if done == stop:
+                raise Stop
+
+        with pytest.raises(Stop):
+            wdport.train(parted, STATES, folder, optimizer=Adam([{"lr": 1e-2}]), report=report, **GIVEN)
+        again = points()
+        found = wdport.train(again, STATES, folder, optimizer=Adam([{"lr": 1e-2}]), **GIVEN)
+        assert found.losses == told.losses
+        assert found.averaged is not None
+        assert told.averaged is not None
+        for one, other in zip([*weights(whole), *told.averaged.values()], [*weights(again), *found.averaged.values()],
+                              strict=True):  # fmt: skip
+            assert np.array_equal(one, other)
+    more = points()
+    longer = wdport.train(more, STATES, tmp_path / "whole", optimizer=Adam([{"lr": 1e-2}]), **{**GIVEN, "epochs": 5})
+    assert longer.losses[:4] == told.losses
+    with (tmp_path / "whole" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["loss"]) for row in rows] == longer.losses
+    assert [int(row["steps"]) for row in rows] == [5, 10, 15, 20, 25]
+
+
+def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
+    from wdport.training import run
+
+    trained = wdport.training_model(points())
+    made = run._Run(trained, States(STATES), tmp_path, Adam([{}]), 16, 3, None)
+    orders = []
+    for epoch in range(2):
+        numbers, counted = made._order(epoch)
+        assert len(numbers) == 80
+        assert sorted(numbers[counted > 0]) == list(range(70))
+        orders.append(numbers.tolist())
+    assert orders[0] != orders[1]
+
+
+def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
+    checkpoint = save(tmp_path / "a.ckpt", make_state())
+    config = wdport.convert(checkpoint, tmp_path / "a.keras", values=SETTINGS).config
+    series = np.random.default_rng(0).normal([5.0, 0.0, -2.0], [3.0, 1.0, 0.1], size=(60, 3))
+    source = source_of(series, FAMILY.diffused(config), "float32")
+    assert isinstance(source, Windows)
+    whole = transform_dataset(series, WaveletTransform(24, "db2", "symmetric", SMALL.groups - 1)).coefficients
+    assert source.count == len(whole) == 37
+    numbers = np.array([0, 36, 17])
+    np.testing.assert_allclose(jax.jit(source.take)(source.held, numbers), whole[numbers], rtol=1e-5, atol=1e-5)
+    with pytest.raises(UsageError, match="have 2 features, and the model 3"):
+        source_of(series[:, :2], FAMILY.diffused(config), "float32")
+    with pytest.raises(UsageError, match="have 20 steps, and a window has 24"):
+        source_of(series[:20], FAMILY.diffused(config), "float32")
+    with pytest.raises(UsageError, match="give an array of coefficients"):
+        source_of(series[None], FAMILY.diffused(config), "float32")
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(points: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="loss: is not a finite number after 3 steps; nothing was saved"):
+        wdport.train(points(), STATES, tmp_path / "run", optimizer=SGD([{"lr": 1e30}]), **GIVEN)
+    assert not (tmp_path / "run" / NAME).exists()
+
+
+def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> None:
+    wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16)
+    with pytest.raises(InputError, match="has a run with batch_size 16, not 32"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
+    with pytest.raises(InputError, match="has a run with seed 0, not 1"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, seed=1)
+    whole = (tmp_path / "run" / NAME).read_bytes()
+    (tmp_path / "run" / NAME).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="is damaged"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16)
+    with pytest.raises(UsageError, match="epochs: is 0"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=0)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import wdport
+from wdport.optimisers.torch_like import Adam
+
+states = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(7000, 2)).astype(np.float32)
+model = wdport.load_model("a.keras", mapping="flow.yaml")
+print("begin", flush=True)
+told = wdport.train(model, states, sys.argv[1], epochs=30, batch_size=16, optimizer=Adam([{"lr": 1e-3}]),
+                    save_every=50, ema=0.99)
+print(*[loss.hex() for loss in told.losses], float(np.sum(model.trainable_variables[0].value)).hex())
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_ten_kills_at_random_instants_change_no_loss(points: Any, tmp_path: Path) -> None:
+    Path("run.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])}
+
+    def begin(folder: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "run.py", folder], env=environment, text=True, stdout=subprocess.PIPE)
+
+    began = time.monotonic()
+    whole = begin("whole").communicate()[0].splitlines()[-1]
+    length = time.monotonic() - began
+    random = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))
+    killed = 0
+    while killed < 10:
+        process = begin("parted")
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(float(random.uniform(0.0, length / 4)))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        killed += 1
+    print(f"{killed} kills, {length:.1f} s")  # noqa: T201
+    assert killed >= 3
+    assert begin("parted").communicate()[0].splitlines()[-1] == whole
