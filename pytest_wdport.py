@@ -59,6 +59,7 @@ OPTIONS = (
     Option("norm-stats", "Mean and std per feature (JSON, NPZ), to compare as well."),
     Option("key", "Key of the state_dict, if the checkpoint holds several.", "NAME", file=False),
     Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
+    Option("resume", "Compare training steps from the converted optimizer's state as well.", kind="flag"),
     Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
 )  # fmt: skip
 SOURCES = ("checkpoint", "against")
@@ -230,7 +231,8 @@ def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     del told["policy"], told["no_canary"]
     told["inputs"], told["values"] = told.pop("input") or (), parse_values(tuple(told.pop("set") or ()))
     told |= changed
-    told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"])}
+    told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"]),
+             "resume": bool(told["resume"])}  # fmt: skip
     pair = Pair(converted, **told)
     pair.require_consistent()
     return pair

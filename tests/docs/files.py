@@ -69,6 +69,13 @@ def training_run(path: Path) -> None:
     save_run(path, ETTH1)
 
 
+def small_series(path: Path) -> None:
+    import numpy as np
+
+    values = np.random.default_rng(0).normal(size=(60, 7)).cumsum(0)
+    np.savetxt(path, values, delimiter=",", header="HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", comments="")
+
+
 def training_config(path: Path, config: Config = ETTH1) -> None:
     import yaml
 
@@ -244,6 +251,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "video.npy": video,
     "ts2vec-stocks.pt": ts2vec,
     "run.ckpt": training_run,
+    "etth1.csv": small_series,
     "models/encoder.py": text(ENCODER),
     "llama": llama,
     "llama.yaml": text(LLAMA_TABLE),
@@ -289,7 +297,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/masked_lm.md": ("eurobert",),
     "docs/generation.md": ("eurobert",),
     "docs/wan_vae.md": ("wan-vae", "video.npy"),
-    "docs/training.md": ("run.ckpt",),
+    "docs/training.md": ("run.ckpt", "etth1.csv"),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),

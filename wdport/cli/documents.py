@@ -24,6 +24,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "inspection": 1,
     "conversion": 1,
     "recording": 1,
+    "training": 1,
     "samples": 1,
     "coded": 1,
     "generated": 1,

@@ -31,6 +31,7 @@ VERBS = {
     "convert": "Convert a PyTorch checkpoint into a Keras model file.",
     "verify": "Run both models side by side and compare them layer by layer.",
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
+    "train": "Train a converted model, on from its optimizer's state.",
     "sample": "Draw samples from a converted model into a file.",
     "generate": "Fill the gaps of texts and write on, with a converted language model.",
     "encode": "Encode a video with a converted autoencoder.",

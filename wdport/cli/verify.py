@@ -35,7 +35,7 @@ from wdport.cli.options import (
 )
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
-from wdport.errors import InputError, UsageError, WdportError, printable
+from wdport.errors import UsageError, WdportError, printable
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import by_name, require_apart, with_manifests
 from wdport.parity.repro_files import KINDS
@@ -125,7 +125,7 @@ def command(
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
-                sha256=sha256, full=full, resume=_optimizer(converted) if resume else None)  # fmt: skip
+                sha256=sha256, full=full, resume=resume)  # fmt: skip
     pair.require_consistent()
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
@@ -172,17 +172,6 @@ def command(
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
-
-
-def _optimizer(converted: str) -> Path:
-    """The optimizer's file beside the converted one."""
-    from wdport.conversion.optimiser_file import optimiser_beside
-
-    path = optimiser_beside(Path(converted))
-    if not path.is_file():
-        fix = "convert the checkpoint with --with-optimizer"
-        raise InputError(path, "no such file, which --resume needs", fix)
-    return path
 
 
 def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:

@@ -45,7 +45,7 @@ def expected(pair: Pair) -> Expected:
     with prepare(pair.checkpoint, settings) as prepared:
         named = pair.reference or (own.reference if own is not None else None)
         names = user_reference(named, prepared, pair.key).names if named else _own_names(prepared)
-        return _expected(prepared, names, pair.full, pair.resume is not None)
+        return _expected(prepared, names, pair.full, pair.resume)
 
 
 def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False) -> Expected:

@@ -12,6 +12,7 @@ from pathlib import Path
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.known import require_sha256
 from wdport.conversion.load import open_converted
+from wdport.conversion.optimiser_file import optimiser_beside
 from wdport.conversion.prepare import PathText, Settings, prepare
 from wdport.errors import UsageError
 from wdport.families.choice import own_model
@@ -25,7 +26,8 @@ class Pair:
     """A converted file and its reference: the ``checkpoint``, or a recording of its model in ``against``.
 
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
-    is the expected hash of the checkpoint, or of the converted file if there is no checkpoint.
+    is the expected hash of the checkpoint, or of the converted file if there is no checkpoint. ``resume`` compares
+    training steps from the optimizer's file beside the converted one.
     """
 
     converted: PathText
@@ -41,7 +43,7 @@ class Pair:
     key: str | None = None
     sha256: str | None = None
     full: bool = False
-    resume: PathText | None = None
+    resume: bool = False
 
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
@@ -57,11 +59,16 @@ class Pair:
             raise UsageError("--against", "a recording does not hold the configuration that these are for", fix)
 
     @property
+    def optimizer(self) -> Path | None:
+        """The optimizer's file beside the converted one, if training steps are compared."""
+        return optimiser_beside(Path(self.converted)) if self.resume else None
+
+    @property
     def files(self) -> dict[str, Path]:
         """The input files, by role."""
         named = by_name(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
                         mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
-                        resume=self.resume)  # fmt: skip
+                        resume=self.optimizer)  # fmt: skip
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model")}
 
     @property

@@ -25,7 +25,7 @@ from wdport.conversion.load import Converted
 from wdport.conversion.optimiser import Optimised, converted_optimiser
 from wdport.conversion.optimiser_file import read_optimiser
 from wdport.conversion.prepare import Prepared
-from wdport.errors import MisfitError
+from wdport.errors import InputError, MisfitError
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
@@ -64,6 +64,8 @@ def open_resumed(prepared: Prepared, file: Path) -> Resumed:
 
     from wdport.parity.torch_resumed import raw_state
 
+    if not file.is_file():
+        raise InputError(file, "no such file, which a resumed comparison needs", "convert with --with-optimizer")
     held, belongs = read_optimiser(file)
     if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
         raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")

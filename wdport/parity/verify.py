@@ -206,7 +206,7 @@ def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = Non
                                 inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
     return verify(pair.checkpoint, pair.converted, mapping=pair.mapping, key=pair.key, reference=pair.reference,
                   full=pair.full, repro=repro, say=say, model=pair.model, inputs=pair.inputs, config=pair.config,
-                  values=dict(pair.values), norm_stats=pair.norm_stats, resume=pair.resume)  # fmt: skip
+                  values=dict(pair.values), norm_stats=pair.norm_stats, resume=pair.optimizer)  # fmt: skip
 
 
 def _verify(

@@ -234,6 +234,29 @@ class SamplesDocument(TypedDict):
     """Samples per second without compiling; null if unknown."""
 
 
+class TrainingDocument(TypedDict):
+    """What ``wdport train --json`` prints."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["training"]
+    """Kind of the document."""
+    model: str
+    """Name of the converted file."""
+    data: NamedFile
+    """The data."""
+    steps: Count
+    """Steps of the whole run."""
+    resumed_optimizer: str | None
+    """Name of the file of the optimizer that was resumed; null for a new one."""
+    epochs: list[dict[str, float]]
+    """Metrics of every epoch by name: epoch, steps, loss, the loss of every part, learning_rate and seconds."""
+    outputs: list[OutputFile]
+    """The files of the run."""
+    seconds: float
+    """Seconds that it took, with compiling."""
+
+
 class CodedDocument(TypedDict):
     """What ``wdport encode --json`` and ``wdport decode --json`` print."""
 

@@ -33,6 +33,7 @@ from wdport.schemas.documents import (
     SamplesDocument,
     SelftestDocument,
     SuggestionDocument,
+    TrainingDocument,
 )
 from wdport.schemas.table import CONDITIONS
 from wdport.schemas.typed import Schema, schema_of
@@ -44,6 +45,7 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "conversion": ("Document of wdport convert", ConversionDocument),
     "recording": ("Document of wdport record", RecordingDocument),
     "samples": ("Document of wdport sample", SamplesDocument),
+    "training": ("Document of wdport train", TrainingDocument),
     "coded": ("Document of wdport encode and decode", CodedDocument),
     "generated": ("Document of wdport generate", GeneratedDocument),
     "export": ("Document of wdport export", ExportDocument),

@@ -69,12 +69,12 @@ def training_model(
 ) -> DiffusionTraining:
     """Return a Keras model that trains ``model`` with the objective of its family.
 
-    For WaveletDiff that is the weighted sum over levels of arXiv 2510.11839, with steps 0 to 999; for other diffusions
-    and flows the mean square. The target is what the model was trained to predict.
+    That is the mean square of what the network predicts, as a weighted sum over the parts of a state if the family has
+    such weights, with the times that it was trained on.
 
     Args:
         model: a converted model that draws samples, from :func:`wdport.load_model`.
-        energy: weight of WaveletDiff's energy term.
+        energy: weight of an energy term: the difference of the sums of squares, by part and feature.
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
         seed: seed of noise and times.
 

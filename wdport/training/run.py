@@ -60,7 +60,7 @@ def train(
     *,
     epochs: int = 1,
     batch_size: int = 32,
-    optimizer: TorchOptimizer | None = None,
+    optimizer: TorchOptimizer | Callable[[int], TorchOptimizer] | None = None,
     seed: int = 0,
     ema: float | None = None,
     energy: float = 0.0,
@@ -80,11 +80,11 @@ def train(
         folder: for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: epochs in all.
         batch_size: states in a step.
-        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`; by default AdamW
-            with a rate of 1e-4.
+        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`, or a function of
+            the number of all steps that makes one; by default AdamW with a rate of 1e-4.
         seed: determines the order of the data, and noise and times.
         ema: decay of a moving average of the weights, such as 0.999.
-        energy: weight of WaveletDiff's energy term.
+        energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
         save_every: save the state after so many steps, besides the end of every epoch.
         report: called after every step, for a progress display.
@@ -105,9 +105,10 @@ def train(
     source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    return _Run(trained, source, target, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema).go(
-        epochs, save_every, report
-    )
+    if callable(optimizer):
+        optimizer = optimizer(epochs * -(-source.count // batch_size))
+    run = _Run(trained, source, target, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema)
+    return run.go(epochs, save_every, report)
 
 
 class _Run:

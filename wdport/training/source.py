@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.checkpoint.faults import Fault
+from wdport.data.files import data_file
+from wdport.data.npy import read_array
 from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics
 from wdport.errors import UsageError
@@ -102,6 +105,11 @@ def source_of(data: Array | Series | str | PathLike[str], about: Diffused, dtype
 
 def _states(data: object, about: Diffused, dtype: str) -> States:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
+    if isinstance(data, (str, PathLike)):
+        with data_file(data) as file, open(file, "rb") as opened:
+            if file.suffix != ".npy":
+                raise Fault("is not an .npy file, and this model has no series", fix)
+            data = read_array(opened, file.stat().st_size)
     if not isinstance(data, np.ndarray):
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):

@@ -37,7 +37,7 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
         return None
     fix = "remove it to start the run again"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             facts = json.loads(str(file[_FACTS]))
             if facts.pop("format") != FORMAT:
                 raise InputError(path, "was written by a newer wdport", "upgrade wdport")

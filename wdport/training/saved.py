@@ -1,0 +1,34 @@
+"""Write a trained model as Keras writes it, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import keras
+import numpy as np
+
+from wdport.files.atomic import whole_file
+from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.model import Array, KerasModel
+
+
+def save_trained(model: KerasModel, path: Path, values: Mapping[str, Array] | None = None) -> None:
+    """Save ``model`` to a ``.keras`` file, with these ``values`` of its variables instead of its own if given.
+
+    Raises :class:`MachineError` if writing fails.
+    """
+    named = variables_by_path(model)
+    own = {name: np.array(named[name].value) for name in values or ()}
+    try:
+        for name, array in (values or {}).items():
+            set_variable(named[name], np.array(array))
+        with TemporaryDirectory(prefix="wdport-") as folder:
+            made = Path(folder) / "model.keras"
+            keras.saving.save_model(model, made)
+            with whole_file(path) as file:
+                file.write(made.read_bytes())
+    finally:
+        for name, array in own.items():
+            set_variable(named[name], array)
