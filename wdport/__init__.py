@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wdport.sampling import Samples, sample
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.model import training_model
-    from wdport.training.run import Trained, train
+    from wdport.training.run import TrainingRun, train
 
 _LAZY = {
     "Conversion": "wdport.conversion.river",
@@ -39,7 +39,7 @@ _LAZY = {
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "save_optimizer": "wdport.training.load",
-    "Trained": "wdport.training.run",
+    "TrainingRun": "wdport.training.run",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
     "Verdict": "wdport.parity.shown",
@@ -53,7 +53,7 @@ __all__ = [
     "Generated",
     "Port",
     "Samples",
-    "Trained",
+    "TrainingRun",
     "Verdict",
     "WdportError",
     "__version__",

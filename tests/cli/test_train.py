@@ -57,6 +57,10 @@ def test_a_users_own_model_with_a_new_optimizer(points: Any, capsys: pytest.Capt
     words = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--batch-size", "64"]
     assert main([*words, "--epochs", "5", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1"]) == 0
     said = capsys.readouterr().out
+    rows = (Path("out") / "metrics.csv").read_text().splitlines()
+    rates = [float(row.split(",")[-2]) for row in rows[1:]]
+    assert rates[0] < 0.01
+    assert rates[1] > rates[0] > rates[-1]
     assert "a.keras: trained\n  trained    20 steps in 5 epochs\n  optimizer  new, AdamW" in said
     assert main([*words, "--epochs", "4", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1"]) == 2
     assert "epochs: are fewer than the run in out has" in capsys.readouterr().err

@@ -353,11 +353,31 @@ def test_frozen_parameters_must_be_frozen_in_keras_too(tmp_path: Path) -> None:
                           parameter_names=tmp_path / "names.json")  # fmt: skip
     assert made.optimizer is not None
     model = wdport.load_model(made.output, mapping=table)
-    with pytest.raises(MisfitError, match="PyTorch did not train first/kernel"):
+    with pytest.raises(MisfitError, match="first/kernel: PyTorch did not train it"):
         wdport.load_optimizer(made.optimizer.path, model)
     model.get_layer("first").trainable = False
-    with pytest.raises(MisfitError, match="PyTorch did not train second/bias"):
+    with pytest.raises(MisfitError, match="second/bias: PyTorch did not train it"):
         wdport.load_optimizer(made.optimizer.path, model)
+
+
+def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
+    """A parameter that the loss does not reach has no moments; in Keras its gradient is zero, and it would decay."""
+    module = Two()
+    optimizer = torch.optim.AdamW(module.parameters())
+    for parameter in module.first.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "two.pt")
+    (tmp_path / "two.yaml").write_text(TWO)
+    made = wdport.convert(
+        tmp_path / "two.pt", tmp_path / "two.keras", mapping=tmp_path / "two.yaml", with_optimizer=True
+    )
+    assert made.optimizer is not None
+    model = wdport.load_model(made.output, mapping=tmp_path / "two.yaml")
+    with pytest.raises(MisfitError, match="second/kernel: PyTorch never updated it"):
+        wdport.load_optimizer(made.optimizer.path, model)
+    model.get_layer("second").trainable = False
+    assert int(wdport.load_optimizer(made.optimizer.path, model).iterations.value) == 1
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ class _Port:
         self.state, self.theirs = resumed.state, theirs
         by_path = variables_by_path(probe.model)
         places = {id(variable): path for path, variable in by_path.items()}
-        trained = {path for path in self.state.members if path in by_path}
+        moved = {path for found in self.state.moments.values() for path in found}
+        trained = {path for path in self.state.members if path in moved or not moved}
         for path, variable in by_path.items():
             variable.trainable = variable.trainable and path in trained
         self.variables: list[KerasVariable] = list(probe.model.trainable_variables)

@@ -210,10 +210,12 @@ def _has_state(state: Optimised, name: str) -> bool:
 
 def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:
     """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimiser."""
+    moved = {name for found in state.moments.values() for name in found}
     for name in names:
-        if name not in state.members:
-            what = f"PyTorch did not train {name}"
-            raise MisfitError((path, name), what, "set trainable = False for its layer, or start with a new optimizer")
+        if name not in state.members or (moved and name not in moved):
+            why = "PyTorch did not train it" if name not in state.members else "PyTorch never updated it"
+            fix = "set trainable = False for its layer or variable, or start with a new optimizer"
+            raise MisfitError((path, name), why, fix)
     for found in state.moments.values():
         for name, array in found.items():
             if name in variables and tuple(variables[name].shape) != array.shape:

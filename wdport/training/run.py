@@ -35,7 +35,7 @@ Report = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingRun:
     """A finished run: its folder, the steps that it took in all, and the metrics of every epoch by name.
 
     The model that was given to :func:`train` has the trained weights; ``averaged`` are those of the moving average by
@@ -67,7 +67,7 @@ def train(
     min_snr: float | None = None,
     save_every: int | None = None,
     report: Report | None = None,
-) -> Trained:
+) -> TrainingRun:
     """Train a converted model that draws samples, in place.
 
     Every epoch takes all windows of a series, or all states, in a new order. The last batch of an epoch is filled up,
@@ -90,7 +90,7 @@ def train(
         report: called after every step, for a progress display.
 
     Returns:
-        A :class:`Trained`.
+        A :class:`TrainingRun`.
 
     Raises:
         UsageError: the model is not trained by wdport, data or settings do not fit it, or the loss is no longer finite;
@@ -145,7 +145,7 @@ class _Run:
         """Steps of an epoch."""
         return -(-self.source.count // self.batch)
 
-    def go(self, epochs: int, save_every: int | None, report: Report | None) -> Trained:
+    def go(self, epochs: int, save_every: int | None, report: Report | None) -> TrainingRun:
         done, rows = self._resumed(epochs)
         total = epochs * self.per_epoch
         numbers, counted, since = np.zeros(0), np.zeros(0), time.monotonic()
@@ -167,7 +167,7 @@ class _Run:
                 sums = np.asarray(self.state["sums"][0])
                 report(at + 1, total, rows[-1]["loss"] if ends else float(sums[1] / max(sums[0], 1.0)))
         self._fill()
-        return Trained(self.folder, total, tuple(rows), self._averaged())
+        return TrainingRun(self.folder, total, tuple(rows), self._averaged())
 
     def _step(self, state: dict[str, Any], held: Tensor, numbers: Tensor, counted: Tensor) -> dict[str, Any]:
         clean = self.source.take(held, numbers)
@@ -197,9 +197,16 @@ class _Run:
     def _row(self, epoch: int, step: int, seconds: float) -> dict[str, float]:
         count, *sums = np.asarray(self.state["sums"][0], np.float64).tolist()
         means = dict(zip(["loss", *self.parts], [each / count for each in sums], strict=True))
-        rate = self.optimizer.learning_rate
-        return {"epoch": epoch + 1, "steps": step, **means, "learning_rate": float(np.asarray(rate)),
+        return {"epoch": epoch + 1, "steps": step, **means, "learning_rate": self._rate(),
                 "seconds": round(seconds, 3)}  # fmt: skip
+
+    def _rate(self) -> float:
+        """The first group's learning rate in the last step."""
+        taken, *rest = self.state["optimizer"]  # Keras's counter, then its rate if that is a variable
+        rates = self.optimizer.rates
+        if rates is None:
+            return float(np.asarray(rest[0]))
+        return float(rates[min(max(int(taken) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
 
     def _require_finite(self, step: int) -> None:
         if not isfinite(float(self.state["sums"][0][1])):
