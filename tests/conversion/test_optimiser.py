@@ -227,6 +227,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
     assert float(optimizer.learning_rate) == np.float32(group["lr"])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not GOLDEN.exists(), reason="needs the golden checkpoints")
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])

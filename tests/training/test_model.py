@@ -144,6 +144,7 @@ def test_a_diffusion_is_noised_as_diffusers_does(prediction: str) -> None:
         assert np.array_equal(np.asarray(target), tape.noise if prediction == "epsilon" else clean)
 
 
+@pytest.mark.full
 def test_fit_learns_and_draws_afresh(tmp_path: Path) -> None:
     model = converted(tmp_path)
     trained = wdport.training_model(model, seed=3)
@@ -178,6 +179,7 @@ def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("exact")
 def test_200_steps_are_those_of_torch(tmp_path: Path) -> None:
     """AdamW with OneCycle and clipping, on one tape of noise and steps: rates, losses and parameters."""
