@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-wavelets  the wavelet transform against PyWavelets, jaxwt and ptwt"
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
 	@echo "make bench-generate  tokens per second of a language model against PyTorch"
+	@echo "make bench-training  steps of training at the released size against PyTorch"
 	@echo "make bench-precision MODEL=FILE  what float64, float32 and bfloat16 cost in time and in accuracy"
 
 $(READY): pyproject.toml constraints.txt
@@ -177,6 +178,9 @@ bench-sampling: $(READY)
 
 bench-generate: $(READY)
 	@$(BIN)/python bench/generate.py
+
+bench-training: $(READY)
+	@$(BIN)/python bench/training.py
 
 bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)

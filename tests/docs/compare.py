@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?:\+c(?:pu|u\d+))?")
+NUMBER = re.compile(r"(?:(?<!\S)-)?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?:\+c(?:pu|u\d+))?")
 CHANGES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(worst \S+ of \S+) at .*"), r"\1 at PLACE"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
