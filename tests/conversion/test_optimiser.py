@@ -283,6 +283,23 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
     assert compared >= 4
 
 
+def test_changed_settings_go_back_too(tmp_path: Path) -> None:
+    checkpoint, table, *_ = trained(tmp_path, "adamw")
+    made = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    model = wdport.load_model(made.output, mapping=table)
+    later = tmp_path / "later.optimizer.safetensors"
+    for given, lr in (({"learning_rate": 0.25}, 0.25), ({"steps_per_epoch": 2}, 1.5e-3)):
+        optimizer = wdport.load_optimizer(made.optimizer.path, model, settings={"weight_decay": 0.5}, **given)
+        per_epoch = given.get("steps_per_epoch")
+        wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
+        groups = read_optimiser(later)[0].groups
+        assert [(group["lr"], group["weight_decay"]) for group in groups] == [(lr, 0.5)] * 2
+        optimizer.iterations.assign(6 + 7)  # the next milestone is after 9 steps of the schedule, which has taken 6
+        wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
+        assert read_optimiser(later)[0].groups[0]["lr"] == (lr if per_epoch is None else lr / 2)
+
+
 class Two(nn.Module):
     def __init__(self) -> None:
         super().__init__()

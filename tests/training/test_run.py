@@ -101,9 +101,14 @@ def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
         source_of(series[None], FAMILY.diffused(config), "float32")
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(points: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="loss: is not a finite number after 3 steps; nothing was saved"):
-        wdport.train(points(), STATES, tmp_path / "run", optimizer=SGD([{"lr": 1e30}]), **GIVEN)
+@pytest.mark.parametrize(("save_every", "steps"), [(3, 3), (None, 5)])
+def test_a_loss_that_is_not_finite_stops_the_run(
+    points: Any, tmp_path: Path, save_every: int | None, steps: int
+) -> None:
+    """At the next save, which may be that of the epoch's end."""
+    given = {**GIVEN, "save_every": save_every}
+    with pytest.raises(UsageError, match=f"loss: is not a finite number after {steps} steps; nothing was saved"):
+        wdport.train(points(), STATES, tmp_path / "run", optimizer=SGD([{"lr": 1e30}]), **given)
     assert not (tmp_path / "run" / NAME).exists()
 
 
@@ -113,6 +118,8 @@ def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> Non
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
     with pytest.raises(InputError, match="has a run with seed 0, not 1"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, seed=1)
+    with pytest.raises(InputError, match="has a run with other settings of Adam"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, optimizer=Adam([{"lr": 0.5}]))
     whole = (tmp_path / "run" / NAME).read_bytes()
     (tmp_path / "run" / NAME).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="is damaged"):

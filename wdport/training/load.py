@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -98,7 +98,7 @@ def load_optimizer(
 
 def save_optimizer(
     optimizer: TorchOptimizer, model: KerasModel, path: str | PathLike[str], *, like: str | PathLike[str],
-    force: bool = False,
+    steps_per_epoch: int | None = None, force: bool = False,
 ) -> Path:  # fmt: skip
     """Write an optimizer of :func:`load_optimizer` to a file again, after more training.
 
@@ -109,6 +109,7 @@ def save_optimizer(
         model: the model that it trained.
         path: the file, ``NAME.optimizer.safetensors``.
         like: the file that it was loaded from, which describes torch's parameters.
+        steps_per_epoch: as it was given to :func:`load_optimizer`.
         force: replace an existing file.
 
     Returns:
@@ -131,7 +132,7 @@ def save_optimizer(
     }  # fmt: skip
     late = optimizer.late or [0] * len(names)
     steps = {name: now - less for name, less in zip(names, late, strict=True)} if state.steps else {}
-    groups, schedules = _position(optimizer, state, gone)
+    groups, schedules = _position(optimizer, state, gone, steps_per_epoch)
     extra = {**state.extra, **({"global_step": now} if "global_step" in state.extra else {})}
     moments = {moment: found for moment, found in moments.items() if found}
     write_optimiser(file, replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra),
@@ -187,18 +188,19 @@ def _ahead(
 
 
 def _position(
-    optimizer: TorchOptimizer, state: Optimised, gone: int
+    optimizer: TorchOptimizer, state: Optimised, gone: int, steps_per_epoch: int | None
 ) -> tuple[tuple[dict[str, Any], ...], Mapping[str, dict[str, Any]]]:
     """The groups and the schedule as they are ``gone`` steps later."""
+    own = tuple({**group, **{name: value for name, value in asdict(used).items() if name in group}}
+                for group, used in zip(state.groups, optimizer.groups, strict=True))  # fmt: skip
     if optimizer.rates is None:
-        scale = float(np.asarray(optimizer.learning_rate.value)) / float(np.float32(optimizer.groups[0].lr) or 1.0)
-        if scale == 1.0 or not state.groups[0]["lr"]:
-            return state.groups, state.schedules
-        return tuple({**group, "lr": group["lr"] * scale} for group in state.groups), state.schedules
-    schedule = schedule_of(state)
+        base = float(np.float32(optimizer.groups[0].lr))
+        scale = float(np.asarray(optimizer.learning_rate.value)) / base if base else 1.0
+        return tuple({**group, "lr": group["lr"] * scale} for group in own), state.schedules
+    schedule = schedule_of(replace(state, groups=own))
     if schedule is None:
-        return state.groups, state.schedules
-    for _ in range(gone // every(schedule, state, None)):
+        return own, state.schedules
+    for _ in range(gone // every(schedule, state, steps_per_epoch)):
         if schedule.left != 0:
             schedule.step()
     return tuple(schedule.groups), {next(iter(state.schedules)): schedule.state}

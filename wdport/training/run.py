@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -157,11 +159,13 @@ class _Run:
             part = slice(step * self.batch, (step + 1) * self.batch)
             self.state = self.step(self.state, self.held, numbers[part], counted[part])
             ends = step + 1 == self.per_epoch
+            saves = ends or (save_every is not None and (at + 1) % save_every == 0)
+            if saves:
+                self._require_finite(at + 1)
             if ends:
                 rows.append(self._row(epoch, at + 1, time.monotonic() - since))
                 self.state["sums"] = [jnp.zeros_like(self.state["sums"][0])]
-            if ends or (save_every is not None and (at + 1) % save_every == 0):
-                self._require_finite(at + 1)
+            if saves:
                 self._save(at + 1, rows)
             if report is not None:
                 sums = np.asarray(self.state["sums"][0])
@@ -217,7 +221,13 @@ class _Run:
     def _settings(self) -> dict[str, Any]:
         loss = self.trained.diffusion_loss
         return {"batch_size": self.batch, "seed": self.seed, "ema": self.ema, "states": self.source.count,
-                "energy": loss.energy, "min_snr": loss.min_snr, "optimizer": type(self.optimizer).__name__}  # fmt: skip
+                "energy": loss.energy, "min_snr": loss.min_snr, "optimizer": type(self.optimizer).__name__,
+                "optimizer_settings": self._digest()}  # fmt: skip
+
+    def _digest(self) -> str:
+        """A hash of the optimizer's settings; rates of a schedule may be many."""
+        config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
+        return sha256(json.dumps(config).encode()).hexdigest()
 
     def _save(self, done: int, rows: list[dict[str, float]]) -> None:
         facts = {"steps": done, "rows": rows, "settings": self._settings()}
@@ -233,18 +243,18 @@ class _Run:
         if found is None:
             return 0, []
         arrays, facts = found
-        if facts["settings"] != self._settings():
-            wrong = next(name for name, value in self._settings().items() if facts["settings"].get(name) != value)
-            what = f"has a run with {wrong} {facts['settings'].get(wrong)}, not {self._settings()[wrong]}"
-            raise InputError(self.folder, what, "give the same settings, or another folder")
-        shapes = {role: [each.shape for each in several] for role, several in arrays.items() if several}
-        ours = {role: [each.shape for each in several] for role, several in self.state.items() if several}
-        if shapes != ours:
-            raise InputError(self.folder, "has the run of another model", "give another folder")
-        self.state = {role: [jnp.array(each) for each in arrays.get(role, [])] for role in self.state}
         done = int(facts["steps"])
         if done > epochs * self.per_epoch:
             raise UsageError("epochs", f"are fewer than the run in {self.folder} has", "give more")
+        held, ours = facts["settings"], self._settings()
+        if wrong := next((name for name, value in ours.items() if held.get(name) != value), ""):
+            told = f"{wrong} {held.get(wrong)}, not {ours[wrong]}"
+            told = f"other settings of {ours['optimizer']}" if wrong == "optimizer_settings" else told
+            raise InputError(self.folder, f"has a run with {told}", "give the same settings, or another folder")
+        shapes = {role: [each.shape for each in several] for role, several in arrays.items() if several}
+        if shapes != {role: [each.shape for each in several] for role, several in self.state.items() if several}:
+            raise InputError(self.folder, "has the run of another model", "give another folder")
+        self.state = {role: [jnp.array(each) for each in arrays.get(role, [])] for role in self.state}
         return done, list(facts["rows"])
 
     def _fill(self) -> None:
