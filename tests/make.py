@@ -46,6 +46,14 @@ def save(path: Path, state: dict[str, Any], lightning: bool = True) -> Path:
     return path
 
 
+def stated(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """An optimizer's state_dict that says whether it is Adam or AdamW, as PyTorch's older releases do not."""
+    state: dict[str, Any] = optimizer.state_dict()
+    for group in state["param_groups"] if isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW) else ():
+        group.setdefault("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW))
+    return state
+
+
 def save_run(path: Path, config: Config = SMALL) -> Path:
     """A WaveletDiff as Lightning saves it during training, after three steps of AdamW with OneCycle."""
     module = make_module(config).train()
@@ -60,7 +68,7 @@ def save_run(path: Path, config: Config = SMALL) -> Path:
         optimizer.step()
         schedule.step()
     whole = {"epoch": 0, "global_step": 3, "pytorch-lightning_version": "2.6.6", "state_dict": module.state_dict(),
-             "loops": {}, "optimizer_states": [optimizer.state_dict()], "lr_schedulers": [schedule.state_dict()],
+             "loops": {}, "optimizer_states": [stated(optimizer)], "lr_schedulers": [schedule.state_dict()],
              "callbacks": {}}  # fmt: skip
     torch.save(whole, path)
     return path

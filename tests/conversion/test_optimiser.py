@@ -19,7 +19,7 @@ from torch import nn
 import wdport
 from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
-from tests.make import SETTINGS, save_run
+from tests.make import SETTINGS, save_run, stated
 from wdport.cli.main import main
 from wdport.conversion.optimiser_file import read_optimiser
 from wdport.errors import InputError, MisfitError, UsageError
@@ -91,7 +91,7 @@ def trained(folder: Path, name: str) -> tuple[Path, Path, nn.Module, Any, Any]:
     optimizer = OPTIMIZERS[name](module)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [4, 9, 16], gamma=0.5)
     train(module, optimizer, schedule, batches(6))
-    whole = {"model": module.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": schedule.state_dict(),
+    whole = {"model": module.state_dict(), "optimizer": stated(optimizer), "scheduler": schedule.state_dict(),
              "epoch": 6, "global_step": 6}  # fmt: skip
     torch.save(copy.deepcopy(whole), folder / "run.pt")
     (folder / "table.yaml").write_text(TABLE)
@@ -327,7 +327,7 @@ def saved(folder: Path, optimizer: torch.optim.Optimizer, module: nn.Module, ste
         for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
             parameter.grad = torch.full_like(parameter, float(number + at))
         optimizer.step()
-    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, folder / "two.pt")
+    torch.save({"model": module.state_dict(), "optimizer": stated(optimizer)}, folder / "two.pt")
     (folder / "two.yaml").write_text(TWO)
     return folder / "two.pt", folder / "two.yaml"
 
@@ -385,7 +385,7 @@ def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
     for parameter in module.first.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "two.pt")
+    torch.save({"model": module.state_dict(), "optimizer": stated(optimizer)}, tmp_path / "two.pt")
     (tmp_path / "two.yaml").write_text(TWO)
     made = wdport.convert(
         tmp_path / "two.pt", tmp_path / "two.keras", mapping=tmp_path / "two.yaml", with_optimizer=True

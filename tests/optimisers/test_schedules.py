@@ -72,6 +72,9 @@ def test_rates_go_on_as_torchs(name: str, kind: str, start: int) -> None:
             schedule.step()
             ours.step()
         stored = schedule.state_dict()
+        for inner in (ours.state, stored) if not hasattr(lrs.LRScheduler, "_update_lr") else ():
+            for each in inner.get("_schedulers", ()):  # older releases count a milestone as a step
+                each.pop("_step_count")
         assert {key: ours.state[key] for key in stored} == stored
 
 
