@@ -24,6 +24,7 @@ from wdport.families.registry import known_model
 from wdport.files.atomic import write_text
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel
+from wdport.nets.boundary import barrier, compile_options
 from wdport.optimisers.torch_like import Adam, TorchOptimizer
 from wdport.training.model import DiffusionTraining, training_model
 from wdport.training.source import Source, source_of
@@ -132,7 +133,7 @@ class _Run:
             optimizer.build(trained.trainable_variables)
         self.parts = [part.name for part in trained.diffusion_loss.parts]
         self.held = jax.device_put(source.held)
-        self.step = jax.jit(self._step, donate_argnums=0)
+        self.step = jax.jit(self._step, donate_argnums=0, compiler_options=compile_options())
         self.state: dict[str, Any] = {
             "trained": [variable.value for variable in trained.trainable_variables],
             "other": [variable.value for variable in trained.non_trainable_variables],
@@ -177,6 +178,7 @@ class _Run:
         clean = self.source.take(held, numbers)
         loss_of = jax.value_and_grad(self._loss, has_aux=True)
         (_, (other, told)), slopes = loss_of(state["trained"], state["other"], clean, counted)
+        slopes = barrier(slopes)
         trained, optimizer = self.optimizer.stateless_apply(state["optimizer"], slopes, state["trained"])
         averaged = state["averaged"]
         if self.ema is not None:

@@ -19,6 +19,7 @@ from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.boundary import once
 from wdport.nets.precision import wide as wide
 
 
@@ -94,7 +95,7 @@ class Mlp(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        x = self.activation(self.hidden(x))
+        x = once(self.activation(once(self.hidden(x))))
         if self.hidden_dropout is None or self.out_dropout is None:
             return self.out(x)
         return self.out_dropout(self.out(self.hidden_dropout(x)))

@@ -27,6 +27,7 @@ from wdport.families.waveletdiff.series import to_series
 from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.boundary import once
 
 
 class NoiseSchedule(layers.Layer):
@@ -66,9 +67,10 @@ class Block(layers.Layer):
         self.built = True
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
-        a = self.norm1(tokens, time)
-        tokens = tokens + self.dropout(self.attention(a, a, a))
-        return tokens + self.mlp(self.norm2(tokens, time))
+        tokens = once(tokens)
+        a = once(self.norm1(tokens, time))
+        tokens = once(tokens + self.dropout(self.attention(a, a, a)))
+        return tokens + self.mlp(once(self.norm2(tokens, time)))
 
 
 class Level(layers.Layer):

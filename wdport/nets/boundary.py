@@ -1,0 +1,35 @@
+"""A boundary across which XLA does not fuse, in programs that compute gradients.
+
+XLA may compute a cheap value anew in every place that uses it. The gradient of a residual stream is a chain of sums
+through all blocks, and XLA for CPU repeated the whole chain for every product: work quadratic in the depth. Behind a
+boundary a value is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import Array as Tensor
+
+
+def barrier(values: Any) -> Any:
+    """The arrays of ``values``, none of which is used before all of them are computed."""
+    return jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
+
+
+@jax.custom_jvp
+def once(x: Tensor) -> Tensor:
+    """Return ``x``, which is computed once, and so is its gradient; without gradients this has no effect."""
+    return x
+
+
+@once.defjvp
+def _once(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+    (value,), (slope,) = primals, tangents
+    return barrier(value), barrier(slope)
+
+
+def compile_options() -> dict[str, Any]:
+    """Options for :func:`jax.jit` of a program with boundaries: XLA for CPU would remove them before it fuses."""
+    return {"xla_disable_hlo_passes": "cse_barrier_expander"} if jax.default_backend() == "cpu" else {}
