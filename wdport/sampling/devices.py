@@ -13,15 +13,12 @@ import numpy as np
 from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from wdport.devices import gathered, local_devices, sharded_axis
 from wdport.diffusion.schedules import Array
-from wdport.errors import MachineError, UsageError
+from wdport.errors import UsageError
 from wdport.families.roles import Tree
 
 AXIS = "samples"
-
-
-class LostProcess(MachineError):
-    """One of the processes that share a job no longer answers."""
 
 
 class Spread:
@@ -74,9 +71,8 @@ class Spread:
 
     def _of_weight(self, shape: tuple[int, ...]) -> NamedSharding:
         """Shard along the first divisible axis; vectors are replicated."""
-        count = len(self.devices)
-        axis = next((i for i, size in enumerate(shape) if size % count == 0), None)
-        if not self.shard_weights or len(shape) < 2 or axis is None:
+        axis = sharded_axis(shape, len(self.devices))
+        if not self.shard_weights or axis is None:
             return self._sharding()
         return self._sharding(*[None] * axis, AXIS)
 
@@ -87,15 +83,7 @@ class Spread:
         """Concatenate the values of all processes along axis 0; all processes must call it together."""
         if self.processes == 1:
             return np.asarray(values)
-        from jax.experimental.multihost_utils import process_allgather
-
-        own = np.asarray(values)
-        try:
-            return np.asarray(process_allgather(own, tiled=True))
-        except (RuntimeError, ValueError) as error:  # as gloo's are, of either kind
-            what = f"another process has ended ({str(error).splitlines()[0]})"
-            fix = "see its output, and start all processes again: finished samples are kept"
-            raise LostProcess("--distributed", what, fix) from error
+        return gathered(values, "finished samples are kept")
 
 
 def spread_over(devices: int | str | None, shard_weights: bool = False) -> Spread | None:
@@ -109,13 +97,5 @@ def spread_over(devices: int | str | None, shard_weights: bool = False) -> Sprea
         if shard_weights:
             raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
         return None
-    here = jax.local_devices()
-    if devices != "all":
-        if isinstance(devices, bool) or not isinstance(devices, (int, np.integer)) or devices < 1:
-            raise UsageError("devices", f"invalid device count {devices!r}", 'give 1 or more, or "all"')
-        if devices > len(here):
-            raise UsageError("devices", f"{devices} devices asked for, {len(here)} found", 'give fewer, or "all"')
-        here = here[:devices]
-    if len(jax.devices()) != jax.process_count() * jax.local_device_count():
-        raise UsageError("devices", "processes have different numbers of them", "give every process the same")
+    here = local_devices(devices)
     return Spread(here, jax.process_count(), jax.process_index(), shard_weights)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from zlib import crc32
 
 import numpy as np
 
-from wdport.errors import MachineError, UsageError
+from wdport.devices import require_same
+from wdport.errors import MachineError
 from wdport.sampling.sampler import Sampler
 
 HALF = 1 << 20
@@ -19,10 +18,7 @@ HALF = 1 << 20
 def check_same(sampler: Sampler, facts: Mapping[str, object]) -> None:
     """Raise :class:`UsageError` in all processes unless they were started with the same ``facts``."""
     if sampler.spread is not None:
-        text = json.dumps([facts, len(sampler.spread.devices)], sort_keys=True)
-        if len(set(sampler.spread.gather(np.array([crc32(text.encode()) >> 1], np.int32)).tolist())) > 1:
-            what = "the processes have different commands, models or devices"
-            raise UsageError("--distributed", what, "start all of them alike")
+        require_same({**facts, "devices": len(sampler.spread.devices)}, "nothing is lost")
 
 
 def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
