@@ -30,7 +30,9 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import build_reference, random_tensors
 from wdport.families.waveletdiff.reference_training import training_loss
 from wdport.optimisers.torch_like import Adam
-from wdport.training.run import _Run
+from wdport.training.loop import Loop
+from wdport.training.placement import Placement
+from wdport.training.saves import Saves
 from wdport.training.source import States
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
@@ -86,7 +88,8 @@ def _ours(converted: Path, states: Any) -> Step:
     model = wdport.load_model(converted)
     with tempfile.TemporaryDirectory() as folder:
         optimizer = Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0)
-        run = _Run(wdport.training_model(model), States(states), Path(folder), optimizer, len(states), 0, None)
+        saves = Saves(Path(folder), Placement())
+        run = Loop(wdport.training_model(model), States(states), saves, optimizer, len(states))
     numbers, counted = run._order(0)
 
     def step() -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from wdport.port import Port
     from wdport.sampling import Samples, sample
     from wdport.training.load import load_optimizer, save_optimizer
+    from wdport.training.loop import TrainingRun
     from wdport.training.model import training_model
-    from wdport.training.run import TrainingRun, train
+    from wdport.training.run import train
 
 _LAZY = {
     "Conversion": "wdport.conversion.river",
@@ -39,7 +40,7 @@ _LAZY = {
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "save_optimizer": "wdport.training.load",
-    "TrainingRun": "wdport.training.run",
+    "TrainingRun": "wdport.training.loop",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
     "Verdict": "wdport.parity.shown",

@@ -21,6 +21,9 @@ from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimisers.torch_like import SGD, Adam
+from wdport.training.loop import Loop
+from wdport.training.placement import Placement
+from wdport.training.saves import Saves
 from wdport.training.source import States, Windows, source_of
 from wdport.training.state_file import NAME
 from wdport.wavelets import WaveletTransform
@@ -45,7 +48,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
     for stop in (2, 5, 7, 11):  # also before anything is saved
         parted, folder = points(), tmp_path / f"parted{stop}"
 
-        def report(done: int, total: int, loss: float, stop: int = stop) -> None:
+        def report(done: int, total: int, loss: object, stop: int = stop) -> None:
             assert total == 20
             if done == stop:
                 raise Stop
@@ -70,10 +73,8 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
 
 
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
-    from wdport.training import run
-
     trained = wdport.training_model(points())
-    made = run._Run(trained, States(STATES), tmp_path, Adam([{}]), 16, 3, None)
+    made = Loop(trained, States(STATES), Saves(tmp_path, Placement()), Adam([{}]), 16, 3)
     orders = []
     for epoch in range(2):
         numbers, counted = made._order(epoch)

@@ -132,7 +132,7 @@ def _new(rate: float, schedule: str | None, settings: Mapping[str, Any], clip: f
     return make
 
 
-def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, float], None] | None:
+def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callable[[], float]], None] | None:
     """Shows the step, its loss and the rate, at most a few times a second; None without a terminal."""
     if show is None:
         return None
@@ -140,13 +140,13 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, float]
     began: list[float] = []
     last = [0.0]
 
-    def report(done: int, total: int, loss: float) -> None:
+    def report(done: int, total: int, loss: Callable[[], float]) -> None:
         now = time.monotonic()
         began.append(now) if not began else None
         if now - last[0] > 0.2 or done == total:
             last[0] = now
             rate = (done - 1) / max(now - began[0], 1e-9)
-            show(f"step {done} of {total}, loss {loss:.4g}" + (f", {rate:.3g} steps/s" if rate else ""))
+            show(f"step {done} of {total}, loss {loss():.4g}" + (f", {rate:.3g} steps/s" if rate else ""))
 
     return report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from math import prod
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -22,6 +22,22 @@ _MAGIC: Final = b"\x93NUMPY"
 
 def read_array(file: IO[bytes], size: int) -> Array:
     """Read the array of real numbers in ``file``, of ``size`` bytes; raises :class:`Fault`, and numpy's exceptions."""
+    shape, fortran, dtype, _ = _checked(file, size)
+    flat = np.empty(prod(shape), dtype)
+    _fill(flat.view(np.uint8), file)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def map_array(file: IO[bytes], size: int) -> Array:
+    """The same without reading it: pages are read from the file when they are needed. Empty arrays are refused."""
+    shape, fortran, dtype, start = _checked(file, size)
+    if not prod(shape):
+        raise ValueError("the array is empty")
+    return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
+
+
+def _checked(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, order and dtype that a file declares, and where the data begin."""
     head = file.read(8)
     if head[:6] != _MAGIC:
         raise ValueError("the magic string is not correct")
@@ -38,9 +54,7 @@ def read_array(file: IO[bytes], size: int) -> Array:
     room = size - len(header)
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > room:
         raise Fault(f"declares an array of shape {shape} and {dtype}, but has {room} bytes", "copy the file again")
-    flat = np.empty(prod(shape), dtype)
-    _fill(flat.view(np.uint8), file)
-    return flat.reshape(shape, order="F" if fortran else "C")
+    return shape, fortran, dtype, len(header)
 
 
 def _fill(target: Array, file: IO[bytes]) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from os import PathLike
-from typing import Protocol
+from typing import Final, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.files import data_file
-from wdport.data.npy import read_array
+from wdport.data.npy import map_array, read_array
 from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics
 from wdport.errors import UsageError
 from wdport.model import Array, Decoding, Diffused
+
+SHARE: Final = 0.25
+"""Of a device's memory: larger data are streamed."""
 
 
 class Source(Protocol):
@@ -24,7 +29,7 @@ class Source(Protocol):
 
     @property
     def held(self) -> Array:
-        """The array that is kept on the device."""
+        """The array that is kept on the device; an empty one if the data are streamed."""
         ...
 
     @property
@@ -32,8 +37,12 @@ class Source(Protocol):
         """How many states there are."""
         ...
 
-    def take(self, held: Tensor, numbers: Tensor) -> Tensor:
-        """The states (B, *shape) of these numbers (B,), inside a compiled program."""
+    def feed(self, numbers: Array) -> Array:
+        """What the device gets for a batch of states by number (B,): the numbers, or the data themselves."""
+        ...
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        """The states (B, *shape) of what was fed, inside a compiled program."""
         ...
 
 
@@ -47,8 +56,36 @@ class States:
     def count(self) -> int:
         return len(self.held)
 
-    def take(self, held: Tensor, numbers: Tensor) -> Tensor:
-        return held[numbers]
+    def feed(self, numbers: Array) -> Array:
+        return numbers
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        return held[fed]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedStates:
+    """Clean states (n, *shape) in the host's memory or in a file, of which every batch is read when it is needed."""
+
+    states: Array
+    dtype: str
+
+    @property
+    def held(self) -> Array:
+        return np.zeros(0, self.dtype)
+
+    @property
+    def count(self) -> int:
+        return len(self.states)
+
+    def feed(self, numbers: Array) -> Array:
+        found = np.asarray(self.states[numbers], self.dtype)
+        if not np.isfinite(found).all():
+            raise UsageError("data", "have NaN or infinite values", "give finite ones")
+        return found
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        return fed
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +99,40 @@ class Windows:
     def count(self) -> int:
         return len(self.held) - self.decoding.shape[0] + 1
 
-    def take(self, held: Tensor, numbers: Tensor) -> Tensor:
-        rows = numbers[:, None] + jnp.arange(self.decoding.shape[0])
+    def feed(self, numbers: Array) -> Array:
+        return numbers
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        rows = fed[:, None] + jnp.arange(self.decoding.shape[0])
         return self.decoding.encode(held[rows])
 
 
-def source_of(data: Array | Series | str | PathLike[str], about: Diffused, dtype: str) -> Source:
+@dataclass(frozen=True, eq=False)
+class StreamedWindows:
+    """The same with the series in the host's memory; the device gets the windows of a batch, and transforms them."""
+
+    series: Array
+    decoding: Decoding
+
+    @property
+    def held(self) -> Array:
+        return np.zeros(0, self.series.dtype)
+
+    @property
+    def count(self) -> int:
+        return len(self.series) - self.decoding.shape[0] + 1
+
+    def feed(self, numbers: Array) -> Array:
+        found: Array = self.series[numbers[:, None] + np.arange(self.decoding.shape[0])]
+        return found
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        return self.decoding.encode(fed)
+
+
+def source_of(
+    data: Array | Series | str | PathLike[str], about: Diffused, dtype: str, stream: bool | None = None
+) -> Source:
     """Return the states of ``data`` for a model.
 
     Args:
@@ -76,6 +141,8 @@ def source_of(data: Array | Series | str | PathLike[str], about: Diffused, dtype
             knows, or with its own.
         about: what the model's states are.
         dtype: dtype of the states.
+        stream: read every batch when it is needed, instead of keeping the data on the device; by default if they take
+            more than a quarter of its memory.
 
     Raises:
         UsageError: the data have other sizes than the model.
@@ -87,7 +154,7 @@ def source_of(data: Array | Series | str | PathLike[str], about: Diffused, dtype
         or len(decoding.shape) != 2
         or (isinstance(data, np.ndarray) and data.ndim > 2)
     ):
-        return _states(data, about, dtype)
+        return _states(data, about, dtype, stream)
     if isinstance(data, np.ndarray):
         series = Series.of(data)
     else:
@@ -100,20 +167,35 @@ def source_of(data: Array | Series | str | PathLike[str], about: Diffused, dtype
         raise UsageError("data", f"have {len(series.values)} steps, and a window has {length}", "give a longer series")
     known = any(decoding.mean) or any(each != 1.0 for each in decoding.std)
     statistics = Statistics(decoding.mean, decoding.std) if known else Statistics.of(series.values)
-    return Windows(statistics.normalize(series.values).astype(dtype), decoding)
+    values = statistics.normalize(series.values).astype(dtype)
+    return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding)
 
 
-def _states(data: object, about: Diffused, dtype: str) -> States:
+def _streams(size: int, stream: bool | None) -> bool:
+    """Whether data of so many bytes are streamed."""
+    if stream is not None:
+        return stream
+    told = jax.local_devices()[0].memory_stats()  # None for a CPU
+    memory = told.get("bytes_limit") if told else None
+    if memory is None and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return memory is not None and size > memory * SHARE
+
+
+def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> Source:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):
         with data_file(data) as file, open(file, "rb") as opened:
             if file.suffix != ".npy":
                 raise Fault("is not an .npy file, and this model has no series", fix)
-            data = read_array(opened, file.stat().st_size)
+            size = file.stat().st_size
+            data = (map_array if _streams(size, stream) else read_array)(opened, size)
     if not isinstance(data, np.ndarray):
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
         raise UsageError("data", f"have shape {data.shape}", fix)
+    if _streams(data.size * np.dtype(dtype).itemsize, stream):
+        return StreamedStates(data, dtype)
     if not np.isfinite(data).all():
         raise UsageError("data", "have NaN or infinite values", "give finite ones")
     return States(np.asarray(data, dtype))

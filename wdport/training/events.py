@@ -1,0 +1,62 @@
+"""The metrics of a run, as a table and as events for TensorBoard; the first process writes them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+
+from wdport.errors import MachineError
+from wdport.files.atomic import write_text
+
+METRICS: Final = "metrics.csv"
+EVENTS: Final = "events"
+
+Rows = Sequence[Mapping[str, float]]
+
+
+class Events:
+    """Writes ``metrics.csv`` after every epoch, and events if ``tensorboard`` is set.
+
+    Raises :class:`MachineError` if tensorboardX is not installed, or writing fails.
+    """
+
+    def __init__(self, folder: Path, tensorboard: bool = False) -> None:
+        self.folder, self._writer = folder, None
+        self._first = jax.process_index() == 0
+        if tensorboard and importlib.util.find_spec("tensorboardX") is None:
+            raise MachineError("tensorboard", "events need tensorboardX", "install wdport[tensorboard]")
+        self._wanted = tensorboard and self._first
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def begin(self, rows: Rows) -> None:
+        """Go on after these rows: TensorBoard forgets later ones of an interrupted run."""
+        if self._wanted:
+            from tensorboardX import SummaryWriter
+
+            steps = int(rows[-1]["steps"]) if rows else 0
+            writer: Any = SummaryWriter(str(self.folder / EVENTS), purge_step=steps + 1 if rows else None)
+            self._writer = writer
+
+    def epoch(self, rows: Rows) -> None:
+        """Write the last row."""
+        if not self._first:
+            return
+        lines = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
+        text = "\n".join(",".join(line) for line in lines)
+        write_text(self.folder / METRICS, f"{text}\n")
+        if self._writer is not None:
+            last = dict(rows[-1])
+            step = int(last.pop("steps"))
+            for name, value in last.items():
+                self._writer.add_scalar(name, value, step)
+            self._writer.flush()

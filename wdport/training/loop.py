@@ -1,0 +1,226 @@
+"""The loop of a training run: a compiled step that maps its state to the next one, and when that is saved."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.diffusion.loss import Errors
+from wdport.errors import InputError, UsageError
+from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.model import Array
+from wdport.nets.boundary import barrier, compile_options
+from wdport.optimisers.torch_like import TorchOptimizer
+from wdport.training.events import Events
+from wdport.training.model import DiffusionTraining
+from wdport.training.placement import Placement, require_alike
+from wdport.training.saves import Saves
+from wdport.training.source import Source
+
+Values = list[Tensor]
+Report = Callable[[int, int, Callable[[], float]], None]
+"""Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so
+far."""
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A finished run: its folder, the steps that it took in all, and the metrics of every epoch by name.
+
+    The model that was given to :func:`train` has the trained weights; ``averaged`` are those of the moving average by
+    variable path, if there was one.
+    """
+
+    folder: Path
+    steps: int
+    epochs: tuple[Mapping[str, float], ...]
+    averaged: Mapping[str, Array] | None = None
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss of every epoch."""
+        return [epoch["loss"] for epoch in self.epochs]
+
+
+class Loop:
+    """One run; its state are lists of arrays, which the compiled step maps to the next ones."""
+
+    def __init__(
+        self,
+        trained: DiffusionTraining,
+        source: Source,
+        saves: Saves,
+        optimizer: TorchOptimizer,
+        batch: int,
+        seed: int = 0,
+        ema: float | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        self.trained, self.source, self.saves, self.optimizer = trained, source, saves, optimizer
+        self.batch, self.seed, self.ema = batch, seed, ema
+        self.placement = placement or Placement()
+        if not optimizer.built:
+            optimizer.build(trained.trainable_variables)
+        self.parts = [part.name for part in trained.diffusion_loss.parts]
+        self.held = self.placement.everywhere(source.held)
+        values = [variable.value for variable in trained.trainable_variables]
+        self.state: dict[str, Any] = self.placement.state({
+            "trained": values,
+            "other": [variable.value for variable in trained.non_trainable_variables],
+            "optimizer": [variable.value for variable in optimizer.variables],
+            "averaged": values if ema is not None else [],
+            "sums": [np.zeros(2 + len(self.parts), trained.variable_dtype)],
+        })  # fmt: skip
+        self.step = jax.jit(self._step, donate_argnums=0, compiler_options=compile_options(),
+                            out_shardings=self.placement.shardings(self.state))  # fmt: skip
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps of an epoch."""
+        return -(-self.source.count // self.batch)
+
+    def go(self, epochs: int, save_every: int | None, report: Report | None, events: Events) -> TrainingRun:
+        """Take the steps that are missing, and give the model's and the optimizer's variables their values."""
+        require_alike({**self._settings(), "epochs": epochs, "save_every": save_every, "devices": self.placement.count})
+        done, rows = self._resumed(epochs)
+        require_alike({"folder": str(self.saves.folder), "done": done})
+        events.begin(rows)
+        total = epochs * self.per_epoch
+        numbers, counted, since = np.zeros(0), np.zeros(0), time.monotonic()
+        for at in range(done, total):
+            epoch, step = divmod(at, self.per_epoch)
+            if step == 0 or at == done:
+                numbers, counted = self._order(epoch)
+                since = time.monotonic()
+            part = slice(step * self.batch, (step + 1) * self.batch)
+            ends = step + 1 == self.per_epoch
+            saves = ends or (save_every is not None and (at + 1) % save_every == 0)
+            with self.placement.answering():
+                self._take(numbers[part], counted[part])
+                if saves:
+                    self._require_finite(at + 1)
+            if ends:
+                rows.append(self._row(epoch, at + 1, time.monotonic() - since))
+                events.epoch(rows)
+                self.state["sums"] = self.placement.state([np.zeros_like(self.state["sums"][0])])
+            if saves:
+                self.saves.write(self.state, {"steps": at + 1, "rows": rows, "settings": self._settings()})
+            if report is not None:
+                report(at + 1, total, (lambda: rows[-1]["loss"]) if ends else self._mean)
+        with self.placement.answering():
+            self._fill()
+            return TrainingRun(self.saves.folder, total, tuple(rows), self._averaged())
+
+    def _take(self, numbers: Array, counted: Array) -> None:
+        """One step, on the states of these numbers."""
+        fed = self.placement.batch(numbers, self.source.feed)
+        weights = self.placement.batch(counted, lambda some: some)
+        self.state = self.step(self.state, self.held, fed, weights)
+        self.placement.settle(self.state)
+
+    def _mean(self) -> float:
+        sums = np.asarray(self.state["sums"][0])
+        return float(sums[1] / max(sums[0], 1.0))
+
+    def _step(self, state: dict[str, Any], held: Tensor, fed: Tensor, counted: Tensor) -> dict[str, Any]:
+        clean = self.source.take(held, fed)
+        loss_of = jax.value_and_grad(self._loss, has_aux=True)
+        (_, (other, told)), slopes = loss_of(state["trained"], state["other"], clean, counted)
+        slopes = barrier(slopes)
+        trained, optimizer = self.optimizer.stateless_apply(state["optimizer"], slopes, state["trained"])
+        averaged = state["averaged"]
+        if self.ema is not None:
+            averaged = [self.ema * old + (1.0 - self.ema) * new for old, new in zip(averaged, trained, strict=True)]
+        count = counted.sum().astype(told.dtype)
+        sums = [state["sums"][0] + count * jnp.concatenate([jnp.ones(1, told.dtype), told])]
+        return {"trained": trained, "other": other, "optimizer": optimizer, "averaged": averaged, "sums": sums}
+
+    def _loss(self, values: Values, other: Values, clean: Tensor, counted: Tensor) -> Any:
+        errors, changed = self.trained.stateless_call(values, other, clean, training=True)
+        loss = self.trained.compute_loss(y=counted, y_pred=errors)
+        by_part = self.trained.diffusion_loss.by_part(Errors(**errors), counted)
+        return loss, (changed, jnp.stack([loss, *by_part.values()]))
+
+    def _order(self, epoch: int) -> tuple[Array, Array]:
+        """The numbers of all states in the order of an epoch, filled up to whole batches, and which count."""
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.source.count)
+        fill = self.per_epoch * self.batch - self.source.count
+        numbers = np.concatenate([order, np.resize(order, fill)]).astype(np.int32)
+        return numbers, (np.arange(len(numbers)) < self.source.count).astype(np.float32)
+
+    def _row(self, epoch: int, step: int, seconds: float) -> dict[str, float]:
+        count, *sums = np.asarray(self.state["sums"][0], np.float64).tolist()
+        means = dict(zip(["loss", *self.parts], [each / count for each in sums], strict=True))
+        return {"epoch": epoch + 1, "steps": step, **means, "learning_rate": self._rate(),
+                "seconds": round(seconds, 3)}  # fmt: skip
+
+    def _rate(self) -> float:
+        """The first group's learning rate in the last step."""
+        taken, *rest = self.state["optimizer"]  # Keras's counter, then its rate if that is a variable
+        rates = self.optimizer.rates
+        if rates is None:
+            return float(np.asarray(rest[0]))
+        return float(rates[min(max(int(taken) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
+
+    def _require_finite(self, step: int) -> None:
+        if not isfinite(float(self.state["sums"][0][1])):
+            kept = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
+            fix = "lower the learning rate, clip gradients, or look at the data"
+            raise UsageError("loss", f"is not a finite number after {step} steps; {kept}", fix)
+
+    def _settings(self) -> dict[str, Any]:
+        loss = self.trained.diffusion_loss
+        return {"batch_size": self.batch, "seed": self.seed, "ema": self.ema, "states": self.source.count,
+                "energy": loss.energy, "min_snr": loss.min_snr, "optimizer": type(self.optimizer).__name__,
+                "optimizer_settings": self._digest()}  # fmt: skip
+
+    def _digest(self) -> str:
+        """A hash of the optimizer's settings; rates of a schedule may be many."""
+        config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
+        return sha256(json.dumps(config).encode()).hexdigest()
+
+    def _resumed(self, epochs: int) -> tuple[int, list[dict[str, float]]]:
+        """The steps that were done, and the rows of their epochs; the state is that of the file."""
+        found = self.saves.read(self.placement.like(self.state))
+        if found is None:
+            return 0, []
+        arrays, facts = found
+        done = int(facts["steps"])
+        if done > epochs * self.per_epoch:
+            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
+        held, ours = facts["settings"], self._settings()
+        if wrong := next((name for name, value in ours.items() if held.get(name) != value), ""):
+            told = f"{wrong} {held.get(wrong)}, not {ours[wrong]}"
+            told = f"other settings of {ours['optimizer']}" if wrong == "optimizer_settings" else told
+            raise InputError(self.saves.folder, f"has a run with {told}", "give the same settings, or another folder")
+        shapes = {role: [each.shape for each in several] for role, several in arrays.items() if several}
+        if shapes != {role: [each.shape for each in several] for role, several in self.state.items() if several}:
+            raise InputError(self.saves.folder, "has the run of another model", "give another folder")
+        self.state = self.placement.state({role: arrays.get(role, []) for role in self.state})
+        return done, list(facts["rows"])
+
+    def _fill(self) -> None:
+        """Give all variables the values of the run."""
+        values = self.placement.whole(self.state)
+        for variables, role in ((self.trained.trainable_variables, "trained"), (self.optimizer.variables, "optimizer"),
+                                (self.trained.non_trainable_variables, "other")):  # fmt: skip
+            for variable, value in zip(variables, values[role], strict=True):
+                set_variable(variable, value)
+
+    def _averaged(self) -> dict[str, Array] | None:
+        if self.ema is None:
+            return None
+        places = {id(variable): path for path, variable in variables_by_path(self.trained.network).items()}
+        names = [places[id(variable)] for variable in self.trained.trainable_variables]
+        return dict(zip(names, self.placement.whole(self.state["averaged"]), strict=True))

@@ -1,0 +1,172 @@
+"""Where a run's arrays are: on one device, or divided among the devices of one process or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import jax
+import keras
+import numpy as np
+from jax import Array as Tensor
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+
+from wdport.devices import answering, gathered, local_devices, require_same, sharded_axis
+from wdport.errors import UsageError
+from wdport.model import Array
+
+AXIS: Final = "batch"
+KEPT: Final = "the run goes on from its last saved state"
+
+Feed = Callable[[Array], Array]
+"""Rows of a batch by their numbers."""
+
+
+def _like(leaf: Tensor) -> Any:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)  # type: ignore[no-untyped-call]
+
+
+def _host(leaf: Tensor) -> Array:
+    return np.asarray(leaf)
+
+
+class Placement:
+    """On the default device; the base of the one below."""
+
+    count = 1
+
+    def state(self, tree: Any) -> Any:
+        """Owned copies of arrays, placed; a step may take their memory."""
+        return jax.tree.map(lambda leaf: jax.numpy.array(leaf), tree)
+
+    def like(self, tree: Any) -> Any:
+        """Shapes, dtypes and shardings of placed arrays."""
+        return jax.tree.map(_like, tree)
+
+    def shardings(self, tree: Any) -> Any:
+        """What a compiled step shall return the arrays in; None leaves it to JAX."""
+        return None
+
+    def everywhere(self, array: Array) -> Tensor:
+        """An array on every device."""
+        placed: Tensor = jax.device_put(array)
+        return placed
+
+    def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
+        """The rows of a batch; every process feeds only those of its own devices."""
+        fed: Array = feed(numbers)
+        return fed
+
+    def whole(self, tree: Any) -> Any:
+        """Arrays in the host's memory; all processes must call it together."""
+        return jax.tree.map(_host, tree)
+
+    def settle(self, tree: Any) -> None:
+        """Called after every step."""
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Raises :class:`wdport.devices.LostProcess` if another process ends in the block."""
+        return nullcontext()
+
+
+class Divided(Placement):
+    """On a mesh with the axis ``axis``: batches are divided along it, and weights replicated, or sharded along it.
+
+    ``kept`` leaves placed arrays where they are.
+    """
+
+    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, kept: bool = False) -> None:
+        self.mesh, self.axis, self.shard_weights, self.kept = mesh, axis, shard_weights, kept
+        self.count = int(mesh.shape[axis])
+        self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
+
+    def _over(self, *axes: str | None) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+
+    def _of(self, leaf: Any) -> Sharding:
+        if self.kept and isinstance(leaf, jax.Array) and leaf.sharding.device_set == set(self.mesh.devices.flat):
+            return leaf.sharding
+        axis = sharded_axis(leaf.shape, self.count) if self.shard_weights else None
+        return self._over() if axis is None else self._over(*[None] * axis, self.axis)
+
+    def state(self, tree: Any) -> Any:
+        def placed(leaf: Any) -> Tensor:
+            wanted = self._of(leaf)
+            if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+                copied: Tensor = jax.jit(jax.numpy.copy, out_shardings=wanted)(leaf)
+                return copied
+            host = np.asarray(leaf)
+            return jax.make_array_from_callback(host.shape, wanted, lambda part: np.array(host[part]))
+
+        return jax.tree.map(placed, tree)
+
+    def shardings(self, tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.sharding, tree)
+
+    def everywhere(self, array: Array) -> Tensor:
+        return self._made(array.shape, self._over(), lambda part: array[part])
+
+    def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
+        like = feed(numbers[:1])
+        shape = (len(numbers), *like.shape[1:])
+        return self._made(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
+
+    def _made(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
+        return jax.make_array_from_callback(shape, over, part_of)
+
+    def whole(self, tree: Any) -> Any:
+        def host(leaf: Tensor) -> Array:
+            if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+                leaf = self._whole(leaf)
+            return _host(leaf)
+
+        with self.answering():
+            return jax.tree.map(host, tree)
+
+    def settle(self, tree: Any) -> None:
+        if self.mesh.devices.flat[0].platform == "cpu":  # its devices share threads, and would wait for each other
+            jax.block_until_ready(tree)  # type: ignore[no-untyped-call]
+
+    def answering(self) -> AbstractContextManager[None]:
+        return answering(KEPT) if jax.process_count() > 1 else nullcontext()
+
+
+def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
+    """The placement for ``devices``: "all" of every process, the first N of each, or None: that of
+    ``keras.distribution`` if one is set, else one device.
+
+    Raises :class:`UsageError`.
+    """
+    if devices is not None:
+        own = local_devices(devices)
+        ids = {device.id for device in own}
+        chosen = own if jax.process_count() == 1 else _everywhere(len(ids))
+        return Divided(Mesh(np.array(chosen), (AXIS,)), AXIS, shard_weights)
+    if shard_weights:
+        raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
+    if jax.process_count() > 1:
+        raise UsageError("devices", "are not given, and there are several processes", 'give "all"')
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return Placement()
+    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, kept=True)
+
+
+def _everywhere(each: int) -> list[jax.Device]:
+    """The first devices of every process, in the order of the processes."""
+    found: list[jax.Device] = []
+    for process in range(jax.process_count()):
+        found += sorted((one for one in jax.devices() if one.process_index == process), key=lambda one: one.id)[:each]
+    return found
+
+
+def require_alike(facts: dict[str, object]) -> None:
+    """Raise :class:`UsageError` unless all processes were started with the same ``facts``, JSON values."""
+    require_same(facts, KEPT)
+
+
+def wait_for_all() -> None:
+    """Wait until every process is here."""
+    if jax.process_count() > 1:
+        gathered(np.zeros(1, np.int32), KEPT)

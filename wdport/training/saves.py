@@ -1,0 +1,83 @@
+"""Where a run keeps its state: in one file, or as an Orbax checkpoint of which every process writes its part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+
+from wdport.errors import InputError
+from wdport.files.orbax_folder import require_orbax
+from wdport.training.placement import Placement
+from wdport.training.state_file import NAME, read_state, write_state
+
+FOLDER: Final = "state.orbax"
+
+
+class Saves:
+    """The saved states of the run in ``folder``, of which the last one is kept."""
+
+    def __init__(self, folder: Path, placement: Placement, orbax: bool = False) -> None:
+        self.folder, self.placement, self.orbax = folder, placement, orbax
+        other = FOLDER if not orbax else NAME
+        if (folder / other).exists():
+            what = f"has a state in {other}, and the run {'keeps' if orbax else 'does not keep'} it with Orbax"
+            raise InputError(folder, what, "start the run as before, or give another folder")
+        self._manager: Any = None
+        if orbax:
+            require_orbax(folder / FOLDER)
+            import orbax.checkpoint as ocp
+
+            options = ocp.CheckpointManagerOptions(max_to_keep=1, enable_async_checkpointing=False)
+            self._manager = ocp.CheckpointManager((folder / FOLDER).resolve(), options=options)
+
+    def exist(self) -> bool:
+        """Whether a state was saved."""
+        return self._manager.latest_step() is not None if self.orbax else (self.folder / NAME).exists()
+
+    def write(self, state: Any, facts: Mapping[str, Any]) -> None:
+        """Save placed arrays and JSON values, whole or not at all; all processes must call it together.
+
+        Raises :class:`MachineError`.
+        """
+        if self.orbax:
+            import orbax.checkpoint as ocp
+
+            args = ocp.args.Composite(state=ocp.args.StandardSave(_named(state)), facts=ocp.args.JsonSave(dict(facts)))
+            self._manager.save(facts["steps"], args=args, force=True)
+            return
+        whole = self.placement.whole(state)
+        if jax.process_index() == 0:
+            write_state(self.folder, whole, facts)
+
+    def read(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
+        """The last state and its facts; None if there is none.
+
+        Args:
+            like: shapes, dtypes and shardings of the arrays.
+
+        Raises :class:`InputError` if it is damaged.
+        """
+        if not self.orbax:
+            return read_state(self.folder)
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        import orbax.checkpoint as ocp
+
+        try:
+            facts = dict(self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())).facts)
+            args = ocp.args.Composite(state=ocp.args.StandardRestore(_named(like)))
+            found = self._manager.restore(step, args=args).state
+        except (ValueError, KeyError, OSError) as error:
+            what = f"Orbax cannot read it ({str(error).splitlines()[0]})"
+            raise InputError(self.folder / FOLDER, what, "start the run as before, or give another folder") from None
+        return {role: [found[role][str(at)] for at in range(len(several))] for role, several in like.items()
+                if several}, facts  # fmt: skip
+
+
+def _named(tree: Any) -> Any:
+    """Lists as dictionaries by number; empty ones are left out, as Orbax does not store them."""
+    return {role: {str(at): leaf for at, leaf in enumerate(several)} for role, several in tree.items() if several}
