@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
+    from wdport.training.fresh import new_model
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.loop import TrainingRun
     from wdport.training.model import training_model
@@ -36,6 +37,7 @@ _LAZY = {
     "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
     "load_optimizer": "wdport.training.load",
+    "new_model": "wdport.training.fresh",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
@@ -63,6 +65,7 @@ __all__ = [
     "generate",
     "load_model",
     "load_optimizer",
+    "new_model",
     "sample",
     "save_optimizer",
     "train",

@@ -109,6 +109,21 @@ class LossPart(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """How a configuration file says that a model is trained; None for what it does not say.
+
+    ``learning_rate`` is the largest one; ``schedule`` is the file's own word for how it changes.
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    schedule: str | None = None
+    energy: float | None = None
+
+
+@dataclass(frozen=True)
 class Objective:
     """The training objective on both sides, as functions of the same batch.
 

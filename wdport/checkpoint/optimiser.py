@@ -80,6 +80,11 @@ def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
     return OptimiserState(key, groups, state, dict(_schedules(table)))
 
 
+def has_optimiser(tree: object) -> bool:
+    """Whether a checkpoint's tree has the state of an optimiser."""
+    return any(True for _ in _candidates(tree if isinstance(tree, dict) else {}))
+
+
 def _told(found: Mapping[str, object]) -> str:
     return f"optimisers are under {', '.join(found)}" if found else "the file has none"
 

@@ -2,153 +2,129 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import click
 
-from wdport.cli.completion import SERIES, File, Folder
-from wdport.cli.documents import give, json_option, require_document
-from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import MODEL, facts, own_mapping_option, own_model_option, sha256_option, size
-from wdport.cli.progress import steps
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, SERIES, File, Folder
+from wdport.cli.devices import parse_devices
+from wdport.cli.documents import json_option, require_document
+from wdport.cli.failures import leave
+from wdport.cli.machine import require_jax
+from wdport.cli.options import TABLE, own_mapping_option, own_model_option, parse_values, sha256_option
+from wdport.cli.trained import OURS, SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
-from wdport.errors import UsageError, printable
-from wdport.files.manifests import file_sha256
+from wdport.dtype_policies import POLICIES
+from wdport.errors import UsageError, WdportError, printable
 from wdport.files.writable import by_name, with_manifests
-
-SCHEDULES = ("constant", "onecycle")
-OURS = ("state.npz", "metrics.csv", "model.keras", "model.ema.keras", "model.optimizer.safetensors")
-"""The files of a run."""
 
 
 @click.command(name="train", cls=Verb)
 @click.argument("data", type=File([*SERIES, ".npy"]))
-@click.option("--resume", "model", required=True, metavar="MODEL", type=MODEL, help="Converted model to train, with "
-              "its optimizer (convert --with-optimizer) if that is beside it.")  # fmt: skip
+@click.option("--resume", metavar="MODEL|CHECKPOINT", type=File([*CONVERTED, *CHECKPOINTS]), help="Converted model to "
+              "train, with its optimizer (convert --with-optimizer) if that is beside it; or a PyTorch "
+              "checkpoint.")  # fmt: skip
+@click.option("--config", metavar="FILE", type=TABLE, help="Training configuration (YAML): of CHECKPOINT, or, without "
+              "--resume, of a new model.")  # fmt: skip
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
 @click.option("-o", "--output", required=True, metavar="FOLDER", type=Folder(),
               help="Folder of the run; an unfinished run in it goes on.")  # fmt: skip
-@click.option("--epochs", type=Whole(1, 1 << 24), default=1, show_default=True, help="Epochs in all.")
-@click.option("--batch-size", type=Whole(1, 1 << 20), default=32, show_default=True, help="States in a step.")
-@click.option("--lr", type=float, metavar="RATE", help="Learning rate.  [default: the optimizer's schedule; without "
-              "one, 1e-4]")  # fmt: skip
-@click.option("--schedule", type=OneOf(SCHEDULES), help="Of a new optimizer: constant, or onecycle to --lr.  "
-              "[default: constant]")  # fmt: skip
+@click.option("--epochs", type=Whole(1, 1 << 24), help="Epochs in all.  [default: --config's, or 1]")
+@click.option("--batch-size", type=Whole(1, 1 << 20), help="States in a step.  [default: --config's, or 32]")
+@click.option("--lr", type=float, metavar="RATE", help="Learning rate.  [default: the optimizer's schedule; of a new "
+              "one --config's, or 1e-4]")  # fmt: skip
+@click.option("--schedule", type=OneOf(SCHEDULES), help="Of a new optimizer: constant, onecycle or cosine, with --lr "
+              "as the largest rate.  [default: --config's, or constant]")  # fmt: skip
+@click.option("--warmup", type=Whole(1, 1 << 32), metavar="N", help="Steps in which a cosine schedule's rate rises.")
 @click.option("--weight-decay", type=float, help="AdamW's weight decay.  [default: the optimizer's, or 0.01]")
 @click.option("--clip", type=float, metavar="NORM", help="Clip gradients to this norm over all variables.")
 @click.option("--ema", type=float, metavar="DECAY", help="Also keep a moving average of the weights, such as 0.999.")
 @click.option("--min-snr", type=float, metavar="GAMMA", help="Min-SNR weighting, such as 5.")
-@click.option("--energy", type=float, default=0.0, help="Weight of an energy term.")
+@click.option("--energy", type=float, help="Weight of an energy term.  [default: --config's, or 0]")
+@click.option("--dtype", type=OneOf([name for name in POLICIES if name != "bfloat16"]), default="float32",
+              show_default=True, help="Keras dtype policy of the "
+              "network. With mixed_bfloat16 it computes in bfloat16; weights, noise and transform are "
+              "float32.")  # fmt: skip
 @click.option("--seed", type=Whole(0, (1 << 31) - 1), default=0, show_default=True,
-              help="Random seed of order, noise and times.")  # fmt: skip
+              help="Random seed of order, noise, times, and the weights of a new model.")  # fmt: skip
 @click.option("--save-every", type=Whole(1, 1 << 32), metavar="N", help="Save the state every N steps, too.  "
               "[default: after every epoch]")  # fmt: skip
+@click.option("--stream/--no-stream", default=None, help="Read the data batch by batch, or keep them on the device.  "
+              "[default: by their size]")  # fmt: skip
+@click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
+@click.option("--distributed", metavar="HOST:PORT,I/N", help="Run as process I (0 to N-1) of N that share every batch; "
+              "process 0 listens at HOST:PORT and writes the files. Or auto, as under Slurm.")  # fmt: skip
+@click.option("--shard-weights", is_flag=True, help="Also divide weights and moments among the devices.")
+@click.option("--orbax", is_flag=True, help="Save the state as an Orbax checkpoint, of which every process writes its "
+              "part.")  # fmt: skip
+@click.option("--tensorboard", is_flag=True, help="Also write the metrics as events for TensorBoard.")
 @own_mapping_option
 @own_model_option
 @sha256_option
 @json_option
 def command(
-    data: str,
-    model: str,
-    output: str,
-    lr: float | None,
-    schedule: str | None,
-    weight_decay: float | None,
-    clip: float | None,
-    mapping: str | None,
-    function: str | None,
-    sha256: str | None,
-    json_file: str | None,
-    **settings: Any,
-) -> int:
-    """Train a converted model on DATA: a series, whose windows are taken, or clean states (n, *shape) in an .npy file.
+    data: str, output: str, sha256: str | None, json_file: str | None, pairs: tuple[str, ...],
+    devices: str | None, distributed: str | None, **options: Any,
+) -> int:  # fmt: skip
+    """Train a model on DATA: a series, whose windows are taken, or clean states (n, *shape) in an .npy file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to continue an
     interrupted run; its losses are those of an uninterrupted one.
     """
+    wanted = Wanted(data=Path(data), folder=Path(output), values=parse_values(pairs), **options)
+    chosen, join = parse_devices(devices, distributed)
+    if wanted.shard_weights and chosen is None:
+        raise UsageError("--shard-weights", "needs several devices", "add --devices all")
+    _require_positive({"--lr": wanted.lr, "--clip": wanted.clip, "--ema": wanted.ema, "--min-snr": wanted.min_snr})
+    _require_begun(wanted)
+    _require_own(wanted.folder)
+    inputs = by_name(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
+    require_document(json_file, with_manifests(inputs, ["model"]), {}, True)
+    require_jax()
+    try:
+        join()  # before the model is read: a builder of the user's own may use JAX
+        _require_readable(wanted, sha256)
+        run(wanted, chosen, json_file)
+    except WdportError as error:
+        if distributed is None:
+            raise
+        leave(error)
+    return 0
+
+
+def _require_begun(wanted: Wanted) -> None:
+    """Raise :class:`UsageError` unless it is known what is trained, and the options are for that."""
+    if wanted.resume is None and wanted.config is None:
+        raise UsageError("--resume", "is missing", "give a converted model, a checkpoint, or --config for a new model")
+    if wanted.resume is not None and not is_checkpoint(wanted.resume):
+        for option, value in (("--config", wanted.config), ("--set", wanted.values)):
+            if value:
+                raise UsageError(option, "is for a checkpoint or a new model", "leave it out: a model is resumed")
+    if wanted.resume is None and wanted.mapping:
+        raise UsageError("--mapping", "is for a converted model", "add --resume MODEL")
+    if wanted.warmup is not None and wanted.schedule not in (None, "cosine"):
+        raise UsageError("--warmup", f"is for the cosine schedule, not {wanted.schedule}", "leave it out")
+
+
+def _require_readable(wanted: Wanted, sha256: str | None) -> None:
+    """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
     from wdport.conversion.optimiser_file import optimiser_beside
     from wdport.families.choice import own_model
 
-    require_sha256(model, sha256)
-    _require_positive({"--lr": lr, "--clip": clip, "--ema": settings["ema"], "--min-snr": settings["min_snr"]})
-    open_converted(model, own_model(mapping, function, None, ()))
-    folder, beside = Path(output), optimiser_beside(Path(model))
-    _require_own(folder)
-    inputs = with_manifests(by_name(model=model, data=data, mapping=mapping), ["model"])
-    require_document(json_file, inputs, {}, True)
-    if beside.is_file() and schedule is not None:
+    if wanted.resume is None:
+        return
+    require_sha256(wanted.resume, sha256)
+    if is_checkpoint(wanted.resume):
+        return
+    open_converted(wanted.resume, own_model(wanted.mapping, wanted.function, None, ()))
+    beside = optimiser_beside(Path(wanted.resume))
+    if beside.is_file() and wanted.schedule is not None:
         raise UsageError("--schedule", f"is for a new optimizer, and {beside.name} is used", "leave it out")
-    require_jax()
-    start_jax()
-    from wdport.conversion.load import load_model
-    from wdport.training.load import load_optimizer, save_optimizer
-    from wdport.training.run import train
-    from wdport.training.saved import save_trained
-
-    began = time.monotonic()
-    made = load_model(model, mapping=mapping, model=function)
-    changed = {} if weight_decay is None else {"weight_decay": weight_decay}
-    if beside.is_file():
-        optimizer: Any = load_optimizer(beside, made, learning_rate=lr, settings=changed, clip_norm=clip)
-    else:
-        optimizer = _new(lr or 1e-4, schedule, changed, clip)
-    with steps() as show:
-        told = train(made, data, folder, optimizer=optimizer, report=_reporting(show), **settings)
-    save_trained(made, folder / "model.keras")
-    if beside.is_file():
-        save_optimizer(optimizer, made, folder / "model.optimizer.safetensors", like=beside, force=True)
-    if told.averaged is not None:
-        save_trained(made, folder / "model.ema.keras", told.averaged)
-    written = [folder / name for name in OURS if (folder / name).is_file()]
-    document = {
-        "model": Path(model).name,
-        "data": {"name": Path(data).name, "sha256": file_sha256(Path(data))},
-        "steps": told.steps,
-        "resumed_optimizer": beside.name if beside.is_file() else None,
-        "epochs": [dict(epoch) for epoch in told.epochs],
-        "outputs": [{"name": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size} for path in written],
-        "seconds": round(time.monotonic() - began, 3),
-    }
-    give("training", lambda: document, json_file, lambda: _text(document, folder))
-    return 0
-
-
-def _new(rate: float, schedule: str | None, settings: Mapping[str, Any], clip: float | None) -> Callable[[int], Any]:
-    """AdamW for a number of steps."""
-    from wdport.optimisers.rates import one_cycle
-    from wdport.optimisers.torch_like import Adam
-
-    def make(total: int) -> Any:
-        if schedule != "onecycle":
-            return Adam([{"lr": rate, **settings}], clip_norm=clip)
-        cycle = one_cycle(total, rate)
-        return Adam([{"lr": rate, **settings}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=clip)
-
-    return make
-
-
-def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callable[[], float]], None] | None:
-    """Shows the step, its loss and the rate, at most a few times a second; None without a terminal."""
-    if show is None:
-        return None
-    show("compiling")
-    began: list[float] = []
-    last = [0.0]
-
-    def report(done: int, total: int, loss: Callable[[], float]) -> None:
-        now = time.monotonic()
-        began.append(now) if not began else None
-        if now - last[0] > 0.2 or done == total:
-            last[0] = now
-            rate = (done - 1) / max(now - began[0], 1e-9)
-            show(f"step {done} of {total}, loss {loss():.4g}" + (f", {rate:.3g} steps/s" if rate else ""))
-
-    return report
 
 
 def _require_own(folder: Path) -> None:
@@ -166,21 +142,3 @@ def _require_positive(options: Mapping[str, float | None]) -> None:
         most = 1.0 if option == "--ema" else inf
         if value is not None and not 0.0 < value < most:
             raise UsageError(option, f"is {value:g}", "give a number above 0" + (" and below 1" if most == 1.0 else ""))
-
-
-def _text(document: Mapping[str, Any], folder: Path) -> str:
-    epochs = document["epochs"]
-    first, last = epochs[0], epochs[-1]
-    shown = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
-    parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")]
-    if len(parts) > 1:
-        shown.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
-    resumed = document["resumed_optimizer"]
-    rows = [
-        ("trained", f"{document['steps']} steps in {len(epochs)} epochs"),
-        ("optimizer", f"resumed from {resumed}" if resumed else "new, AdamW"),
-        *shown,
-        ("took", f"{document['seconds']:.1f} s"),
-        *(("wrote", f"{folder / each['name']} ({size(each['bytes'])})") for each in document["outputs"]),
-    ]
-    return f"{printable(document['model'], None)}: trained\n{facts(rows)}"

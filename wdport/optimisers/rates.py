@@ -22,6 +22,20 @@ def constant_rate(steps: int, rate: float, beta1: float = 0.9) -> Rates:
     return Rates(np.full(steps, rate), np.full(steps, beta1))
 
 
+def cosine_rate(steps: int, largest: float = 1e-3, warm_up: int = 0, beta1: float = 0.9) -> Rates:
+    """Return rates that rise linearly to ``largest`` in ``warm_up`` steps, then fall to 0 along a half cosine
+    (Loshchilov and Hutter, arXiv 1608.03983), which they would reach after the last step.
+
+    Raises :class:`UsageError` if the warm-up has as many steps as there are.
+    """
+    if not 0 <= warm_up < steps:
+        raise UsageError("warm_up", f"is {warm_up} of {steps} steps", "give fewer")
+    at = np.arange(steps, dtype=np.float64)
+    rising = (at + 1.0) / (warm_up + 1.0)
+    falling = (1.0 + np.cos(np.pi * (at - warm_up) / (steps - warm_up))) / 2.0
+    return Rates(largest * np.where(at < warm_up, rising, falling), np.full(steps, beta1))
+
+
 def one_cycle(
     steps: int,
     largest: float = 1e-3,

@@ -44,7 +44,8 @@ class Events:
             from tensorboardX import SummaryWriter
 
             steps = int(rows[-1]["steps"]) if rows else 0
-            writer: Any = SummaryWriter(str(self.folder / EVENTS), purge_step=steps + 1 if rows else None)
+            purge = steps + 1 if rows else None
+            writer: Any = SummaryWriter(str(self.folder / EVENTS), purge_step=purge, filename_suffix=f".{steps}")
             self._writer = writer
 
     def epoch(self, rows: Rows) -> None:

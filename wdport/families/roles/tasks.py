@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from wdport.model import Array, Coded, Configuration, Diffused, Function, KerasModel, LossPart, Objective, Vocabulary
+from wdport.data.statistics import Statistics
+from wdport.model import (
+    Array,
+    Coded,
+    Configuration,
+    Diffused,
+    Document,
+    Function,
+    KerasModel,
+    LossPart,
+    Objective,
+    Recipe,
+    Vocabulary,
+)
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -157,6 +171,26 @@ class Programmed(Protocol):
 
     def functions(self, model: KerasModel) -> Mapping[str, Function]:
         """These functions by name; ``model`` gives their layers and dtypes, not the values of its variables."""
+        ...
+
+
+@runtime_checkable
+class Fresh(Protocol):
+    """The role of a family whose models are also trained from scratch."""
+
+    def fresh_config(self, settings: Document, statistics: Statistics, where: str | Path) -> Configuration:
+        """The configuration of a new model for data with these statistics; ``settings`` are those of ``read_settings``.
+
+        Raises :class:`MisfitError` if one is missing.
+        """
+        ...
+
+    def recipe(self, document: Document) -> Recipe:
+        """How the configuration file says that the model is trained."""
+        ...
+
+    def fresh(self, config: Configuration, dtype: str | None = None) -> KerasModel:
+        """A model with random initial weights, drawn by numpy's global generator."""
         ...
 
 

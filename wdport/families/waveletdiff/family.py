@@ -31,6 +31,7 @@ from wdport.model import (
     Objective,
     PartWords,
     Port,
+    Recipe,
     Resolved,
     Signature,
     Source,
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
+    from wdport.data.statistics import Statistics
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Edited, FaultyAround, Rewritten, Sampled, Trained
+    from wdport.families.roles import Documented, Edited, FaultyAround, Fresh, Rewritten, Sampled, Trained
     from wdport.families.waveletdiff.fast import Conditions, Denoiser
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
@@ -217,6 +219,23 @@ class WaveletDiffFamily:
 
         return time_layers(model, times)
 
+    def fresh_config(self, settings: Document, statistics: Statistics, where: str | Path) -> Config:
+        from wdport.families.waveletdiff.fresh import fresh_config
+
+        return fresh_config(settings, statistics, where)
+
+    def recipe(self, document: Document) -> Recipe:
+        from wdport.families.waveletdiff.fresh import recipe
+
+        return recipe(document)
+
+    def fresh(self, config: Config, dtype: str | None = None) -> WaveletDiff:
+        import keras  # noqa: F401  as in build
+
+        from wdport.families.waveletdiff.port import WaveletDiff
+
+        return WaveletDiff(config, dtype=dtype)
+
     def loss_parts(self, config: Config) -> tuple[LossPart, ...]:
         from wdport.families.waveletdiff.loss import level_parts
 
@@ -324,4 +343,4 @@ FAMILY = WaveletDiffFamily()
 
 if TYPE_CHECKING:  # checked by mypy
     _ROLES: tuple[Edited, FaultyAround, Rewritten] = (FAMILY, FAMILY, FAMILY)
-    _MORE: tuple[Documented, Sampled, Trained] = (FAMILY, FAMILY, FAMILY)
+    _MORE: tuple[Documented, Fresh, Sampled, Trained] = (FAMILY, FAMILY, FAMILY, FAMILY)

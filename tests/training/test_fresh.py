@@ -1,0 +1,109 @@
+"""New models: sizes from the configuration and the data, weights distributed as in the public training script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.checkpoint.forge import GOLDEN
+from wdport.errors import InputError, MisfitError
+from wdport.families.waveletdiff.config import Config
+from wdport.keras_runtime import variables_by_path
+from wdport.training.fresh import recipe_of
+
+SERIES = np.random.default_rng(0).normal([5.0, 0.0, -2.0], [3.0, 1.0, 0.1], size=(200, 3))
+TEXT = """
+model: {embed_dim: 32, num_heads: 4, num_layers: 1, time_embed_dim: 16}
+dataset: {seq_len: 24}
+wavelet: {type: auto, levels: auto}
+optimizer: {lr: 0.0002, scheduler_type: onecycle}
+training: {epochs: 3, batch_size: 256}
+energy: {weight: 0.1}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def values(seed: int, config: Path, dtype: str | None = None) -> dict[str, np.ndarray]:
+    made = wdport.new_model(config, SERIES, seed=seed, dtype=dtype)
+    return {name: np.asarray(variable.value) for name, variable in variables_by_path(made).items()}
+
+
+def test_sizes_come_from_the_configuration_and_the_data(config: Path) -> None:
+    made = wdport.new_model(config, SERIES).config
+    assert isinstance(made, Config)
+    assert made.level_lengths == (5, 5, 8, 13)
+    assert (made.features, made.embed_dim, made.num_heads, made.num_layers) == (3, 32, 4, 1)
+    np.testing.assert_allclose([made.norm_mean, made.norm_std], [SERIES.mean(0), SERIES.std(0)], rtol=1e-12)
+    long = wdport.new_model(config, SERIES, values={"seq_len": "64", "wavelet": "db4", "num_heads": "2"}).config
+    assert long.level_lengths == (14, 14, 21, 35)
+    assert long.num_heads == 2
+    told = recipe_of(config)
+    assert (told.epochs, told.batch_size, told.learning_rate, told.schedule) == (3, 256, 0.0002, "onecycle")
+    assert (told.energy, told.weight_decay) == (0.1, None)
+
+
+def test_seeds_give_weights_and_leave_numpys_generator(config: Path) -> None:
+    np.random.seed(7)
+    wanted = np.random.random()
+    np.random.seed(7)
+    one, again, other, mixed = (values(*each) for each in ((0, config), (0, config), (1, config),
+                                                           (0, config, "mixed_bfloat16")))  # fmt: skip
+    assert np.random.random() == wanted
+    assert all(np.array_equal(one[name], again[name]) and np.array_equal(one[name], mixed[name]) for name in one)
+    assert not np.array_equal(one["level_0/input_proj/kernel"], other["level_0/input_proj/kernel"])
+
+
+def test_weights_have_torchs_distribution(config: Path) -> None:
+    """Against `torch.nn.init` on matrices of PyTorch's shapes; packed projections as one matrix."""
+    found = values(3, config)
+    width = found["level_0/block_0/mlp/hidden/kernel"].shape[0]
+    torch.manual_seed(0)
+    packed = torch.nn.init.xavier_uniform_(torch.empty(3 * width, width)).numpy()
+    query = found["level_0/block_0/attention/query/kernel"]
+    hidden = found["level_0/block_0/mlp/hidden/kernel"]
+    wide = torch.nn.init.xavier_uniform_(torch.empty(hidden.shape[1], width)).numpy()
+    for ours, torchs in ((query, packed), (hidden, wide)):
+        np.testing.assert_allclose(np.abs(ours).max(), np.abs(torchs).max(), rtol=0.02)
+        np.testing.assert_allclose(ours.std(), torchs.std(), rtol=0.05)
+        assert abs(ours.mean()) < 4 * torchs.std() / np.sqrt(ours.size)
+    rows = found["cross_level/level_position_embeddings"]
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=-1), 1.0, rtol=1e-5)
+    biases = [value for name, value in found.items() if name.endswith("/bias")]
+    assert biases
+    assert not any(value.any() for value in biases)
+
+
+def test_wrong_configurations(config: Path, tmp_path: Path) -> None:
+    def refused(text: str, error: type[Exception], message: str) -> None:
+        config.write_text(text)
+        with pytest.raises(error, match=message):
+            wdport.new_model(config, SERIES)
+
+    refused("model: {embed_dim: 32}\n", MisfitError, r"dataset\.seq_len: is missing; give the length of a window")
+    refused("model: {embed_dim: 33, num_heads: 4}\ndataset: {seq_len: 24}\n", MisfitError, "does not divide embed_dim")
+    refused("model: {embed_dmi: 33}\n", MisfitError, r"model\.embed_dmi: no such setting")
+    refused("- 3\n", MisfitError, "is not a mapping of sections")
+    with pytest.raises(InputError, match="no such file"):
+        wdport.new_model(tmp_path / "none.yaml", SERIES)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="needs the shared data")
+@pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
+def test_a_real_configuration_has_the_sizes_of_its_checkpoint(name: str, tmp_path: Path) -> None:
+    settings = GOLDEN / f"{name}.config.yaml"
+    wanted = wdport.convert(GOLDEN / f"{name}.ckpt", tmp_path / "a.keras", config=settings).config
+    made = wdport.new_model(settings, np.random.default_rng(0).normal(size=(200, wanted.features))).config
+    for field in ("level_lengths", "features", "embed_dim", "num_layers", "time_embed_dim", "wavelet", "num_heads",
+                  "prediction_target", "noise_schedule"):  # fmt: skip
+        assert getattr(made, field) == getattr(wanted, field), field

@@ -1,0 +1,113 @@
+"""Mixed precision: the network computes in bfloat16, all else in float32, with gradients as near as PyTorch's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.make import SETTINGS, SMALL, make_module, make_state, save
+from tests.training.test_model import exact
+from tests.training.test_run import GIVEN, STATES
+from wdport.families.waveletdiff.reference_training import training_loss
+from wdport.optimisers.torch_like import Adam
+from wdport.training.loop import Loop
+from wdport.training.placement import Placement
+from wdport.training.saves import Saves
+from wdport.training.source import Windows, source_of
+
+__all__ = ["exact"]
+
+
+def products(jaxpr: Any, names: str = "dot_general") -> list[tuple[str, ...]]:
+    """The dtypes of the operands of every product in a program, with those inside."""
+    found: list[tuple[str, ...]] = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == names:
+            found.append(tuple(str(each.aval.dtype) for each in equation.invars))
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (list, tuple)) else [value]:
+                if hasattr(inner, "jaxpr") or hasattr(inner, "eqns"):
+                    found += products(getattr(inner, "jaxpr", inner), names)
+    return found
+
+
+def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> None:
+    converted = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS)
+    model = wdport.load_model(converted.output, "mixed_bfloat16")
+    trained = wdport.training_model(model)
+    series = np.random.default_rng(0).normal(size=(60, 3))
+    from wdport.families.waveletdiff.family import FAMILY
+
+    source = source_of(series, FAMILY.diffused(converted.config), trained.variable_dtype)
+    assert isinstance(source, Windows)
+    loop = Loop(trained, source, Saves(tmp_path, Placement()), Adam([{}], clip_norm=1.0), 8)
+    traced = jax.make_jaxpr(loop._step)(loop.state, loop.held, np.arange(8), np.ones(8, np.float32))
+    kinds = products(traced.jaxpr)
+    network = [each for each in kinds if each == ("bfloat16", "bfloat16")]
+    others = [each for each in kinds if "bfloat16" not in each]
+    assert len(network) > 100
+    assert 0 < len(others) < 30  # the transform of the windows, the means of the levels, and their gradients
+    assert not [each for each in kinds if len(set(each)) > 1]
+    for role in ("trained", "optimizer", "other"):
+        floats = [leaf for leaf in loop.state[role] if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        assert {str(leaf.dtype) for leaf in floats} == {"float32"}, role
+
+
+@pytest.mark.usefixtures("exact")
+def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -> None:
+    """`torch.autocast` with bfloat16 is the reference; both have noise, target and loss in float32."""
+    converted = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS)
+    random = np.random.default_rng(0)
+    batch = {"clean": random.normal(size=(64, SMALL.coefficients, SMALL.features)), "uniform": random.random(64)}
+    batch["noise"] = random.normal(size=batch["clean"].shape)
+    alpha_bar = np.asarray(make_state()["alpha_bar_all"], np.float64)
+
+    def ours(policy: str, dtype: str) -> np.ndarray:
+        model = wdport.load_model(converted.output, policy)
+        trained = wdport.training_model(model)
+        loss = trained.diffusion_loss
+        clean, noise, uniform = (jnp.asarray(batch[name], dtype) for name in ("clean", "noise", "uniform"))
+        from wdport.diffusion.loss import Drawn
+
+        def value(variables: Any) -> Any:
+            other = [variable.value for variable in model.non_trainable_variables]
+            found, _ = model.stateless_call(variables, other, loss.noisy(clean, Drawn(noise, uniform)), training=False)
+            return loss.total(loss.errors(found.astype(clean.dtype), clean, Drawn(noise, uniform)))
+
+        slopes = jax.grad(value)([variable.value for variable in model.trainable_variables])
+        return np.concatenate([np.asarray(each, np.float64).ravel() for each in slopes])
+
+    def torchs(dtype: torch.dtype, cast: bool) -> np.ndarray:
+        module = make_module().to(dtype).eval()
+        given = {name: array.astype(str(dtype).removeprefix("torch.")) for name, array in batch.items()}
+        with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            value, _ = training_loss(module, given, alpha_bar, SMALL.level_lengths, SMALL.prediction_target)
+        torch.autograd.backward(value)
+        return np.concatenate([each.grad.double().numpy().ravel() for each in module.parameters()
+                               if each.grad is not None])  # fmt: skip
+
+    def error(found: np.ndarray, wanted: np.ndarray) -> float:
+        return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+    exactly = ours("float64", "float64")
+    reference = torchs(torch.float64, False)
+    assert abs(np.linalg.norm(exactly) / np.linalg.norm(reference) - 1.0) < 1e-7  # tables were rounded to float32
+    bound = 2.0 * error(torchs(torch.float32, True), reference)
+    assert bound < 0.2
+    assert error(ours("mixed_bfloat16", "float32"), exactly) < bound
+
+
+def test_a_run_in_bfloat16_follows_the_run_in_float32(points: Any, tmp_path: Path) -> None:
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        model = wdport.load_model("a.keras", policy, mapping="flow.yaml")
+        losses.append(wdport.train(model, STATES, tmp_path / policy, optimizer=Adam([{"lr": 1e-2}]), **GIVEN).losses)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
+    assert losses[0] != losses[1]

@@ -1,0 +1,274 @@
+"""Run `wdport train`: begin with a converted model, a checkpoint or a new model, train it, write it, and report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from wdport.cli.documents import give
+from wdport.cli.machine import start_jax
+from wdport.cli.options import facts, size
+from wdport.cli.progress import steps
+from wdport.errors import UsageError, printable
+from wdport.files.manifests import file_sha256
+from wdport.model import Document, KerasModel, Recipe
+
+if TYPE_CHECKING:
+    from wdport.training.loop import TrainingRun
+
+TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
+"""Suffixes of PyTorch checkpoints."""
+
+SCHEDULES: Final = ("constant", "onecycle", "cosine")
+OURS: Final = ("state.npz", "state.orbax", "events", "metrics.csv", "model.keras", "model.ema.keras",
+               "model.optimizer.safetensors")  # fmt: skip
+"""The files of a run."""
+
+WRITTEN: Final = tuple(name for name in OURS if name not in ("state.orbax", "events"))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The command's options; None where the default depends on others."""
+
+    data: Path
+    folder: Path
+    values: dict[str, str]
+    resume: str | None
+    config: str | None
+    epochs: int | None
+    batch_size: int | None
+    lr: float | None
+    schedule: str | None
+    warmup: int | None
+    weight_decay: float | None
+    clip: float | None
+    ema: float | None
+    min_snr: float | None
+    energy: float | None
+    dtype: str
+    seed: int
+    save_every: int | None
+    stream: bool | None
+    shard_weights: bool
+    orbax: bool
+    tensorboard: bool
+    mapping: str | None
+    function: str | None
+
+    @property
+    def name(self) -> str:
+        """What is trained."""
+        return Path(self.resume or self.config or "").name
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether a path is a PyTorch checkpoint, by its suffix."""
+    return Path(path).suffix.lower() in TORCH
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """What a run begins with: ``make`` builds the model under a dtype policy; ``beside`` is the optimizer's file, if it
+    has one."""
+
+    make: Callable[[str | None], KerasModel]
+    beside: Path | None
+    recipe: Recipe
+
+
+def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> None:
+    """Train, and write the files; of several processes the first one does."""
+    start_jax()
+    if wanted.dtype == "float64":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    import jax
+
+    from wdport.training.load import load_optimizer, save_optimizer
+    from wdport.training.placement import wait_for_all
+    from wdport.training.run import train
+    from wdport.training.saved import save_trained
+
+    began = time.monotonic()
+    with _begun(wanted) as begin:
+        recipe = begin.recipe
+        made = begin.make(None if wanted.dtype == "float32" else wanted.dtype)
+        changed = {} if wanted.weight_decay is None else {"weight_decay": wanted.weight_decay}
+        if begin.beside is not None:
+            optimizer: Any = load_optimizer(begin.beside, made, learning_rate=wanted.lr, settings=changed,
+                                            clip_norm=wanted.clip)  # fmt: skip
+        else:
+            optimizer = _new(wanted, recipe)
+        first = jax.process_index() == 0
+        with steps() as show:
+            told = train(
+                made, str(wanted.data), wanted.folder, optimizer=optimizer, epochs=wanted.epochs or recipe.epochs or 1,
+                batch_size=wanted.batch_size or recipe.batch_size or 32, seed=wanted.seed, ema=wanted.ema,
+                energy=wanted.energy if wanted.energy is not None else recipe.energy or 0.0, min_snr=wanted.min_snr,
+                save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
+                stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard,
+                report=_reporting(show) if first else None,
+            )  # fmt: skip
+        if first:
+            plain = made if wanted.dtype == "float32" else _plain(begin, made)
+            save_trained(plain, wanted.folder / "model.keras")
+            if begin.beside is not None:
+                save_optimizer(optimizer, made, wanted.folder / "model.optimizer.safetensors", like=begin.beside,
+                               force=True)  # fmt: skip
+            if told.averaged is not None:
+                save_trained(plain, wanted.folder / "model.ema.keras", told.averaged)
+        wait_for_all()
+    if first:
+        document = _document(wanted, begin.beside, told, time.monotonic() - began)
+        give("training", lambda: document, json_file, lambda: _text(document, wanted.folder))
+
+
+@contextmanager
+def _begun(wanted: Wanted) -> Iterator[_Begin]:
+    """What the run begins with; a checkpoint is converted to a temporary folder."""
+    if wanted.resume is None:
+        from wdport.training.fresh import new_model, recipe_of
+
+        config: Any = wanted.config
+        told = recipe_of(config)
+
+        def make(dtype: str | None) -> KerasModel:
+            return new_model(config, wanted.data, values=wanted.values, seed=wanted.seed, dtype=dtype)
+
+        yield _Begin(make, None, told)
+        return
+    from wdport.conversion.load import load_model
+    from wdport.conversion.optimiser_file import optimiser_beside
+
+    with TemporaryDirectory(prefix="wdport-") as folder:
+        path = Path(wanted.resume)
+        told = Recipe()
+        if is_checkpoint(wanted.resume):
+            path, told = _converted(wanted, Path(folder) / "begin.keras"), _recipe(wanted)
+        beside = optimiser_beside(path)
+        own = wanted.mapping if not is_checkpoint(wanted.resume) or _is_own(wanted.mapping) else None
+        yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
+                     beside if beside.is_file() else None, told)  # fmt: skip
+
+
+def _is_own(mapping: str | None) -> bool:
+    """Whether a table is of the user's own model."""
+    from wdport.families.choice import own_model
+
+    return own_model(mapping, None, None, ()) is not None
+
+
+def _recipe(wanted: Wanted) -> Recipe:
+    from wdport.training.fresh import recipe_of
+
+    return recipe_of(wanted.config) if wanted.config else Recipe()
+
+
+def _converted(wanted: Wanted, path: Path) -> Path:
+    """Convert the checkpoint, with its optimizer if it has one."""
+    from wdport.checkpoint.checkpoint import open_checkpoint
+    from wdport.checkpoint.optimiser import has_optimiser
+    from wdport.conversion.river import convert
+
+    assert wanted.resume is not None
+    with open_checkpoint(Path(wanted.resume)) as checkpoint:
+        kept = has_optimiser(checkpoint.tree)
+    if kept and wanted.schedule is not None:
+        what = f"is for a new optimizer, and that of {Path(wanted.resume).name} is used"
+        raise UsageError("--schedule", what, "leave it out")
+    series = None if wanted.mapping or wanted.data.suffix == ".npy" else wanted.data
+    return convert(wanted.resume, path, config=wanted.config, values=wanted.values or None, mapping=wanted.mapping,
+                   model=wanted.function, data=series, with_optimizer=kept).output  # fmt: skip
+
+
+def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
+    """The trained model under the float32 policy, as every converted model is stored."""
+    import numpy as np
+
+    from wdport.keras_runtime import set_variable, variables_by_path
+
+    plain = begin.make(None)
+    values = variables_by_path(made)
+    for name, variable in variables_by_path(plain).items():
+        set_variable(variable, np.asarray(values[name].value))
+    return plain
+
+
+def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
+    """AdamW for a number of steps."""
+    from wdport.optimisers.rates import cosine_rate, one_cycle
+    from wdport.optimisers.torch_like import Adam
+
+    decay = wanted.weight_decay if wanted.weight_decay is not None else recipe.weight_decay
+    settings = {} if decay is None else {"weight_decay": decay}
+    rate = wanted.lr or recipe.learning_rate or 1e-4
+    schedule = wanted.schedule or recipe.schedule or "constant"
+    if schedule not in SCHEDULES:
+        what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
+        raise UsageError(wanted.config or "", what, f"choose --schedule {', '.join(SCHEDULES)}")
+
+    def make(total: int) -> Any:
+        if schedule == "constant":
+            return Adam([{"lr": rate, **settings}], clip_norm=wanted.clip)
+        told = one_cycle(total, rate) if schedule == "onecycle" else cosine_rate(total, rate, wanted.warmup or 0)
+        return Adam([{"lr": rate, **settings}], rates=told.rate, momenta=told.beta1, clip_norm=wanted.clip)
+
+    return make
+
+
+def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callable[[], float]], None] | None:
+    """Shows the step, its loss and the rate, at most a few times a second; None without a terminal."""
+    if show is None:
+        return None
+    show("compiling")
+    began: list[float] = []
+    last = [0.0]
+
+    def report(done: int, total: int, loss: Callable[[], float]) -> None:
+        now = time.monotonic()
+        began.append(now) if not began else None
+        if now - last[0] > 0.2 or done == total:
+            last[0] = now
+            rate = (done - 1) / max(now - began[0], 1e-9)
+            show(f"step {done} of {total}, loss {loss():.4g}" + (f", {rate:.3g} steps/s" if rate else ""))
+
+    return report
+
+
+def _document(wanted: Wanted, beside: Path | None, told: TrainingRun, seconds: float) -> Document:
+    written = [wanted.folder / name for name in WRITTEN if (wanted.folder / name).is_file()]
+    return {
+        "model": wanted.name,
+        "data": {"name": wanted.data.name, "sha256": file_sha256(wanted.data)},
+        "steps": told.steps,
+        "resumed_optimizer": None if beside is None else beside.name if not is_checkpoint(wanted.resume or "")
+        else wanted.name,
+        "epochs": [dict(epoch) for epoch in told.epochs],
+        "outputs": [{"name": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size} for path in written],
+        "seconds": round(seconds, 3),
+    }  # fmt: skip
+
+
+def _text(document: Mapping[str, Any], folder: Path) -> str:
+    epochs = document["epochs"]
+    first, last = epochs[0], epochs[-1]
+    shown = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
+    parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")]
+    if len(parts) > 1:
+        shown.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
+    resumed = document["resumed_optimizer"]
+    rows = [
+        ("trained", f"{document['steps']} steps in {len(epochs)} epochs"),
+        ("optimizer", f"resumed from {resumed}" if resumed else "new, AdamW"),
+        *shown,
+        ("took", f"{document['seconds']:.1f} s"),
+        *(("wrote", f"{folder / each['name']} ({size(each['bytes'])})") for each in document["outputs"]),
+    ]
+    return f"{printable(document['model'], None)}: trained\n{facts(rows)}"

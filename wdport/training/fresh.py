@@ -1,0 +1,100 @@
+"""New models with random weights, for training from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from wdport.data.series import Series, read_series
+from wdport.data.statistics import Statistics
+from wdport.errors import MisfitError, require_paths
+from wdport.families.registry import shipped
+from wdport.families.roles import Fresh
+from wdport.families.roles.family import Family
+from wdport.mapping.strict_yaml import read_yaml
+from wdport.model import Array, Document, KerasModel, Recipe
+
+
+def new_model(
+    config: str | PathLike[str] | Mapping[str, object],
+    data: Array | Series | str | PathLike[str],
+    *,
+    values: Mapping[str, str] | None = None,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> KerasModel:
+    """Return a model with random initial weights, for training from scratch.
+
+    Args:
+        config: the training configuration, a YAML file or its contents.
+        data: the series that it will be trained on, which gives the number of features, their names, mean and standard
+            deviation.
+        values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        seed: seed of the weights.
+        dtype: Keras dtype policy, as for :func:`wdport.load_model`.
+
+    Returns:
+        The Keras model, built; its variables are the same under every policy but float64.
+
+    Raises:
+        InputError: a file cannot be read.
+        MisfitError: the configuration has unknown or invalid settings.
+    """
+    document, where = _document(config)
+    family = _family(where)
+    settings = family.read_settings(document, where)
+    settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
+    made = family.fresh_config(settings, _statistics(data), where)  # type: ignore[attr-defined]
+    with _seeded(seed):
+        model: KerasModel = family.fresh(made, dtype)  # type: ignore[attr-defined]
+    return model
+
+
+def recipe_of(config: str | PathLike[str] | Mapping[str, object]) -> Recipe:
+    """How a training configuration says that the model is trained; raises as :func:`new_model`."""
+    document, where = _document(config)
+    family = _family(where)
+    family.read_settings(document, where)
+    told: Recipe = family.recipe(document)  # type: ignore[attr-defined]
+    return told
+
+
+def _document(config: str | PathLike[str] | Mapping[str, object]) -> tuple[Document, str | Path]:
+    if isinstance(config, Mapping):
+        return config, "config"
+    require_paths("config", config=config)
+    document = read_yaml(Path(config), "give the training configuration").plain()
+    if not isinstance(document, Mapping):
+        raise MisfitError(Path(config), "is not a mapping of sections", "give the training configuration")
+    return document, Path(config)
+
+
+def _family(where: str | Path) -> Family:
+    """The family whose models are trained from scratch; there is one."""
+    found = [family for family in shipped() if isinstance(family, Fresh)]
+    if len(found) != 1:
+        raise MisfitError(where, f"could be of {len(found)} families", "convert a checkpoint instead")
+    return found[0]
+
+
+def _statistics(data: Array | Series | str | PathLike[str]) -> Statistics:
+    if isinstance(data, (str, PathLike)):
+        data = read_series(data)
+    if isinstance(data, Series):
+        return Statistics.of(data.values, data.names if data.named else None)
+    return Statistics.of(data)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed numpy's global generator, and leave it as it was."""
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
