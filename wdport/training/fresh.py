@@ -48,7 +48,9 @@ def new_model(
     family = _family(where)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
-    made = family.fresh_config(settings, _statistics(data), where)  # type: ignore[attr-defined]
+    statistics = _statistics(data)
+    settings.update(norm_mean=statistics.mean, norm_std=statistics.std, feature_names=statistics.names)
+    made = family.fresh_config(settings, where)  # type: ignore[attr-defined]
     with _seeded(seed):
         model: KerasModel = family.fresh(made, dtype)  # type: ignore[attr-defined]
     return model

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from wdport.data.statistics import Statistics
 from wdport.model import (
     Array,
     Coded,
@@ -178,8 +177,9 @@ class Programmed(Protocol):
 class Fresh(Protocol):
     """The role of a family whose models are also trained from scratch."""
 
-    def fresh_config(self, settings: Document, statistics: Statistics, where: str | Path) -> Configuration:
-        """The configuration of a new model for data with these statistics; ``settings`` are those of ``read_settings``.
+    def fresh_config(self, settings: Document, where: str | Path) -> Configuration:
+        """The configuration of a new model; ``settings`` are those of ``read_settings``, with ``norm_mean``,
+        ``norm_std`` and ``feature_names`` of the data.
 
         Raises :class:`MisfitError` if one is missing.
         """

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
-    from wdport.data.statistics import Statistics
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
     from wdport.families.roles import Documented, Edited, FaultyAround, Fresh, Rewritten, Sampled, Trained
@@ -219,10 +218,10 @@ class WaveletDiffFamily:
 
         return time_layers(model, times)
 
-    def fresh_config(self, settings: Document, statistics: Statistics, where: str | Path) -> Config:
+    def fresh_config(self, settings: Document, where: str | Path) -> Config:
         from wdport.families.waveletdiff.fresh import fresh_config
 
-        return fresh_config(settings, statistics, where)
+        return fresh_config(settings, where)
 
     def recipe(self, document: Document) -> Recipe:
         from wdport.families.waveletdiff.fresh import recipe

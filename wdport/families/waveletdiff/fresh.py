@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.settings import is_of
@@ -29,7 +28,7 @@ _RECIPE: Final[Mapping[str, tuple[type, tuple[tuple[str, str], ...]]]] = {
 """Type, sections and names of what the file says of training."""
 
 
-def fresh_config(settings: Document, statistics: Statistics, where: str | Path) -> Config:
+def fresh_config(settings: Document, where: str | Path) -> Config:
     """See :class:`wdport.families.roles.Fresh`; ``auto`` and missing wavelets and levels are chosen by the length."""
     told: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     length = told.get("seq_len")
@@ -42,8 +41,7 @@ def fresh_config(settings: Document, statistics: Statistics, where: str | Path) 
         known = {each.name for each in fields(Config)}
         return Config(**{
             **DEFAULTS, **{name: value for name, value in told.items() if name in known},
-            "level_lengths": group_lengths(length, wavelet, level, mode), "features": len(statistics.mean),
-            "norm_mean": statistics.mean, "norm_std": statistics.std, "feature_names": statistics.names,
+            "level_lengths": group_lengths(length, wavelet, level, mode), "features": len(told["norm_mean"]),
         })  # fmt: skip
     except ValueError as error:
         raise MisfitError(where, str(error), "correct the configuration") from None
