@@ -1,0 +1,247 @@
+"""Training goes on, and begins, as in PyTorch: the losses of whole runs, beside `torch.optim` and its scheduler.
+
+Both sides take the same batches with the same noise, in float64 and in float32; running freely, with their own orders,
+noise and dropout, they reach the same level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from wdport.data.pipeline import transform_dataset
+from wdport.data.series import read_series
+from wdport.diffusion.loss import Drawn
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.reference import build_reference
+from wdport.families.waveletdiff.reference_training import training_loss
+from wdport.keras_runtime import exact_float64
+from wdport.optimisers.rates import one_cycle
+from wdport.optimisers.torch_like import Adam, TorchOptimizer
+from wdport.wavelets import WaveletTransform
+
+SHARED = Path(__file__).parents[2] / "shared"
+GOLDEN, SERIES = SHARED / "golden", SHARED / "data" / "ETT-small" / "ETTh1.csv"
+NAME = "etth1-seq24-db2"
+RATIO = 8.0
+"""Of our error in float32 to PyTorch's."""
+
+Record = Callable[[str, object], None]
+
+pytestmark = pytest.mark.skipif(not (GOLDEN.is_dir() and SERIES.is_file()), reason="needs the shared data")
+
+
+class Batch(NamedTuple):
+    """Clean coefficients and noise (B, C, F), and uniform numbers (B,), float64."""
+
+    clean: np.ndarray
+    noise: np.ndarray
+    uniform: np.ndarray
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+        yield
+
+
+def our_losses(model: Any, optimizer: TorchOptimizer, batches: list[Batch], dtype: str) -> np.ndarray:
+    """The loss before every step."""
+    trained = wdport.training_model(model)
+    loss = trained.diffusion_loss
+    fixed = [variable.value for variable in model.non_trainable_variables]
+    optimizer.build(model.trainable_variables)
+
+    def loss_of(values: Any, batch: Batch) -> Any:
+        drawn = Drawn(batch.noise, batch.uniform)
+        prediction, _ = model.stateless_call(values, fixed, list(loss.noisy(batch.clean, drawn)), training=False)
+        return loss.total(loss.errors(prediction, batch.clean, drawn))
+
+    @jax.jit
+    def step(values: Any, state: Any, batch: Batch) -> Any:
+        found, slopes = jax.value_and_grad(loss_of)(values, batch)
+        return found, *optimizer.stateless_apply(state, slopes, values)
+
+    values = [variable.value for variable in model.trainable_variables]
+    state = [variable.value for variable in optimizer.variables]
+    losses = []
+    for batch in batches:
+        given = Batch(*(jnp.asarray(each, dtype) for each in batch))
+        found, values, state = step(values, state, given)
+        losses.append(float(found))
+    return np.array(losses)
+
+
+def torch_losses(
+    module: torch.nn.Module, config: Config, alpha_bar: np.ndarray, batches: list[Batch],
+    optimiser: torch.optim.Optimizer, clip: float, scheduler: Any = None,
+) -> np.ndarray:  # fmt: skip
+    """The same by PyTorch, in the dtype of the module."""
+    dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
+    losses = []
+    for batch in batches:
+        given = {name: each.astype(dtype) for name, each in batch._asdict().items()}
+        loss, _ = training_loss(module, given, alpha_bar, config.level_lengths, config.prediction_target)
+        optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimiser.step()
+        if scheduler is not None:
+            scheduler.step()
+        losses.append(float(loss.detach()))
+    return np.array(losses)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("name", [NAME, "exchange-seq24-qknorm"])
+def test_float32_losses_after_migration_are_as_near_as_pytorchs(
+    name: str, tmp_path: Path, record_property: Record
+) -> None:
+    """The five recorded batches and 15 more of the same kind, from the checkpoint's own moments."""
+    golden = np.load(GOLDEN / f"{name}.golden.npz")
+    made = wdport.convert(GOLDEN / f"{name}.ckpt", tmp_path / "a.keras", config=GOLDEN / f"{name}.config.yaml",
+                          with_optimizer=True)  # fmt: skip
+    assert made.optimizer is not None
+    uniform = (golden["resume_t"] + 0.5) / 1000
+    batches = [Batch(*map(np.float64, each))
+               for each in zip(golden["resume_x0"], golden["resume_noise"], uniform, strict=True)]  # fmt: skip
+    random = np.random.default_rng(0)
+    batches += [Batch(batches[at % 5].clean, random.normal(size=batches[0].noise.shape), random.random(len(uniform[0])))
+                for at in range(15)]  # fmt: skip
+    settings = {"betas": (0.9, 0.999), "weight_decay": float(golden["resume_weight_decay"])}
+    rate, clip = float(golden["resume_lr"]), float(golden["resume_clip_norm"])
+    raw = torch.load(GOLDEN / f"{name}.ckpt", weights_only=False)
+    weights = {key.removeprefix("model."): value.numpy() for key, value in raw["state_dict"].items()}
+    alpha_bar = weights["alpha_bar_all"].astype(np.float64)
+
+    def torchs(dtype: torch.dtype) -> np.ndarray:
+        module = build_reference(made.config, {key: value.copy() for key, value in weights.items()}, dtype)
+        optimiser = torch.optim.AdamW(module.parameters())
+        optimiser.load_state_dict(torch.load(GOLDEN / f"{name}.ckpt", weights_only=False)["optimizer_states"][0])
+        for group in optimiser.param_groups:
+            group.update(lr=rate, **settings)
+        return torch_losses(module, made.config, alpha_bar, batches, optimiser, clip)
+
+    def ours(policy: str) -> np.ndarray:
+        model = wdport.load_model(made.output, policy)
+        assert made.optimizer is not None
+        optimizer = wdport.load_optimizer(made.optimizer.path, model, learning_rate=rate, settings=settings,
+                                          clip_norm=clip)  # fmt: skip
+        return our_losses(model, optimizer, batches, policy)
+
+    wanted = torchs(torch.float64)
+    np.testing.assert_allclose(wanted[:5], golden["resume_losses"], rtol=1e-5)
+    np.testing.assert_allclose(ours("float64"), wanted, rtol=1e-9)
+    error, theirs = (np.sqrt(np.mean((found - wanted) ** 2)) for found in (ours("float32"), torchs(torch.float32)))
+    record_property("errors in float32, ours and PyTorch's", [error, theirs])
+    assert 0.0 < error < RATIO * theirs
+
+
+class FromScratch(NamedTuple):
+    """Torch's initial weights, the converted model, and all windows of the series."""
+
+    weights: dict[str, np.ndarray]
+    converted: Path
+    config: Config
+    windows: np.ndarray
+    alpha_bar: np.ndarray
+
+
+EPOCHS, BATCH, LARGEST, CLIP = 3, 512, 2e-3, 1.0
+
+
+def from_scratch(folder: Path, seed: int, dropout: float) -> FromScratch:
+    """PyTorch's module with Xavier-uniform weights, drawn by torch, saved and converted."""
+    config = wdport.new_model(GOLDEN / f"{NAME}.config.yaml", SERIES).config
+    torch.manual_seed(seed)
+    state = wdport.convert(GOLDEN / f"{NAME}.ckpt", folder / "sizes.keras", config=GOLDEN / f"{NAME}.config.yaml",
+                           force=True).config  # fmt: skip
+    assert (state.level_lengths, state.embed_dim, state.num_layers) == (
+        config.level_lengths, config.embed_dim, config.num_layers)  # fmt: skip
+    raw = torch.load(GOLDEN / f"{NAME}.ckpt", weights_only=False)["state_dict"]
+    module = build_reference(config, {key.removeprefix("model."): value.numpy() for key, value in raw.items()},
+                             torch.float32)  # fmt: skip
+    for name, parameter in module.named_parameters():
+        with torch.no_grad():
+            if name.endswith("level_position_embeddings"):
+                parameter.copy_(torch.nn.functional.normalize(0.1 * torch.randn(parameter.shape), dim=-1))
+            elif parameter.dim() == 2:
+                torch.nn.init.xavier_uniform_(parameter)
+            else:
+                parameter.zero_()
+    file = folder / f"begin{seed}.pt"
+    torch.save(module.state_dict(), file)
+    made = wdport.convert(file, config=GOLDEN / f"{NAME}.config.yaml", values={"dropout": str(dropout)}, force=True)
+    series = read_series(SERIES).values
+    windows = transform_dataset(series, WaveletTransform(24, "db2", "symmetric", 3)).coefficients
+    weights = {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    return FromScratch(weights, made.output, made.config, windows, weights["alpha_bar_all"].astype(np.float64))
+
+
+def steps_of(begin: FromScratch, epochs: int) -> int:
+    return epochs * (len(begin.windows) // BATCH)
+
+
+def tape(begin: FromScratch, epochs: int, seed: int = 0) -> list[Batch]:
+    """Batches in the order of the epochs, with noise and times."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(epochs):
+        order = random.permutation(len(begin.windows))
+        for at in range(len(order) // BATCH):
+            clean = begin.windows[order[at * BATCH : (at + 1) * BATCH]].astype(np.float64)
+            found.append(Batch(clean, random.normal(size=clean.shape), random.random(BATCH)))
+    return found
+
+
+def torch_run(begin: FromScratch, batches: list[Batch], dtype: torch.dtype, training: bool) -> np.ndarray:
+    module = build_reference(begin.config, {name: value.copy() for name, value in begin.weights.items()}, dtype)
+    module.train(training)
+    optimiser = torch.optim.AdamW(module.parameters(), lr=LARGEST, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LARGEST, total_steps=len(batches))
+    return torch_losses(module, begin.config, begin.alpha_bar, batches, optimiser, CLIP, schedule)
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: Record) -> None:
+    begin = from_scratch(tmp_path, 0, 0.0)
+    batches = tape(begin, EPOCHS)
+    cycle = one_cycle(len(batches), LARGEST)
+    optimizer = Adam([{"lr": LARGEST, "weight_decay": 0.01}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=CLIP)
+    found = our_losses(wdport.load_model(begin.converted, "float64"), optimizer, batches, "float64")
+    wanted = torch_run(begin, batches, torch.float64, False)
+    worst = np.max(np.abs(found / wanted - 1.0))
+    record_property("first and last loss, largest relative difference", [wanted[0], wanted[-1], worst])
+    assert wanted[-1] < 0.5 * wanted[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-7)
+
+
+def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: Record) -> None:
+    """`wdport.train` with its own order, noise and dropout, beside PyTorch's loop, three seeds each."""
+    ours, theirs = [], []
+    for seed in range(3):
+        begin = from_scratch(tmp_path, seed, 0.1)
+        steps = steps_of(begin, EPOCHS)
+        torch.manual_seed(100 + seed)
+        batches = tape(begin, EPOCHS, 200 + seed)
+        theirs.append(torch_run(begin, batches, torch.float32, True)[-(steps // EPOCHS) :].mean())
+
+        def optimizer(total: int) -> Adam:
+            cycle = one_cycle(total, LARGEST)
+            return Adam([{"lr": LARGEST, "weight_decay": 0.01}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=CLIP)
+
+        model = wdport.load_model(begin.converted)
+        told = wdport.train(model, SERIES, tmp_path / f"run{seed}", optimizer=optimizer, epochs=EPOCHS,
+                            batch_size=BATCH, seed=300 + seed)  # fmt: skip
+        ours.append(told.losses[-1])
+    record_property("losses of the last epoch, ours and PyTorch's", [ours, theirs])
+    spread = max(np.ptp(ours), np.ptp(theirs))
+    assert abs(np.mean(ours) - np.mean(theirs)) < spread
