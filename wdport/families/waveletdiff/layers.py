@@ -21,6 +21,7 @@ from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.precision import wide as wide
+from wdport.nets.projections import FromHeads, ToHeads
 
 
 class Standardize(layers.Layer):
@@ -121,7 +122,7 @@ class Attention(layers.Layer):
         heads = (None, num_heads, self.head_width)
         start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
         for name in ("query", "key", "value"):
-            projection = layers.EinsumDense(
+            projection = ToHeads(
                 "btd,dhk->bthk", heads, bias_axes="hk", kernel_initializer=start, bias_initializer=Zeros(), name=name
             )
             setattr(self, name, projection)
@@ -129,7 +130,7 @@ class Attention(layers.Layer):
         self.key_norm = RMSNorm(name="key_norm") if qk_norm else None
         self.dropout = layers.Dropout(dropout, name="dropout")
         start = XavierUniform(2 * width)
-        self.out = layers.EinsumDense(
+        self.out = FromHeads(
             "bthk,hkd->btd",
             (None, width),
             bias_axes="d",
