@@ -297,7 +297,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/masked_lm.md": ("eurobert",),
     "docs/generation.md": ("eurobert",),
     "docs/wan_vae.md": ("wan-vae", "video.npy"),
-    "docs/training.md": ("run.ckpt", "etth1.csv"),
+    "docs/training.md": ("run.ckpt", "etth1.csv", "etth1.config.yaml"),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
     "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),

@@ -242,13 +242,13 @@ class TrainingDocument(TypedDict):
     kind: Literal["training"]
     """Kind of the document."""
     model: str
-    """Name of the converted file."""
+    """Name of the converted file, the checkpoint, or the configuration of a new model."""
     data: NamedFile
     """The data."""
     steps: Count
     """Steps of the whole run."""
     resumed_optimizer: str | None
-    """Name of the file of the optimizer that was resumed; null for a new one."""
+    """Name of the file of the optimizer that was resumed, which may be the checkpoint; null for a new one."""
     epochs: list[dict[str, float]]
     """Metrics of every epoch by name: epoch, steps, loss, the loss of every part, learning_rate and seconds."""
     outputs: list[OutputFile]
