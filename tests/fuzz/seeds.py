@@ -18,7 +18,7 @@ from tests.bad.series import GRID, mat, npy, npz
 from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, tensor
 from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
-from tests.make import make_state
+from tests.make import SETTINGS, make_state, save_run
 from wdport.recorder import parse_input, record_file
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +56,29 @@ def _recordings() -> list[bytes]:
         given = (parse_input("x: b 9 5"),)
         record_file("tests.families.toys.nets:lstm", str(checkpoint), str(output), inputs=given)
         return [output.read_bytes()]
+
+
+def _runs() -> list[bytes]:
+    with TemporaryDirectory() as folder:
+        return [save_run(Path(folder, "x.ckpt")).read_bytes()]
+
+
+def _optimizer_files() -> list[bytes]:
+    from wdport.conversion.river import convert
+
+    with TemporaryDirectory() as folder:
+        made = convert(save_run(Path(folder, "x.ckpt")), values=SETTINGS, with_optimizer=True).optimizer
+        assert made is not None
+        return [made.path.read_bytes()]
+
+
+def _states() -> list[bytes]:
+    from wdport.training.state_file import NAME, write_state
+
+    with TemporaryDirectory() as folder:
+        arrays = {"trained": [np.ones((3, 2), np.float32), np.arange(4.0)], "optimizer": [np.array(3, np.int32)]}
+        write_state(Path(folder), arrays, {"steps": 3, "rows": [{"epoch": 1, "loss": 0.5}], "settings": {"seed": 0}})
+        return [Path(folder, NAME).read_bytes()]
 
 
 def _good(name: str) -> Callable[[], list[bytes]]:
@@ -107,6 +130,10 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "arff": lambda: ARFF,
     "npy": lambda: [npy(GRID), npy(np.arange(5, dtype="i2"))],
     "npz": lambda: [npz(x=GRID)],
+    "optimizer": _runs,
+    "optimizer file": _optimizer_files,
+    "training state": _states,
+    "streamed npy": lambda: [npy(np.zeros((2, 4, 3), np.float32))],
     "mat": lambda: [mat(x=GRID)],
     "statistics": lambda: STATISTICS,
     "statistics npz": lambda: [npz(mean=[1.0, 2.0], std=[1.0, 2.0])],

@@ -117,6 +117,49 @@ def _baseline(path: Path) -> Found:
     return {}
 
 
+def _optimizer(path: Path) -> Found:
+    """The state of a Lightning checkpoint's optimizer, for the variables of its model."""
+    from wdport.conversion.optimiser import converted_optimiser
+    from wdport.conversion.prepare import Settings, prepare
+
+    with prepare(path, Settings(values={"num_heads": "2", "wavelet": "db2", "seq_len": "24"})) as prepared:
+        return _optimised(converted_optimiser(prepared))
+
+
+def _optimizer_file(path: Path) -> Found:
+    from wdport.conversion.optimiser_file import read_optimiser
+
+    return _optimised(read_optimiser(path)[0])
+
+
+def _optimised(state: Any) -> Found:
+    found: Found = {f"{moment} of {name}": _bytes(array)
+                    for moment, several in state.moments.items() for name, array in several.items()}  # fmt: skip
+    return found | {"settings": str([state.kind, state.groups, dict(state.steps), dict(state.schedules)])}
+
+
+def _saved_state(path: Path) -> Found:
+    from wdport.training.state_file import read_state
+
+    read = read_state(path.parent)
+    assert read is not None
+    found: Found = {f"{role} {at}": _bytes(array) for role, several in read[0].items()
+                    for at, array in enumerate(several)}  # fmt: skip
+    return found | {"facts": json.dumps(read[1], sort_keys=True)}
+
+
+def _streamed(path: Path) -> Found:
+    from wdport.checkpoint.faults import Fault
+    from wdport.checkpoint.located import located
+    from wdport.data.arrays import understood
+    from wdport.data.npy import map_array
+
+    with located(path), path.open("rb") as file, understood(".npy"):
+        if map_array(file, path.stat().st_size).dtype.kind not in "iuf":
+            raise Fault("is not real", "save it again")
+    return {}
+
+
 SUMMED = {
     "zip": Target("x.pt", _checkpoint, summed=True),
     "torchscript": Target("x.ts.pt", _checkpoint, summed=True),
@@ -124,6 +167,9 @@ SUMMED = {
     "weights.h5": Target("x.weights.h5", _converted, summed=True),
     "converted safetensors": Target("x.safetensors", _converted, summed=True),
     "recording": Target("x.run.npz", _recording, summed=True),
+    "optimizer": Target("x.ckpt", _optimizer, summed=True),
+    "optimizer file": Target("x.optimizer.safetensors", _optimizer_file, summed=True),
+    "training state": Target("state.npz", _saved_state, summed=True),
 }
 """Formats with checksums: no damage may pass."""
 
@@ -140,6 +186,7 @@ TEXTS = {
     "csv": Target("x.csv", _series),
     "arff": Target("x.arff", _series),
     "npy": Target("x.npy", _series),
+    "streamed npy": Target("y.npy", _streamed),
     "npz": Target("x.npz", _series),
     "mat": Target("x.mat", _series),
     "statistics": Target("s.json", _statistics),

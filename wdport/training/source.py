@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.checkpoint.faults import Fault
+from wdport.data.arrays import understood
 from wdport.data.files import data_file
 from wdport.data.npy import map_array, read_array
 from wdport.data.series import Series, read_series
@@ -185,7 +186,7 @@ def _streams(size: int, stream: bool | None) -> bool:
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> Source:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):
-        with data_file(data) as file, open(file, "rb") as opened:
+        with data_file(data) as file, open(file, "rb") as opened, understood(".npy"):
             if file.suffix != ".npy":
                 raise Fault("is not an .npy file, and this model has no series", fix)
             size = file.stat().st_size

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
 import numpy as np
 
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.located import located
+from wdport.data.arrays import opened_npz
 from wdport.errors import InputError
 from wdport.files.atomic import whole_file
 from wdport.model import Array
@@ -25,9 +27,9 @@ Arrays = Mapping[str, Sequence[Array]]
 def write_state(folder: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Write the state; raises :class:`MachineError`."""
     flat = {f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)}
-    told = json.dumps({"format": FORMAT, **facts}, allow_nan=False)
+    told = json.dumps({"format": FORMAT, "arrays": _described(flat), **facts}, allow_nan=False)
     with whole_file(folder / NAME) as file:
-        np.savez(file, **flat, **{_FACTS: np.array(told)})  # type: ignore[arg-type]
+        np.savez(file, **flat, **{_FACTS: np.frombuffer(told.encode(), np.uint8)})  # type: ignore[arg-type]
 
 
 def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | None:
@@ -35,16 +37,28 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
     path = folder / NAME
     if not path.exists():
         return None
-    fix = "remove it to start the run again"
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            facts = json.loads(str(file[_FACTS]))
+        flat, facts = _read(path)
+    except InputError as error:
+        raise InputError(path, error.what, "remove it to start the run again") from None
+    found: dict[str, list[Array]] = {}
+    for name in sorted(flat, key=lambda each: int(each.rpartition("/")[2])):
+        found.setdefault(name.rpartition("/")[0], []).append(flat[name])
+    return found, facts
+
+
+def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    with located(path):
+        with opened_npz(path) as file:
+            facts = json.loads(file[_FACTS].tobytes())
+            flat = {name: file[name] for name in file.files if name != _FACTS}
             if facts.pop("format") != FORMAT:
-                raise InputError(path, "was written by a newer wdport", "upgrade wdport")
-            found: dict[str, list[Array]] = {}
-            names = [name for name in file.files if name != _FACTS]
-            for name in sorted(names, key=lambda each: int(each.rpartition("/")[2])):
-                found.setdefault(name.rpartition("/")[0], []).append(file[name])
-            return found, facts
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-        raise InputError(path, f"is damaged ({type(error).__name__})", fix) from None
+                raise Fault("was written by another release of wdport", "use that release")
+        if _described(flat) != facts.pop("arrays"):
+            raise Fault("has other arrays than were written", "copy it again")
+    return flat, facts
+
+
+def _described(flat: Mapping[str, Array]) -> dict[str, list[Any]]:
+    """Dtype and shape of every array."""
+    return {name: [array.dtype.str, *array.shape] for name, array in flat.items()}
