@@ -57,6 +57,14 @@ def set_variable(variable: KerasVariable, array: Array) -> None:
     variable.assign(jax.device_put(np.asarray(array, dtype=variable.dtype)))
 
 
+def seed_dropout(model: KerasModel, seed: int) -> None:
+    """Set the state of every layer's random generator, in the order of the layers; Keras draws them at random."""
+    generators = [each for layer in model._flatten_layers() for each in getattr(layer, "_seed_generators", ())]
+    for at, generator in enumerate(generators):
+        start = np.random.SeedSequence([seed, at]).generate_state(1)[0]
+        generator.state.assign(jax.device_put(np.array([start, 0], generator.state.dtype)))
+
+
 def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
     """Return every layer below ``model`` by path: attributes joined by ``/``, such as ``blocks/1/attention``.
 

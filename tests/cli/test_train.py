@@ -66,6 +66,86 @@ def test_a_users_own_model_with_a_new_optimizer(points: Any, capsys: pytest.Capt
     assert "epochs: are fewer than the run in out has" in capsys.readouterr().err
 
 
+CONFIG = """
+model: {embed_dim: 16, num_heads: 2, num_layers: 1, time_embed_dim: 8}
+dataset: {seq_len: 24}
+optimizer: {lr: 0.001, scheduler_type: SCHEDULE}
+training: {epochs: 2, batch_size: 8}
+"""
+
+
+def write_series() -> None:
+    series = np.random.default_rng(0).normal([5.0, 0.0, -2.0], size=(40, 3)).cumsum(0)
+    np.savetxt("data.csv", series, delimiter=",", header="a,b,c", comments="")
+
+
+@pytest.mark.full
+def test_a_checkpoint_gives_what_its_conversion_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_run(Path("run.ckpt"))
+    write_series()
+    wdport.convert("run.ckpt", "run.keras", values=SETTINGS, with_optimizer=True)
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    words = ["train", "data.csv", "--batch-size", "8", "--clip", "1"]
+    assert main([*words, "--resume", "run.keras", "-o", "one"]) == 0
+    assert main([*words, "--resume", "run.ckpt", *settings, "-o", "other"]) == 0
+    assert "optimizer  resumed from run.ckpt" in capsys.readouterr().out
+    rows = [[line.split(",")[:-1] for line in (Path(name) / "metrics.csv").read_text().splitlines()]
+            for name in ("one", "other")]  # fmt: skip
+    assert rows[0] == rows[1]
+    with np.load("one/state.npz") as one, np.load("other/state.npz") as other:
+        assert all(np.array_equal(one[name], other[name]) for name in one.files if name != "facts")
+    assert wdport.load_model("other/model.keras").config.norm_mean is not None  # of the data
+
+
+@pytest.mark.full
+def test_a_new_model_in_bfloat16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_series()
+    Path("new.yaml").write_text(CONFIG.replace("SCHEDULE", "cosine"))
+    words = ["train", "data.csv", "--config", "new.yaml", "-o", "out", "--dtype", "mixed_bfloat16", "--ema", "0.9"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["model"], told["steps"], len(told["epochs"])) == ("new.yaml", 6, 2)
+    assert told["epochs"][-1]["learning_rate"] < told["epochs"][0]["learning_rate"] < 1e-3
+    made = wdport.load_model("out/model.keras")
+    assert made.compute_dtype == "float32"
+    with np.load("out/state.npz") as state:
+        held = [state[f"trained/{at}"] for at in range(len(made.trainable_variables))]
+    assert all(np.array_equal(one, np.asarray(each.value)) for one, each in
+               zip(held, made.trainable_variables, strict=True))  # fmt: skip
+    assert main(["sample", "out/model.ema.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz"]) == 0
+    with np.load("a.npz") as drawn:
+        assert drawn["series"].shape == (2, 24, 3)
+
+
+def test_what_is_refused_of_a_new_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_series()
+    Path("new.yaml").write_text(CONFIG.replace("SCHEDULE", "reduce_on_plateau"))
+    Path("bad.yaml").write_text("model: {embed_dmi: 16}\n")
+    words = ["train", "data.csv", "-o", "out"]
+    for more, code, said in (
+        ([], 2, "--resume: is missing; give a converted model, a checkpoint, or --config for a new model"),
+        (["--config", "new.yaml"], 2, "new.yaml: has the schedule reduce_on_plateau, which needs values measured in"),
+        (["--config", "bad.yaml"], 4, "bad.yaml: model.embed_dmi: no such setting; did you mean model.embed_dim?"),
+        (["--config", "new.yaml", "--schedule", "onecycle", "--warmup", "3"], 2, "--warmup: is for the cosine"),
+        (["--config", "new.yaml", "--mapping", "flow.yaml"], 2, "--mapping: is for a converted model"),
+        (["--resume", "a.keras", "--set", "num_heads=2"], 2, "--set: is for a checkpoint or a new model"),
+        (["--config", "new.yaml", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices all"),
+    ):
+        assert main([*words, *more]) == code
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+
+
 WRONG: dict[str, tuple[list[str], str]] = {
     "a rate": (["--lr", "0"], "--lr: is 0; give a number above 0"),
     "an average": (["--ema", "1"], "--ema: is 1; give a number above 0 and below 1"),

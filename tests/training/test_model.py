@@ -280,3 +280,21 @@ def test_a_users_own_flow_trains(points: Any) -> None:
 def test_other_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no training objective that wdport knows"):
         wdport.training_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+
+
+def test_a_seed_determines_dropout(tmp_path: Path) -> None:
+    """Keras draws the seeds of layers at random, so processes of one run would differ."""
+    random = np.random.default_rng(0)
+    series, losses = random.normal(size=(40, 3)), []
+    for at, seed in enumerate((1, 1, 2)):
+        model = converted(tmp_path, {**SETTINGS, "dropout": "0.5"})
+        states = [np.asarray(each.value) for each in model.non_trainable_variables if str(each.dtype) == "uint32"]
+        assert len(states) > 10
+        told = wdport.train(model, series, tmp_path / str(at), batch_size=8, epochs=1, seed=seed)
+        losses.append(told.losses[0])
+    assert losses[0] == losses[1] != losses[2]
+    fixed = [wdport.training_model(converted(tmp_path, {**SETTINGS, "dropout": "0.5"}), seed=1) for _ in range(2)]
+    one, other = ([np.asarray(each.value).tolist() for each in made.network.non_trainable_variables
+                   if str(each.dtype) == "uint32"] for made in fixed)  # fmt: skip
+    assert one == other
+    assert len({tuple(each) for each in one}) == len(one)

@@ -21,6 +21,7 @@ from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimisers.torch_like import SGD, Adam
+from wdport.training.events import Events
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
@@ -75,6 +76,9 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
     trained = wdport.training_model(points())
     made = Loop(trained, States(STATES), Saves(tmp_path, Placement()), Adam([{}]), 16, 3)
+    with Events(tmp_path) as events:
+        made.go(2, None, None, events)
+    assert made.step._cache_size() == 1  # the last batch of an epoch, of 6, is filled up
     orders = []
     for epoch in range(2):
         numbers, counted = made._order(epoch)

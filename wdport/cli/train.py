@@ -49,7 +49,7 @@ from wdport.files.writable import by_name, with_manifests
               "network. With mixed_bfloat16 it computes in bfloat16; weights, noise and transform are "
               "float32.")  # fmt: skip
 @click.option("--seed", type=Whole(0, (1 << 31) - 1), default=0, show_default=True,
-              help="Random seed of order, noise, times, and the weights of a new model.")  # fmt: skip
+              help="Random seed of order, noise, times, dropout, and the weights of a new model.")  # fmt: skip
 @click.option("--save-every", type=Whole(1, 1 << 32), metavar="N", help="Save the state every N steps, too.  "
               "[default: after every epoch]")  # fmt: skip
 @click.option("--stream/--no-stream", default=None, help="Read the data batch by batch, or keep them on the device.  "

@@ -10,6 +10,7 @@ from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -75,13 +76,15 @@ class Loop:
         self.parts = [part.name for part in trained.diffusion_loss.parts]
         self.held = self.placement.everywhere(source.held)
         values = [variable.value for variable in trained.trainable_variables]
-        self.state: dict[str, Any] = self.placement.state({
+        begin: dict[str, Any] = {
             "trained": values,
             "other": [variable.value for variable in trained.non_trainable_variables],
             "optimizer": [variable.value for variable in optimizer.variables],
             "averaged": values if ema is not None else [],
             "sums": [np.zeros(2 + len(self.parts), trained.variable_dtype)],
-        })  # fmt: skip
+        }
+        self.begins = _checksum(begin) if jax.process_count() > 1 else 0
+        self.state: dict[str, Any] = self.placement.state(begin)
         self.step = jax.jit(self._step, donate_argnums=0, compiler_options=compile_options(),
                             out_shardings=self.placement.shardings(self.state))  # fmt: skip
 
@@ -92,7 +95,8 @@ class Loop:
 
     def go(self, epochs: int, save_every: int | None, report: Report | None, events: Events) -> TrainingRun:
         """Take the steps that are missing, and give the model's and the optimizer's variables their values."""
-        require_alike({**self._settings(), "epochs": epochs, "save_every": save_every, "devices": self.placement.count})
+        require_alike({**self._settings(), "epochs": epochs, "save_every": save_every, "devices": self.placement.count,
+                       "values": self.begins})  # fmt: skip
         done, rows = self._resumed(epochs)
         require_alike({"folder": str(self.saves.folder), "done": done})
         events.begin(rows)
@@ -224,3 +228,14 @@ class Loop:
         places = {id(variable): path for path, variable in variables_by_path(self.trained.network).items()}
         names = [places[id(variable)] for variable in self.trained.trainable_variables]
         return dict(zip(names, self.placement.whole(self.state["averaged"]), strict=True))
+
+
+def _checksum(state: Mapping[str, list[Any]]) -> int:
+    """Of all values that a run begins with, which must be those of every process."""
+    found = 0
+    for leaf in jax.tree.leaves(state):
+        if (
+            not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+        ):  # others are one array of all processes already
+            found = crc32(np.ascontiguousarray(leaf).tobytes(), found)
+    return found

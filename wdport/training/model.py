@@ -12,7 +12,7 @@ from wdport.diffusion.loss import DiffusionLoss, Errors
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Sampled, Trained
-from wdport.keras_runtime import variables_by_path
+from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.model import KerasModel, LossPart
 
 
@@ -76,7 +76,7 @@ def training_model(
         model: a converted model that draws samples, from :func:`wdport.load_model`.
         energy: weight of an energy term: the difference of the sums of squares, by part and feature.
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
-        seed: seed of noise and times.
+        seed: seed of noise, times, and the model's dropout.
 
     Returns:
         The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape).
@@ -97,6 +97,7 @@ def training_model(
     about = family.diffused(config)
     loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(), _parts(family, config, about.shape),
                          energy, min_snr)  # fmt: skip
+    seed_dropout(model, seed)
     made = DiffusionTraining(model, loss, seed, about.classes is not None)
     made.build(None)
     return made

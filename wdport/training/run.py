@@ -54,7 +54,7 @@ def train(
         batch_size: states in a step.
         optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`, or a function of
             the number of all steps that makes one; by default AdamW with a rate of 1e-4.
-        seed: determines the order of the data, and noise and times.
+        seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999.
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
