@@ -61,6 +61,7 @@ def test_a_users_own_model_with_a_new_optimizer(points: Any, capsys: pytest.Capt
     rates = [float(row.split(",")[-2]) for row in rows[1:]]
     assert rates[0] < 0.01
     assert rates[1] > rates[0] > rates[-1]
+    Path("out/.state.npz.0123456789abcdef.wdport-tmp.npz").write_bytes(b"of a killed process")
     assert "a.keras: trained\n  trained    20 steps in 5 epochs\n  optimizer  new, AdamW" in said
     assert main([*words, "--epochs", "4", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1"]) == 2
     assert "epochs: are fewer than the run in out has" in capsys.readouterr().err
@@ -130,6 +131,9 @@ def test_what_is_refused_of_a_new_model(
     write_series()
     Path("new.yaml").write_text(CONFIG.replace("SCHEDULE", "reduce_on_plateau"))
     Path("bad.yaml").write_text("model: {embed_dmi: 16}\n")
+    Path("cycle.yaml").write_text(CONFIG.replace("SCHEDULE", "onecycle"))
+    Path("negative.yaml").write_text(CONFIG.replace("0.001", "-0.1"))
+    Path("half.yaml").write_text(CONFIG.replace("batch_size: 8", "batch_size: 6.5"))
     words = ["train", "data.csv", "-o", "out"]
     for more, code, said in (
         ([], 2, "--resume: is missing; give a converted model, a checkpoint, or --config for a new model"),
@@ -138,6 +142,13 @@ def test_what_is_refused_of_a_new_model(
         (["--config", "new.yaml", "--schedule", "onecycle", "--warmup", "3"], 2, "--warmup: is for the cosine"),
         (["--config", "new.yaml", "--mapping", "flow.yaml"], 2, "--mapping: is for a converted model"),
         (["--resume", "a.keras", "--set", "num_heads=2"], 2, "--set: is for a checkpoint or a new model"),
+        (["--config", "new.yaml", "--schedule", "cosine", "--warmup", "9"], 2, "--warmup: is 9 of 6 steps; give fewer"),
+        (["--config", "cycle.yaml", "--warmup", "3"], 2, "--warmup: is for the cosine schedule, not onecycle; add"),
+        (["--config", "negative.yaml"], 4, "negative.yaml: optimizer.lr: is -0.1; give a number from 0"),
+        (["--config", "half.yaml"], 4, "half.yaml: training.batch_size: is 6.5; give a whole number from 1"),
+        (["--config", "new.yaml", "--weight-decay", "-1"], 2, "--weight-decay: is -1; give a number from 0"),
+        (["--config", "new.yaml", "--energy", "nan"], 2, "--energy: is nan; give a number from 0"),
+        (["--config", "new.yaml", "--distributed", "127.0.0.1:99999,0/2"], 2, "--distributed: invalid process"),
         (["--config", "new.yaml", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices all"),
     ):
         assert main([*words, *more]) == code
@@ -149,6 +160,7 @@ def test_what_is_refused_of_a_new_model(
 WRONG: dict[str, tuple[list[str], str]] = {
     "a rate": (["--lr", "0"], "--lr: is 0; give a number above 0"),
     "an average": (["--ema", "1"], "--ema: is 1; give a number above 0 and below 1"),
+    "no rate": (["--lr", "nan"], "--lr: is nan; give a number above 0"),
     "another folder": (["-o", "."], "which is not of a run; give another folder with -o"),
     "other states": (["-o", "new"], "data: have shape (4, 3); give an array of"),
 }

@@ -98,9 +98,9 @@ def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
     assert source.count == len(whole) == 37
     numbers = np.array([0, 36, 17])
     np.testing.assert_allclose(jax.jit(source.take)(source.held, numbers), whole[numbers], rtol=1e-5, atol=1e-5)
-    with pytest.raises(UsageError, match="have 2 features, and the model 3"):
+    with pytest.raises(UsageError, match="has 2 features, and the model 3"):
         source_of(series[:, :2], FAMILY.diffused(config), "float32")
-    with pytest.raises(UsageError, match="have 20 steps, and a window has 24"):
+    with pytest.raises(UsageError, match="has 20 steps, and a window has 24"):
         source_of(series[:20], FAMILY.diffused(config), "float32")
     with pytest.raises(UsageError, match="give an array of coefficients"):
         source_of(series[None], FAMILY.diffused(config), "float32")

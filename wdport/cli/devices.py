@@ -33,7 +33,8 @@ def _joining(text: str) -> Callable[[], None]:
     if text == "auto":
         return lambda: _join()
     place = _PLACE.fullmatch(text)
-    if not place or not int(place["process"]) < int(place["processes"]):
+    port = int(place["address"].rpartition(":")[2]) if place else 0
+    if not place or not 0 < port < 1 << 16 or not int(place["process"]) < int(place["processes"]):
         raise UsageError("--distributed", f"invalid process {text!r}", "write for example 127.0.0.1:7801,0/2")
     return lambda: _join(place["address"], int(place["processes"]), int(place["process"]))
 

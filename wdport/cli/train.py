@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from wdport.cli.trained import OURS, SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, WdportError, printable
+from wdport.files.temporary import is_temporary
 from wdport.files.writable import by_name, with_manifests
 
 
@@ -79,6 +81,9 @@ def command(
     if wanted.shard_weights and chosen is None:
         raise UsageError("--shard-weights", "needs several devices", "add --devices all")
     _require_positive({"--lr": wanted.lr, "--clip": wanted.clip, "--ema": wanted.ema, "--min-snr": wanted.min_snr})
+    for option, value in (("--weight-decay", wanted.weight_decay), ("--energy", wanted.energy)):
+        if value is not None and not (isfinite(value) and value >= 0.0):
+            raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(wanted)
     _require_own(wanted.folder)
     inputs = by_name(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
@@ -131,7 +136,9 @@ def _require_own(folder: Path) -> None:
     """Raise :class:`UsageError` for a folder that holds anything but a run."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(folder, "is not a folder", "give another name with -o")
-    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS) if folder.is_dir() else []
+    ours = re.compile("|".join(map(re.escape, OURS)))
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    others = [name for name in names if name not in OURS and not is_temporary(name, ours)]
     if others:
         what = f"has {printable(others[0], 40)}, which is not of a run"
         raise UsageError(folder, what, "give another folder with -o")
@@ -140,5 +147,5 @@ def _require_own(folder: Path) -> None:
 def _require_positive(options: Mapping[str, float | None]) -> None:
     for option, value in options.items():
         most = 1.0 if option == "--ema" else inf
-        if value is not None and not 0.0 < value < most:
+        if value is not None and not (0.0 < value < most):
             raise UsageError(option, f"is {value:g}", "give a number above 0" + (" and below 1" if most == 1.0 else ""))

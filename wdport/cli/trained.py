@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from wdport.cli.console import console
 from wdport.cli.documents import give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
@@ -104,6 +105,7 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
         if begin.beside is not None:
             optimizer: Any = load_optimizer(begin.beside, made, learning_rate=wanted.lr, settings=changed,
                                             clip_norm=wanted.clip)  # fmt: skip
+            _note_end(begin.beside, optimizer)
         else:
             optimizer = _new(wanted, recipe)
         first = jax.process_index() == 0
@@ -134,10 +136,13 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
 def _begun(wanted: Wanted) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
     if wanted.resume is None:
-        from wdport.training.fresh import new_model, recipe_of
+        from wdport.training.fresh import assumed_of, new_model, recipe_of
 
         config: Any = wanted.config
         told = recipe_of(config)
+        if assumed := assumed_of(config, wanted.data, wanted.values):
+            listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
+            console.note(f"{wanted.name} does not state these sizes, which are assumed: {listed}")
 
         def make(dtype: str | None) -> KerasModel:
             return new_model(config, wanted.data, values=wanted.values, seed=wanted.seed, dtype=dtype)
@@ -201,6 +206,12 @@ def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
     return plain
 
 
+def _note_end(path: Path, optimizer: Any) -> None:
+    if optimizer.rates is not None and len(optimizer.rates) == 1:
+        rate = f"{float(optimizer.rates[0, 0]):.3g}"
+        console.note(f"{path.name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
+
+
 def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
     """AdamW for a number of steps."""
     from wdport.optimisers.rates import cosine_rate, one_cycle
@@ -214,7 +225,12 @@ def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
         what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
         raise UsageError(wanted.config or "", what, f"choose --schedule {', '.join(SCHEDULES)}")
 
+    if wanted.warmup is not None and schedule != "cosine":
+        raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add --schedule cosine")
+
     def make(total: int) -> Any:
+        if wanted.warmup is not None and wanted.warmup >= total:
+            raise UsageError("--warmup", f"is {wanted.warmup} of {total} steps", "give fewer")
         if schedule == "constant":
             return Adam([{"lr": rate, **settings}], clip_norm=wanted.clip)
         told = one_cycle(total, rate) if schedule == "onecycle" else cosine_rate(total, rate, wanted.warmup or 0)

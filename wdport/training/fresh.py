@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics
@@ -44,24 +42,41 @@ def new_model(
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
     """
+    family, made, _ = _resolved(config, data, values)
+    model: KerasModel = family.fresh(made, seed, dtype)
+    return model
+
+
+def assumed_of(
+    config: str | PathLike[str] | Mapping[str, object],
+    data: Array | Series | str | PathLike[str],
+    values: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """The sizes of a new model that its configuration does not state; raises as :func:`new_model`."""
+    return _resolved(config, data, values)[2]
+
+
+def _resolved(
+    config: str | PathLike[str] | Mapping[str, object],
+    data: Array | Series | str | PathLike[str],
+    values: Mapping[str, str] | None,
+) -> tuple[Any, Any, dict[str, object]]:
+    """The family, the configuration, and what is assumed in it."""
     document, where = _document(config)
-    family = _family(where)
+    family: Any = _family(where)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
     statistics = _statistics(data)
     settings.update(norm_mean=statistics.mean, norm_std=statistics.std, feature_names=statistics.names)
-    made = family.fresh_config(settings, where)  # type: ignore[attr-defined]
-    with _seeded(seed):
-        model: KerasModel = family.fresh(made, dtype)  # type: ignore[attr-defined]
-    return model
+    return family, *family.fresh_config(settings, where)
 
 
 def recipe_of(config: str | PathLike[str] | Mapping[str, object]) -> Recipe:
     """How a training configuration says that the model is trained; raises as :func:`new_model`."""
     document, where = _document(config)
-    family = _family(where)
+    family: Any = _family(where)
     family.read_settings(document, where)
-    told: Recipe = family.recipe(document)  # type: ignore[attr-defined]
+    told: Recipe = family.recipe(document, where)
     return told
 
 
@@ -89,14 +104,3 @@ def _statistics(data: Array | Series | str | PathLike[str]) -> Statistics:
     if isinstance(data, Series):
         return Statistics.of(data.values, data.names if data.named else None)
     return Statistics.of(data)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed numpy's global generator, and leave it as it was."""
-    before = np.random.get_state()
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(before)

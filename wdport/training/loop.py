@@ -207,7 +207,8 @@ class Loop:
         if wrong := next((name for name, value in ours.items() if held.get(name) != value), ""):
             told = f"{wrong} {held.get(wrong)}, not {ours[wrong]}"
             told = f"other settings of {ours['optimizer']}" if wrong == "optimizer_settings" else told
-            raise InputError(self.saves.folder, f"has a run with {told}", "give the same settings, or another folder")
+            fix = "give the same settings (a schedule counts the epochs), or another folder"
+            raise InputError(self.saves.folder, f"has a run with {told}", fix)
         shapes = {role: [each.shape for each in several] for role, several in arrays.items() if several}
         if shapes != {role: [each.shape for each in several] for role, several in self.state.items() if several}:
             raise InputError(self.saves.folder, "has the run of another model", "give another folder")

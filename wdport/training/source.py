@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Final, Protocol
 
 import jax
@@ -161,11 +162,12 @@ def source_of(
     else:
         series = data if isinstance(data, Series) else read_series(data)
     length, features = decoding.shape
+    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     if series.values.shape[1] != features:
-        what = f"have {series.values.shape[1]} features, and the model {features}"
-        raise UsageError("data", what, "choose columns with wdport.data.read_series")
+        what = f"has {series.values.shape[1]} features, and the model {features}"
+        raise UsageError(where, what, "give the columns that the model is for")
     if len(series.values) < length:
-        raise UsageError("data", f"have {len(series.values)} steps, and a window has {length}", "give a longer series")
+        raise UsageError(where, f"has {len(series.values)} steps, and a window has {length}", "give a longer series")
     known = any(decoding.mean) or any(each != 1.0 for each in decoding.std)
     statistics = Statistics(decoding.mean, decoding.std) if known else Statistics.of(series.values)
     values = statistics.normalize(series.values).astype(dtype)

@@ -177,20 +177,21 @@ class Programmed(Protocol):
 class Fresh(Protocol):
     """The role of a family whose models are also trained from scratch."""
 
-    def fresh_config(self, settings: Document, where: str | Path) -> Configuration:
-        """The configuration of a new model; ``settings`` are those of ``read_settings``, with ``norm_mean``,
-        ``norm_std`` and ``feature_names`` of the data.
+    def fresh_config(self, settings: Document, where: str | Path) -> tuple[Configuration, dict[str, object]]:
+        """The configuration of a new model, and those of its values that were assumed.
+
+        ``settings`` are those of ``read_settings``, with ``norm_mean``, ``norm_std`` and ``feature_names`` of the data.
 
         Raises :class:`MisfitError` if one is missing.
         """
         ...
 
-    def recipe(self, document: Document) -> Recipe:
-        """How the configuration file says that the model is trained."""
+    def recipe(self, document: Document, where: str | Path) -> Recipe:
+        """How the configuration file says that the model is trained; raises :class:`MisfitError`."""
         ...
 
-    def fresh(self, config: Configuration, dtype: str | None = None) -> KerasModel:
-        """A model with random initial weights, drawn by numpy's global generator."""
+    def fresh(self, config: Configuration, seed: int, dtype: str | None = None) -> KerasModel:
+        """A model with random initial weights."""
         ...
 
 

@@ -218,22 +218,24 @@ class WaveletDiffFamily:
 
         return time_layers(model, times)
 
-    def fresh_config(self, settings: Document, where: str | Path) -> Config:
+    def fresh_config(self, settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
         from wdport.families.waveletdiff.fresh import fresh_config
 
         return fresh_config(settings, where)
 
-    def recipe(self, document: Document) -> Recipe:
+    def recipe(self, document: Document, where: str | Path) -> Recipe:
         from wdport.families.waveletdiff.fresh import recipe
 
-        return recipe(document)
+        return recipe(document, where)
 
-    def fresh(self, config: Config, dtype: str | None = None) -> WaveletDiff:
+    def fresh(self, config: Config, seed: int, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  as in build
 
+        from wdport.families.waveletdiff.initial import seeded
         from wdport.families.waveletdiff.port import WaveletDiff
 
-        return WaveletDiff(config, dtype=dtype)
+        with seeded(seed):
+            return WaveletDiff(config, dtype=dtype)
 
     def loss_parts(self, config: Config) -> tuple[LossPart, ...]:
         from wdport.families.waveletdiff.loss import level_parts

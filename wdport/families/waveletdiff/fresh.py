@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ _RECIPE: Final[Mapping[str, tuple[type, tuple[tuple[str, str], ...]]]] = {
 """Type, sections and names of what the file says of training."""
 
 
-def fresh_config(settings: Document, where: str | Path) -> Config:
+def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
     """See :class:`wdport.families.roles.Fresh`; ``auto`` and missing wavelets and levels are chosen by the length."""
     told: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     length = told.get("seq_len")
@@ -39,21 +40,27 @@ def fresh_config(settings: Document, where: str | Path) -> Config:
         level = told.pop("levels", None) or auto_level(length, wavelet)
         mode = told.setdefault("boundary_mode", "symmetric")
         known = {each.name for each in fields(Config)}
-        return Config(**{
+        made = Config(**{
             **DEFAULTS, **{name: value for name, value in told.items() if name in known},
             "level_lengths": group_lengths(length, wavelet, level, mode), "features": len(told["norm_mean"]),
         })  # fmt: skip
     except ValueError as error:
         raise MisfitError(where, str(error), "correct the configuration") from None
+    return made, {name: value for name, value in DEFAULTS.items() if name not in told}
 
 
-def recipe(document: Document) -> Recipe:
+def recipe(document: Document, where: str | Path) -> Recipe:
     """See :class:`wdport.families.roles.Fresh`."""
     found: dict[str, Any] = {}
     for name, (kind, places) in _RECIPE.items():
         for section, key in places:
             inside = document.get(section)
             value = inside.get(key) if isinstance(inside, Mapping) else None
-            if value is not None and name not in found and is_of(kind, value):
-                found[name] = value
+            if value is None or name in found:
+                continue
+            least = {"epochs": 1, "batch_size": 1}.get(name, 0)
+            if not is_of(kind, value) or (kind is not str and not least <= value < inf):
+                wanted = "a name" if kind is str else f"{'a whole number' if kind is int else 'a number'} from {least}"
+                raise MisfitError((where, f"{section}.{key}"), f"is {value!r}", f"give {wanted}")
+            found[name] = value
     return Recipe(**found)
