@@ -25,6 +25,7 @@ NOT_RUN = {
     "docs/install.md": 4,
     "docs/sampling.md": 1,
     "docs/selftest.md": 3,
+    "docs/training.md": 2,
     "docs/tutorial.md": 2,
 }
 """How many blocks of a page are not run; each says why, in a comment before it."""
