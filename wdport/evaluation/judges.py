@@ -1,0 +1,90 @@
+"""The two scores that need a trained judge: can real and generated be told apart, and do they predict the same."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+from jax import Array as Tensor
+
+from wdport.evaluation import gru
+
+BATCH: Final = 128
+DISCRIMINATIVE_STEPS: Final = 2000
+PREDICTIVE_STEPS: Final = 5000
+AHEAD: Final = 20
+"""Steps ahead that a series of one feature is predicted."""
+
+
+def width_of(features: int) -> int:
+    """The width of the judges' state."""
+    return max(features // 2, 2)
+
+
+@partial(jax.jit, static_argnames="steps")
+def discriminative_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: int = DISCRIMINATIVE_STEPS) -> Tensor:
+    """Return |accuracy - 0.5| of judges that tell real from generated series (n, N, F), one for each key (R,).
+
+    A judge is trained on four fifths of each and tested on the rest; splits, batches and weights follow from its key.
+    0 is best.
+    """
+    found: Tensor = jax.lax.map(lambda key: _discriminative(key, real, generated, steps), keys)
+    return found
+
+
+def _discriminative(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
+    first, second, weights_key, steps_key = jax.random.split(key, 4)
+    (real, real_test), (generated, generated_test) = _split(first, real), _split(second, generated)
+    weights = gru.begin(weights_key, real.shape[-1], width_of(real.shape[-1]), real.dtype)
+
+    def loss(weights: gru.Gru, key: Tensor) -> Tensor:
+        one, other = jax.random.split(key)
+        true = gru.outputs(weights, _batch(one, real))[:, -1]
+        false = gru.outputs(weights, _batch(other, generated))[:, -1]
+        return jax.nn.softplus(-true).mean() + jax.nn.softplus(false).mean()
+
+    trained = gru.fit(steps_key, weights, loss, steps)
+    right = jnp.concatenate([gru.outputs(trained, real_test)[:, -1] > 0.0,
+                             gru.outputs(trained, generated_test)[:, -1] <= 0.0])  # fmt: skip
+    return jnp.abs(right.mean(dtype=real.dtype) - 0.5)
+
+
+@partial(jax.jit, static_argnames="steps")
+def predictive_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: int = PREDICTIVE_STEPS) -> Tensor:
+    """Return the mean absolute error on all real series (n, N, F) of judges that were trained on generated ones, one
+    for each key (R,).
+
+    The last feature is predicted one step ahead from the others, or a single feature 20 steps ahead from itself. The
+    error has a floor, that of judges which were trained on real series.
+    """
+    found: Tensor = jax.lax.map(lambda key: _predictive(key, real, generated, steps), keys)
+    return found
+
+
+def _predictive(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
+    weights_key, steps_key = jax.random.split(key)
+    features = max(real.shape[-1] - 1, 1)
+    weights = gru.begin(weights_key, features, width_of(real.shape[-1]), real.dtype)
+    trained = gru.fit(steps_key, weights, lambda own, key: _error(own, _batch(key, generated)), steps)
+    return _error(trained, real)
+
+
+def _error(weights: gru.Gru, series: Tensor) -> Tensor:
+    ahead, given = (1, series[..., :-1]) if series.shape[-1] > 1 else (AHEAD, series)
+    predicted = jax.nn.sigmoid(gru.outputs(weights, given[:, :-ahead]))
+    return jnp.abs(predicted - series[:, ahead:, -1]).mean()
+
+
+def _split(key: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
+    """Four fifths of the series, at random, and the rest."""
+    mixed = jax.random.permutation(key, series)
+    count = len(series) * 4 // 5
+    return mixed[:count], mixed[count:]
+
+
+def _batch(key: Tensor, series: Tensor) -> Tensor:
+    """128 different series, or all if there are fewer."""
+    _, chosen = jax.lax.top_k(jax.random.uniform(key, (len(series),)), min(BATCH, len(series)))
+    return series[chosen]
