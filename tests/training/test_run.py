@@ -73,6 +73,18 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
     assert [int(row["steps"]) for row in rows] == [5, 10, 15, 20, 25]
 
 
+def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None:
+    for stop, said in ((2, ""), (4, "the last saved state is kept; run the same command to resume")):
+
+        def report(done: int, total: int, loss: object, stop: int = stop) -> None:
+            if done == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt) as raised:
+            wdport.train(points(), STATES, tmp_path / str(stop), report=report, **GIVEN)
+        assert str(raised.value) == said
+
+
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
     trained = wdport.training_model(points())
     made = Loop(trained, States(STATES), Saves(tmp_path, Placement()), Adam([{}]), 16, 3)

@@ -94,7 +94,13 @@ def train(
     saves = Saves(target, placement, orbax)
     loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
     with Events(target, tensorboard) as events:
-        return loop.go(epochs, save_every, report, events)
+        try:
+            return loop.go(epochs, save_every, report, events)
+        except KeyboardInterrupt as interruption:
+            if not saves.exist():
+                raise
+            told = "the last saved state is kept; run the same command to resume"
+            raise type(interruption)(told) from None
 
 
 def _require(**numbers: int | None) -> None:
