@@ -180,6 +180,7 @@ def test_ten_kills_at_random_instants_change_no_loss(points: Any, tmp_path: Path
         process.stdout.readline()
         time.sleep(float(random.uniform(0.0, length / 4)))
         if process.poll() is not None:
+            process.communicate()
             break
         process.send_signal(signal.SIGKILL)
         process.communicate()
