@@ -140,7 +140,8 @@ def test_float32_losses_after_migration_are_as_near_as_pytorchs(
     wanted = torchs(torch.float64)
     np.testing.assert_allclose(wanted[:5], golden["resume_losses"], rtol=1e-5)
     np.testing.assert_allclose(ours("float64"), wanted, rtol=1e-9)
-    error, theirs = (np.sqrt(np.mean((found - wanted) ** 2)) for found in (ours("float32"), torchs(torch.float32)))
+    error, theirs = (float(np.sqrt(np.mean((found - wanted) ** 2)))
+                     for found in (ours("float32"), torchs(torch.float32)))  # fmt: skip
     record_property("errors in float32, ours and PyTorch's", [error, theirs])
     assert 0.0 < error < RATIO * theirs
 
@@ -210,6 +211,7 @@ def torch_run(begin: FromScratch, batches: list[Batch], dtype: torch.dtype, trai
     return torch_losses(module, begin.config, begin.alpha_bar, batches, optimiser, CLIP, schedule)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("exact")
 def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: Record) -> None:
     begin = from_scratch(tmp_path, 0, 0.0)
@@ -218,12 +220,13 @@ def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: 
     optimizer = Adam([{"lr": LARGEST, "weight_decay": 0.01}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=CLIP)
     found = our_losses(wdport.load_model(begin.converted, "float64"), optimizer, batches, "float64")
     wanted = torch_run(begin, batches, torch.float64, False)
-    worst = np.max(np.abs(found / wanted - 1.0))
-    record_property("first and last loss, largest relative difference", [wanted[0], wanted[-1], worst])
+    worst = float(np.max(np.abs(found / wanted - 1.0)))
+    record_property("first and last loss, largest relative difference", [*map(float, wanted[[0, -1]]), worst])
     assert wanted[-1] < 0.5 * wanted[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-7)
 
 
+@pytest.mark.full
 def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: Record) -> None:
     """`wdport.train` with its own order, noise and dropout, beside PyTorch's loop, three seeds each."""
     ours, theirs = [], []
@@ -232,7 +235,7 @@ def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: 
         steps = steps_of(begin, EPOCHS)
         torch.manual_seed(100 + seed)
         batches = tape(begin, EPOCHS, 200 + seed)
-        theirs.append(torch_run(begin, batches, torch.float32, True)[-(steps // EPOCHS) :].mean())
+        theirs.append(torch_run(begin, batches, torch.float32, True)[-(steps // EPOCHS) :].mean().item())
 
         def optimizer(total: int) -> Adam:
             cycle = one_cycle(total, LARGEST)
