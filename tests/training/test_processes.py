@@ -45,10 +45,14 @@ def test_two_processes_write_one_run(points: Any, capsys: pytest.CaptureFixture[
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose(losses(), [each["loss"] for each in told["epochs"]], rtol=1e-5)
-    other = ended(*(begin(address, at, [*SHORT, "--seed", str(at)]) for at in (0, 1)))
-    assert [code for code, _, _ in other] == [2, 2], other
-    assert all("the processes have different commands, models or devices; start all of them alike" in each[2]
-               for each in other)  # fmt: skip
+    np.save("other.npy", np.load("states.npy") + 1.0)
+    for words in (lambda at: [*SHORT, "--seed", str(at)],
+                  lambda at: [SHORT[0], ("states.npy", "other.npy")[at], *SHORT[2:]]):  # fmt: skip
+        address = free_address()
+        other = ended(*(begin(address, at, words(at)) for at in (0, 1)))
+        assert [code for code, _, _ in other] == [2, 2], other
+        assert all("the processes have different commands, models or devices; start all of them alike" in each[2]
+                   for each in other)  # fmt: skip
 
 
 @pytest.mark.full

@@ -86,12 +86,10 @@ class _Begin:
 def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> None:
     """Train, and write the files; of several processes the first one does."""
     start_jax()
-    if wanted.dtype == "float64":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     import jax
 
+    if wanted.dtype == "float64":
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
     from wdport.training.run import train
@@ -136,16 +134,18 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
 def _begun(wanted: Wanted) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
     if wanted.resume is None:
+        from wdport.data.series import read_series
         from wdport.training.fresh import assumed_of, new_model, recipe_of
 
         config: Any = wanted.config
         told = recipe_of(config)
-        if assumed := assumed_of(config, wanted.data, wanted.values):
+        series = read_series(wanted.data)
+        if assumed := assumed_of(config, series, wanted.values):
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
             console.note(f"{wanted.name} does not state these sizes, which are assumed: {listed}")
 
         def make(dtype: str | None) -> KerasModel:
-            return new_model(config, wanted.data, values=wanted.values, seed=wanted.seed, dtype=dtype)
+            return new_model(config, series, values=wanted.values, seed=wanted.seed, dtype=dtype)
 
         yield _Begin(make, None, told)
         return

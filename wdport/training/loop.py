@@ -83,7 +83,7 @@ class Loop:
             "averaged": values if ema is not None else [],
             "sums": [np.zeros(2 + len(self.parts), trained.variable_dtype)],
         }
-        self.begins = _checksum(begin) if jax.process_count() > 1 else 0
+        self.begins = _checksum({**begin, "data": _sample(source)}) if jax.process_count() > 1 else 0
         self.state: dict[str, Any] = self.placement.state(begin)
         self.step = jax.jit(self._step, donate_argnums=0, compiler_options=compile_options(),
                             out_shardings=self.placement.shardings(self.state))  # fmt: skip
@@ -98,7 +98,7 @@ class Loop:
         require_alike({**self._settings(), "epochs": epochs, "save_every": save_every, "devices": self.placement.count,
                        "values": self.begins})  # fmt: skip
         done, rows = self._resumed(epochs)
-        require_alike({"folder": str(self.saves.folder), "done": done})
+        require_alike({"done": done})
         events.begin(rows)
         total = epochs * self.per_epoch
         numbers, counted, since = np.zeros(0), np.zeros(0), time.monotonic()
@@ -129,7 +129,7 @@ class Loop:
     def _take(self, numbers: Array, counted: Array) -> None:
         """One step, on the states of these numbers."""
         fed = self.placement.batch(numbers, self.source.feed)
-        weights = self.placement.batch(counted, lambda some: some)
+        weights = self.placement.batch(counted, _itself)
         self.state = self.step(self.state, self.held, fed, weights)
         self.placement.settle(self.state)
 
@@ -231,8 +231,17 @@ class Loop:
         return dict(zip(names, self.placement.whole(self.state["averaged"]), strict=True))
 
 
+def _sample(source: Source) -> list[Array]:
+    """The data on the device, or some of those that are streamed."""
+    return [source.held, source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))]
+
+
+def _itself(counted: Array) -> Array:
+    return counted
+
+
 def _checksum(state: Mapping[str, list[Any]]) -> int:
-    """Of all values that a run begins with, which must be those of every process."""
+    """Of all values that a run begins with, and its data, which must be those of every process."""
     found = 0
     for leaf in jax.tree.leaves(state):
         if (

@@ -79,6 +79,7 @@ class Divided(Placement):
     def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, kept: bool = False) -> None:
         self.mesh, self.axis, self.shard_weights, self.kept = mesh, axis, shard_weights, kept
         self.count = int(mesh.shape[axis])
+        self._shapes: dict[Feed, tuple[int, ...]] = {}  # of a row, by what feeds it
         self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
 
     def _over(self, *axes: str | None) -> NamedSharding:
@@ -108,8 +109,9 @@ class Divided(Placement):
         return self._made(array.shape, self._over(), lambda part: array[part])
 
     def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
-        like = feed(numbers[:1])
-        shape = (len(numbers), *like.shape[1:])
+        if feed not in self._shapes:
+            self._shapes[feed] = feed(numbers[:1]).shape[1:]
+        shape = (len(numbers), *self._shapes[feed])
         return self._made(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
 
     def _made(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
