@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 OPTIONAL = {"torch": "torch", "matplotlib": "figures", "PIL": "video", "av": "video", "pyarrow": "parquet",
-            "flatbuffers": "export", "orbax": "orbax", "tensorboardX": "tensorboard"}  # fmt: skip
+            "flatbuffers": "export", "orbax": "orbax", "tensorboardX": "tensorboard",
+            "sklearn": "evaluation"}  # fmt: skip
 """Third-party modules that wdport imports with an extra alone, and the extra."""
 
 NOT_OURS = {"pytest", "diffusers", "transformers"}

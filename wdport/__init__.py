@@ -16,6 +16,8 @@ from wdport.version import VERSION as __version__
 if TYPE_CHECKING:
     from wdport.conversion.load import load_model
     from wdport.conversion.river import Conversion, convert
+    from wdport.evaluation.api import Evaluation, evaluate
+    from wdport.evaluation.sweep import Sweep, sweep
     from wdport.exporting.api import Exported, export
     from wdport.generation import Generated, generate
     from wdport.parity.shown import Verdict
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "Conversion": "wdport.conversion.river",
     "convert": "wdport.conversion.river",
+    "Evaluation": "wdport.evaluation.api",
+    "evaluate": "wdport.evaluation.api",
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",
     "Generated": "wdport.generation",
@@ -42,6 +46,8 @@ _LAZY = {
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
     "save_optimizer": "wdport.training.load",
+    "Sweep": "wdport.evaluation.sweep",
+    "sweep": "wdport.evaluation.sweep",
     "TrainingRun": "wdport.training.loop",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
@@ -52,15 +58,18 @@ _LAZY = {
 
 __all__ = [
     "Conversion",
+    "Evaluation",
     "Exported",
     "Generated",
     "Port",
     "Samples",
+    "Sweep",
     "TrainingRun",
     "Verdict",
     "WdportError",
     "__version__",
     "convert",
+    "evaluate",
     "export",
     "generate",
     "load_model",
@@ -68,6 +77,7 @@ __all__ = [
     "new_model",
     "sample",
     "save_optimizer",
+    "sweep",
     "train",
     "training_model",
     "verify",

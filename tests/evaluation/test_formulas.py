@@ -16,7 +16,7 @@ from wdport.evaluation import gru
 from wdport.evaluation.correlation import correlational_score
 from wdport.evaluation.dtw import dtw_distances, jensen_shannon
 from wdport.evaluation.frechet import frechet_distance
-from wdport.evaluation.scaling import scaled_pair
+from wdport.evaluation.scaling import Scaling, require_series, scaled_like
 
 
 @pytest.fixture(autouse=True)
@@ -99,15 +99,16 @@ def test_scaling_is_by_the_real_data() -> None:
     rng = np.random.default_rng(0)
     real, generated = rng.normal(3.0, size=(20, 5, 2)), rng.normal(3.0, 2.0, size=(20, 5, 2))
     real[..., 1] = 7.0
-    one, other = scaled_pair(real, generated)
+    scale = Scaling.of(real)
+    one, other = scale(real), scaled_like("samples", generated, (5, 2), scale)
     assert (one[..., 0].min(), one[..., 0].max()) == (0.0, 1.0)
     assert not one[..., 1].any()
     wanted = (generated[..., 0] - real[..., 0].min()) / np.ptp(real[..., 0])
     np.testing.assert_allclose(other[..., 0], wanted, rtol=1e-12, atol=1e-12)
-    with pytest.raises(UsageError, match="give samples of these data"):
-        scaled_pair(real, generated[:, :4])
-    with pytest.raises(UsageError, match="NaN"):
-        scaled_pair(real, np.where(generated > 4, np.nan, generated))
+    with pytest.raises(UsageError, match="give series of one shape"):
+        scaled_like("samples", generated[:, :4], (5, 2), scale)
+    with pytest.raises(UsageError, match="samples: have NaN or infinite values in 20 of 20"):
+        require_series("samples", np.where(generated > 3, np.nan, generated))
 
 
 def test_the_judge_is_torchs_gru() -> None:

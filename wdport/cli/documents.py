@@ -26,6 +26,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "recording": 1,
     "training": 1,
     "samples": 1,
+    "evaluation": 1,
     "coded": 1,
     "generated": 1,
     "export": 1,

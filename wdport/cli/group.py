@@ -33,6 +33,7 @@ VERBS = {
     "record": "Record your own PyTorch model, for verify where torch is not installed.",
     "train": "Train a converted model, on from its optimizer's state.",
     "sample": "Draw samples from a converted model into a file.",
+    "evaluate": "Score generated series against real ones, or settings of a sampler.",
     "generate": "Fill the gaps of texts and write on, with a converted language model.",
     "encode": "Encode a video with a converted autoencoder.",
     "decode": "Decode latents with a converted autoencoder.",

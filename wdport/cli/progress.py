@@ -101,3 +101,22 @@ def samples_bar(count: int, already: int) -> Iterator[Callable[[float], None] | 
             bar.update(task, description="sampling", total=count, completed=done, told=told)
 
         yield update
+
+
+@contextmanager
+def scores_bar() -> Iterator[Callable[[int, int, str], None] | None]:
+    """A progress bar of named steps on standard error; ``None`` if that is not a terminal."""
+    if not _shown():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def update(done: int, total: int, what: str) -> None:
+            bar.update(task, description=what or "done", completed=done, total=total)
+
+        yield update

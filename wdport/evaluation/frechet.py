@@ -20,6 +20,12 @@ def frechet_distance(one: Array, other: Array) -> float:
         raise UsageError("samples", f"are {len(one)} and {len(other)}", "give at least two of each")
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
     gap = first.mean(0) - second.mean(0)
-    a, b = ((each - each.mean(0)) / np.sqrt(len(each) - 1) for each in (first, second))
+    a, b = (_root(each) for each in (first, second))
     root = np.linalg.svd(a @ b.T, compute_uv=False).sum()
     return float(gap @ gap + (a**2).sum() + (b**2).sum() - 2.0 * root)
+
+
+def _root(vectors: Array) -> Array:
+    """A matrix A of at most D rows with A^T A the covariance of vectors (n, D)."""
+    centred = (vectors - vectors.mean(0)) / np.sqrt(len(vectors) - 1)
+    return np.asarray(np.linalg.qr(centred, mode="r")) if len(vectors) > vectors.shape[1] else centred

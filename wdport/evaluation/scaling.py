@@ -29,15 +29,21 @@ class Scaling:
         return scaled
 
 
-def scaled_pair(real: Array, generated: Array) -> tuple[Array, Array]:
-    """Both sets (n, N, F), scaled by the real one; raises :class:`UsageError` if they do not fit together."""
-    for name, series in (("real", real), ("generated", generated)):
-        if np.ndim(series) != 3 or 0 in np.shape(series):
-            raise UsageError(name, f"have shape {np.shape(series)}", "give series (n, length, features)")
-        if not np.isfinite(series).all():
-            raise UsageError(name, "have NaN or infinite values", "give finite ones")
-    if real.shape[1:] != generated.shape[1:]:
-        what = f"have length and features {generated.shape[1:]}, and the real ones {real.shape[1:]}"
-        raise UsageError("generated", what, "give samples of these data")
-    scale = Scaling.of(np.asarray(real, np.float64))
-    return scale(real), scale(generated)
+def require_series(name: str, series: Array) -> None:
+    """Raise :class:`UsageError` unless these are finite series (n, N, F)."""
+    if not isinstance(series, np.ndarray) or series.dtype.kind not in "iuf":
+        raise UsageError(name, "are not an array of real numbers", "give series (n, length, features)")
+    if series.ndim != 3 or 0 in series.shape:
+        raise UsageError(name, f"have shape {series.shape}", "give series (n, length, features)")
+    if not np.isfinite(series).all():
+        count = int((~np.isfinite(series)).any((1, 2)).sum())
+        raise UsageError(name, f"have NaN or infinite values in {count} of {len(series)}", "leave these series out")
+
+
+def scaled_like(name: str, series: Array, shape: tuple[int, ...], scale: Scaling) -> Array:
+    """Scaled series; raises :class:`UsageError` unless each has this shape (N, F)."""
+    if series.shape[1:] != shape:
+        raise UsageError(
+            name, f"have length and features {series.shape[1:]}, others {shape}", "give series of one shape"
+        )
+    return scale(series)

@@ -234,6 +234,62 @@ class SamplesDocument(TypedDict):
     """Samples per second without compiling; null if unknown."""
 
 
+class ScoreEntry(TypedDict):
+    """One score of one set of series; smaller is better."""
+
+    mean: float
+    """Mean over the repetitions."""
+    std: float
+    """Standard deviation over the repetitions, with n - 1 degrees of freedom; 0 for one repetition."""
+    values: list[float]
+    """The score of every repetition."""
+
+
+class ScoredSet(TypedDict):
+    """A set of series and its scores."""
+
+    name: str
+    """Its name: ``samples``, ``against``, ``real`` for the floor, or a setting of a sweep."""
+    count: Count
+    """Series of it that every repetition compares with as many real ones."""
+    network_calls: Count | None
+    """Calls of the network for every sample; null for a set that was read."""
+    seconds: float | None
+    """Seconds that sampling took, without compiling; null for a set that was read."""
+    scores: dict[str, ScoreEntry]
+    """Scores by the name of the metric."""
+
+
+class EvaluationDocument(TypedDict):
+    """What ``wdport evaluate --json`` prints."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["evaluation"]
+    """Kind of the document."""
+    samples: str
+    """Name of the file of samples, or of the converted model."""
+    data: NamedFile
+    """The real data."""
+    windows: Count
+    """Windows of the real data."""
+    shape: Shape
+    """Steps and features of a series."""
+    features: list[str]
+    """Names of the features; empty if the data have none."""
+    repeats: Positive
+    """Repetitions of every score."""
+    seed: Count
+    """Random seed."""
+    floor: str | None
+    """Name of the set that is the floor; null if the data are too few for one."""
+    cheapest: str | None
+    """The setting of a sweep with the fewest network calls that is as good as the one with the most; null without a
+    sweep."""
+    sets: list[ScoredSet]
+    """All sets of series, the floor first."""
+
+
 class TrainingDocument(TypedDict):
     """What ``wdport train --json`` prints."""
 

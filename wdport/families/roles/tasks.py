@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from numpy.random import Generator
+
 from wdport.model import (
     Array,
     Coded,
@@ -192,6 +194,39 @@ class Fresh(Protocol):
 
     def fresh(self, config: Configuration, seed: int, dtype: str | None = None) -> KerasModel:
         """A model with random initial weights."""
+        ...
+
+
+class SeriesEncoder(Protocol):
+    """An encoder of series as pure functions of its weights, which are the variables of its Keras model by path."""
+
+    def initial(self, random: Generator) -> dict[str, Array]:
+        """Random initial weights."""
+        ...
+
+    def loss(self, weights: Mapping[str, Tensor], key: Tensor, series: Tensor) -> Tensor:
+        """The training loss of a batch of series (B, N, F); what is random in it follows from the key."""
+        ...
+
+    def embed(self, weights: Mapping[str, Tensor], series: Tensor) -> Tensor:
+        """A vector (B, D) for every series (B, N, F)."""
+        ...
+
+
+@runtime_checkable
+class Encoding(Protocol):
+    """The role of a family whose models encode series to vectors, and are trained on series without labels."""
+
+    def usual(self, features: int) -> Configuration:
+        """The configuration of the published size for series of so many features."""
+        ...
+
+    def encoded(self, config: Configuration) -> int:
+        """The number of features of the series that are encoded."""
+        ...
+
+    def series_encoder(self, config: Configuration) -> SeriesEncoder:
+        """The encoder of a configuration; two of one configuration are equal."""
         ...
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -22,15 +21,19 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Family
+    from wdport.families.roles import Documented, Encoding, Family
+    from wdport.families.ts2vec.contrast import Encoder
     from wdport.families.ts2vec.port import TS2Vec
 
 STEPS = 24
 """Length of the test series, except for the one that covers every dilation."""
 
+USUAL: Mapping[str, int] = MappingProxyType({"hidden_dims": 64, "output_dims": 320, "depth": 10})
+"""The sizes of the public code."""
+
 
 class TS2VecFamily:
-    """An encoder in the roles of :mod:`wdport.families.roles`, without sampling and training."""
+    """An encoder in the roles of :mod:`wdport.families.roles`, without sampling."""
 
     name = "ts2vec"
     bounds: Mapping[str, Bound] = MappingProxyType({})
@@ -57,7 +60,9 @@ class TS2VecFamily:
         return frozenset()
 
     def variables(self, config: Config) -> dict[str, Shape]:
-        return dict(_variables(config))
+        from wdport.families.ts2vec.variables import variables_of
+
+        return dict(variables_of(config))
 
     def constants(self, config: Config) -> dict[str, Constant]:
         return {}
@@ -111,28 +116,22 @@ class TS2VecFamily:
 
         return mutants(config)
 
+    def usual(self, features: int) -> Config:
+        return Config(features, **USUAL)
+
+    def encoded(self, config: Config) -> int:
+        return config.input_dims
+
+    def series_encoder(self, config: Config) -> Encoder:
+        from wdport.families.ts2vec.contrast import Encoder
+
+        return Encoder(config)
+
     def port_tables(self, model: KerasModel) -> dict[str, Array]:
         return {}
-
-
-@cache
-def _variables(config: Config) -> Mapping[str, Shape]:
-    """Path and shape of every variable, from the model itself, whose values are never allocated."""
-    import jax
-    import keras  # noqa: F401  as in build
-
-    from wdport.families.ts2vec.port import TS2Vec
-
-    found: dict[str, Shape] = {}
-
-    def build() -> None:
-        found.update({variable.path: tuple(variable.shape) for variable in TS2Vec(config, dtype="float32").weights})
-
-    jax.eval_shape(build)
-    return MappingProxyType(found)
 
 
 FAMILY = TS2VecFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Family, Documented] = (FAMILY, FAMILY)
+    _ROLES: tuple[Family, Documented, Encoding] = (FAMILY, FAMILY, FAMILY)

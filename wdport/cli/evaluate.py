@@ -1,0 +1,130 @@
+"""`wdport evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wdport.cli.completion import CONVERTED, SERIES, File
+from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.options import MODEL, reports, require_reports
+from wdport.cli.progress import scores_bar
+from wdport.cli.verb import Verb, Whole
+from wdport.errors import UsageError, printable
+from wdport.files.writable import by_name, with_manifests
+
+if TYPE_CHECKING:  # they import jax
+    from wdport.evaluation.api import Evaluation
+    from wdport.evaluation.sweep import Sweep
+    from wdport.model import Array, KerasModel
+
+SAMPLES = (".npz", ".npy", ".csv")
+
+
+@click.command(name="evaluate", cls=Verb)
+@click.argument("samples", metavar="SAMPLES|MODEL", type=File([*SAMPLES, *CONVERTED]))
+@click.option("--data", required=True, metavar="FILE", type=File(SERIES), help="Real data (CSV, NPY, ARFF, MAT), whose "
+              "windows are compared.")  # fmt: skip
+@click.option("--against", metavar="FILE", type=File(SAMPLES), help="Other samples to score, such as those of the "
+              "PyTorch model.")  # fmt: skip
+@click.option("--sweep", "settings", metavar="SETTINGS", help='Sample from MODEL with several settings and score each: '
+              '"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]')  # fmt: skip
+@click.option("-n", "--count", type=Whole(5, 1 << 24), help="Samples of every setting of --sweep.  [default: 2000]")
+@click.option("--metrics", metavar="NAME,...", help="context-fid, correlational, discriminative, predictive, dtw-js, "
+              "sliced-wasserstein.  [default: all]")  # fmt: skip
+@click.option("--repeats", type=Whole(1, 1000), default=5, show_default=True, help="Repetitions of every score, each "
+              "with its own random subsets and trainings.")  # fmt: skip
+@click.option("--seed", type=Whole(0, (1 << 31) - 1), default=0, show_default=True, help="Random seed.")
+@click.option("--encoder", metavar="MODEL", type=MODEL, help="A converted encoder of series, for Context-FID.  "
+              "[default: a new one is trained on the data]")  # fmt: skip
+@click.option("--html", "html_file", metavar="FILE", type=File([".html"]), help="Also write a page with figures.")
+@json_option
+@click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
+def command(
+    samples: str, data: str, against: str | None, settings: str | None, count: int | None, metrics: str | None,
+    repeats: int, seed: int, encoder: str | None, html_file: str | None, json_file: str | None, force: bool,
+) -> int:  # fmt: skip
+    """Score generated series against real ones; smaller is better.
+
+    SAMPLES is a file of wdport sample or another program: series (n, N, F) in the units of the data. A converted MODEL
+    is sampled first.
+    """
+    is_model = settings is not None or _is_model(Path(samples))
+    if count is not None and not is_model:
+        raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
+    inputs = with_manifests(
+        by_name(samples=samples, data=data, against=against, encoder=encoder), ["samples", "encoder"]
+    )
+    wanted = reports(("--html", "html", html_file))
+    require_reports(wanted, inputs, force)
+    require_document(json_file, inputs, {"--html": Path(html_file)} if html_file else {}, force)
+    if html_file:
+        from wdport.evaluation.figures import require_figures
+
+        require_figures()
+    from wdport.data.samples import read_samples
+
+    sets = {} if is_model else {"samples": read_samples(samples)}
+    if against:
+        sets["against"] = read_samples(against)
+    require_jax()
+    start_jax()
+    from wdport.evaluation.api import chosen_metrics
+    from wdport.evaluation.document import facts_of, text_of
+
+    chosen = chosen_metrics(metrics.split(",") if metrics is not None else None)
+    own = None if encoder is None else _loaded(encoder)
+    with scores_bar() as report:
+        if is_model:
+            from wdport.evaluation.sweep import sweep
+
+            swept = sweep(_loaded(samples), data, settings, count or 2000, metrics=chosen, repeats=repeats, seed=seed,
+                          encoder=own, more=sets, report=report)  # fmt: skip
+            found, sets = swept.evaluation, dict(swept.samples)
+        else:
+            from wdport.evaluation.api import evaluate
+
+            swept = None
+            found = evaluate(sets, data, metrics=chosen, repeats=repeats, seed=seed, encoder=own, report=report)
+    name = printable(Path(samples).name, None)
+    title = f"{name}: {found.windows} real windows of {found.shape[0]} steps and {found.shape[1]} features"
+    if html_file:
+        _write_page(Path(html_file), found, sets, data, title, swept)
+    told = f"\n  wrote  {html_file}" if html_file else ""
+    give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)), **facts_of(found, swept)},
+         json_file, lambda: f"{title}\n{text_of(found, swept)}{told}", asked=True)  # fmt: skip
+    return 0
+
+
+def _is_model(path: Path) -> bool:
+    """Whether this is a converted model by its name; an ``.npz`` file is one only with --sweep."""
+    return path.suffix.lower() not in SAMPLES
+
+
+def _loaded(path: str) -> KerasModel:
+    from wdport.conversion.load import load_model
+
+    return load_model(path)
+
+
+def _named(path: Path) -> dict[str, object]:
+    from wdport.files.manifests import file_sha256
+
+    return {"name": path.name, "sha256": file_sha256(path)}
+
+
+def _write_page(
+    path: Path, found: Evaluation, sets: Mapping[str, Array], data: str, title: str, swept: Sweep | None
+) -> None:
+    from wdport.evaluation.page import page_of
+    from wdport.evaluation.real import real_windows
+    from wdport.files.atomic import write_text
+
+    if swept is not None:  # those that matter first
+        first = [str(swept.full().setting), str(swept.cheapest().setting)]
+        sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
+    write_text(path, page_of(found, real_windows(data, *found.shape).windows, sets, title, swept))

@@ -1,0 +1,78 @@
+"""Read series (n, N, F) from a file of samples, as `wdport sample` or another program wrote it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import open_regular
+from wdport.data.arrays import opened_npz, understood
+from wdport.data.files import data_file
+from wdport.data.npy import read_array
+from wdport.data.text import read_text
+from wdport.model import Array
+
+SERIES: Final = "series"
+"""The array of an archive with several ones."""
+
+SAMPLE: Final = "sample"
+"""The first column of a table: the number of the sample."""
+
+_FIX: Final = "give series (n, length, features)"
+
+
+def read_samples(path: str | PathLike[str]) -> Array:
+    """Read series (n, N, F), float64.
+
+    Args:
+        path: ``.npy``; ``.npz`` with one array, or with one named ``series``; or ``.csv`` with a column ``sample``, a
+            column for the step, and one for every feature, as ``wdport sample`` writes them.
+
+    Raises :class:`InputError` for another or a damaged file, also for one with NaN.
+    """
+    with data_file(path) as file:
+        suffix = file.suffix.lower()
+        if suffix not in _READERS:
+            raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
+        array = _READERS[suffix](file)
+        if array.ndim != 3 or 0 in array.shape:
+            raise Fault(f"has shape {array.shape}", _FIX)
+        found = np.asarray(array, np.float64)
+        if not np.isfinite(found).all():
+            count = int((~np.isfinite(found)).any((1, 2)).sum())
+            raise Fault(f"has NaN or infinite values in {count} of {len(found)} series", "leave these series out")
+    return found
+
+
+def _npy(path: Path) -> Array:
+    with open_regular(path) as file, understood(".npy"):
+        return read_array(file, os.fstat(file.fileno()).st_size)
+
+
+def _npz(path: Path) -> Array:
+    with opened_npz(path) as archive:
+        names = archive.files
+        if len(names) != 1 and SERIES not in names:
+            raise Fault(f"has {len(names)} arrays, none of them named {SERIES}", f"save the series as {SERIES}")
+        return archive[SERIES if SERIES in names else names[0]]
+
+
+def _csv(path: Path) -> Array:
+    table = read_text(path, None)
+    if len(table.names) < 3 or table.names[0] != SAMPLE:
+        raise Fault(f"has no first column named {SAMPLE}", "give a file of wdport sample, or an .npy file")
+    values = table.load(range(len(table.names)))
+    numbers = values[:, 0]
+    count = int((numbers == numbers[0]).sum())
+    if len(numbers) % count or not np.array_equal(numbers.reshape(-1, count), numbers[::count, None].repeat(count, 1)):
+        raise Fault("has samples of different lengths", "give as many rows for every sample")
+    return values[:, 2:].reshape(-1, count, values.shape[1] - 2)
+
+
+_READERS: Final[Mapping[str, Callable[[Path], Array]]] = {".npy": _npy, ".npz": _npz, ".csv": _csv}

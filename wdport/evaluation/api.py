@@ -1,0 +1,198 @@
+"""`wdport.evaluate`: score generated series against real ones, with a floor beside every score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Final
+
+import numpy as np
+
+from wdport.data.series import Series
+from wdport.errors import UsageError
+from wdport.evaluation.metrics import METRICS, Encoding, some
+from wdport.evaluation.real import real_windows
+from wdport.evaluation.scaling import Scaling, require_series, scaled_like
+from wdport.families.registry import known_model
+from wdport.families.roles import Encoding as Encodes
+from wdport.keras_runtime import variables_by_path
+from wdport.model import Array, KerasModel
+
+LEAST: Final = 5
+"""Series of each set: a fifth of them is what a judge is tested on."""
+
+FLOOR: Final = "real"
+"""The name of the floor among the scored sets: real series against other real series."""
+
+Report = Callable[[int, int, str], None]
+"""Called with (scores done, scores in all, what comes next)."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score of one set of series, a number for every repetition; smaller is better."""
+
+    metric: str
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the repetitions."""
+        return float(np.mean(self.values))
+
+    @property
+    def std(self) -> float:
+        """With n - 1 degrees of freedom; 0 for one repetition."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ± {self.std:.2g}" if len(self.values) > 1 else f"{self.mean:.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The scores of sets of series by name, each a score by metric.
+
+    ``sets`` has the samples under the names they were given with, and "real", the floor, if the data allow one.
+    ``counts`` are the series of each set that are compared with as many real ones, ``features`` the names of the
+    features, if known.
+    """
+
+    sets: Mapping[str, Mapping[str, Score]]
+    counts: Mapping[str, int]
+    shape: tuple[int, int]
+    repeats: int
+    seed: int
+    features: tuple[str, ...] = ()
+    windows: int = 0
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics, in their order."""
+        return tuple(next(iter(self.sets.values())))
+
+    def __getitem__(self, name: str) -> Mapping[str, Score]:
+        return self.sets[name]
+
+    def within_floor(self, name: str, metric: str, width: float = 2.0) -> bool | None:
+        """Whether a set's score is at most ``width`` standard deviations above the floor's; None without a floor."""
+        if FLOOR not in self.sets or name == FLOOR:
+            return None
+        return not apart(self.sets[name][metric], self.sets[FLOOR][metric], width)
+
+
+def apart(score: Score, other: Score, width: float = 2.0) -> bool:
+    """Whether a score is above another one by more than ``width`` standard deviations of their difference."""
+    return score.mean - other.mean > width * float(np.hypot(score.std, other.std))
+
+
+def evaluate(
+    samples: Array | Mapping[str, Array],
+    data: Array | Series | str | PathLike[str],
+    *,
+    metrics: Sequence[str] | None = None,
+    repeats: int = 5,
+    seed: int = 0,
+    encoder: KerasModel | None = None,
+    report: Report | None = None,
+) -> Evaluation:
+    """Score generated series against real ones; smaller is better for every score.
+
+    Args:
+        samples: series (n, N, F) in the units of the data, or several sets of them by name.
+        data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F).
+        metrics: "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and "sliced-wasserstein";
+            all by default.
+        repeats: repetitions of every score, each with its own random subsets and trainings.
+        seed: determines all of them.
+        encoder: a converted encoder of series, for Context-FID. By default one is trained on the real
+            windows of every repetition.
+        report: called before every score, for a progress display.
+
+    Returns:
+        An :class:`Evaluation`, whose set "real" is the floor: the score of real windows against others, with which they
+        share no step.
+
+    Raises:
+        UsageError: samples, data or settings do not fit together.
+        InputError: the data cannot be read.
+    """
+    sets = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+    if not sets or FLOOR in sets:
+        raise UsageError("samples", "have no set" if not sets else f"have a set {FLOOR!r}", "name every set of series")
+    _require(repeats=(repeats, 1), seed=(seed, 0))
+    chosen = [METRICS[name] for name in chosen_metrics(metrics)]
+    for name, each in sets.items():
+        require_series(name, each)
+    shape = next(iter(sets.values())).shape[1:]
+    real = real_windows(data, *shape)
+    scale = Scaling.of(real.windows)
+    pairs = {name: (real.windows, scaled_like(name, each, shape, scale)) for name, each in sets.items()}
+    if min(map(len, real.floor)) >= LEAST:
+        pairs = {FLOOR: (real.floor[0], scale(real.floor[1])), **pairs}
+    largest = max(len(series) for name, (_, series) in pairs.items() if name != FLOOR)
+    counts = {name: min(len(windows), len(series), largest) for name, (windows, series) in pairs.items()}
+    for name, count in counts.items():
+        if count < LEAST:
+            raise UsageError(name, f"are {count} beside {len(real.windows)} real windows", f"give at least {LEAST}")
+    told = _Told(report, repeats * len(chosen) * len(pairs))
+    encoding = None if encoder is None else _encoding(encoder, shape[1])
+    found: dict[str, dict[str, list[float]]] = {name: {each.name: [] for each in chosen} for name in pairs}
+    for at in range(repeats):
+        random = np.random.default_rng([seed, at])
+        drawn = {name: (scale(some(random, windows, counts[name])), some(random, series, counts[name]))
+                 for name, (windows, series) in pairs.items()}  # fmt: skip
+        number = int(random.integers(1 << 31))
+        for metric in chosen:
+            told(metric.title)
+            score = metric.prepare(next(reversed(drawn.values()))[0], number, encoding)
+            for name, both in drawn.items():
+                found[name][metric.name].append(score(*both, number))
+                told(metric.title, 1)
+    made = {name: {metric: Score(metric, tuple(values)) for metric, values in each.items()}
+            for name, each in found.items()}  # fmt: skip
+    return Evaluation(made, counts, shape, repeats, seed, real.names, len(real.windows))
+
+
+class _Told:
+    """Counts scores for a progress display."""
+
+    def __init__(self, report: Report | None, total: int) -> None:
+        self.report, self.total, self.done = report, total, 0
+
+    def __call__(self, what: str, more: int = 0) -> None:
+        self.done += more
+        if self.report is not None:
+            self.report(self.done, self.total, what)
+
+
+def chosen_metrics(names: Sequence[str] | None) -> list[str]:
+    """Names of metrics in the order of the table, all for None; raises :class:`UsageError` for an unknown one."""
+    wanted = list(METRICS) if names is None else list(names)
+    if unknown := [name for name in wanted if name not in METRICS]:
+        raise UsageError("metrics", f"unknown metric {str(unknown[0])[:40]!r}", f"use {', '.join(METRICS)}")
+    if not wanted:
+        raise UsageError("metrics", "are empty", f"use {', '.join(METRICS)}")
+    return [name for name in METRICS if name in wanted]
+
+
+def _encoding(model: KerasModel, features: int) -> Encoding:
+    """A converted encoder with its weights; raises :class:`UsageError` if it does not encode series of so many
+    features."""
+    known = known_model(model)
+    if known is None or not isinstance(known[0], Encodes):
+        raise UsageError("encoder", "does not encode series", "give a converted encoder of series")
+    family: Any = known[0]
+    config = known[1]
+    if (wanted := family.encoded(config)) != features:
+        what = f"encodes series of {wanted} features, and the samples have {features}"
+        raise UsageError("encoder", what, "give an encoder for these data, or leave it out")
+    weights = {path: variable.value for path, variable in variables_by_path(model).items()}
+    return Encoding(family.series_encoder(config), weights)
+
+
+def _require(**numbers: tuple[int, int]) -> None:
+    for name, (value, least) in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")

@@ -1,0 +1,178 @@
+"""Draw real and generated series side by side, as PNG images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from wdport.errors import MachineError
+from wdport.evaluation.metrics import METRICS, some
+from wdport.evaluation.sweep import Sweep
+from wdport.model import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REAL, GENERATED = "#0072B2", "#D55E00"
+POINTS: Final = 800
+"""Series of each set in a cloud."""
+
+FEATURES: Final = 12
+"""At most, in figures with a panel for every feature."""
+
+GRID: Final = 6
+"""Series of each set in the grid."""
+
+LAGS: Final = 0.75
+"""Of the length, up to which autocorrelations are drawn: later ones are means of few products."""
+
+BINS: Final = 50
+
+
+def require_figures() -> None:
+    """Raise :class:`MachineError` if a package for figures is not installed."""
+    import importlib.util
+
+    for package, name in (("matplotlib", "matplotlib"), ("sklearn", "scikit-learn")):
+        if importlib.util.find_spec(package) is None:
+            raise MachineError("--html", f"needs {name}, which is not installed", "install wdport[evaluation]")
+
+
+def clouds(real: Array, sets: Mapping[str, Array], seed: int = 0) -> bytes:
+    """PCA of the real series, and t-SNE of both, a row for every set: real series (n, N, F) and generated ones as
+    points."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    random = np.random.default_rng(seed)
+    flat = _flat(some(random, real, POINTS), real)
+    figure = _figure(9.0, 4.2 * len(sets))
+    panels = figure.subplots(len(sets), 2, squeeze=False)
+    main = PCA(2, random_state=seed).fit(flat)
+    for row, (name, series) in zip(panels, sets.items(), strict=True):
+        other = _flat(some(random, series, POINTS), real)
+        both = np.concatenate([flat, other])
+        near = TSNE(2, random_state=seed, init="pca", perplexity=min(30.0, (len(both) - 1) / 3)).fit_transform(both)
+        for panel, points, title in zip(row, (main.transform(both), near), ("PCA", "t-SNE"), strict=True):
+            for part, colour in ((points[: len(flat)], REAL), (points[len(flat) :], GENERATED)):
+                panel.plot(*part.T, ".", color=colour, markersize=2.5, alpha=0.5)
+            panel.set_title(f"{title}: real and {name}", fontsize=10, parse_math=False)
+            panel.set_xticks([])
+            panel.set_yticks([])
+    return _png(figure)
+
+
+def _flat(series: Array, real: Array) -> Array:
+    """Series as vectors, their features standardised as the real ones."""
+    deviation = real.std((0, 1))
+    flat: Array = ((series - real.mean((0, 1))) / np.where(deviation > 0, deviation, 1.0)).reshape(len(series), -1)
+    return flat
+
+
+def marginals(real: Array, sets: Mapping[str, Array], names: Sequence[str]) -> bytes:
+    """Histograms of every feature's values."""
+    figure, panels = _panels(real, names)
+    for at, panel in enumerate(panels):
+        low, high = np.quantile(np.concatenate([real[..., at].ravel(), *(s[..., at].ravel() for s in sets.values())]),
+                                [0.001, 0.999])  # fmt: skip
+        edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+        for (name, series), colour in zip({"real": real, **sets}.items(), _colours(sets), strict=True):
+            panel.hist(series[..., at].ravel(), edges, density=True, histtype="step", color=colour, label=name)
+        panel.set_yticks([])
+    return _legend(figure, panels)
+
+
+def autocorrelations(real: Array, sets: Mapping[str, Array], names: Sequence[str]) -> bytes:
+    """The autocorrelation of every feature by lag, about the mean of all series of the set."""
+    figure, panels = _panels(real, names)
+    for (name, series), colour in zip({"real": real, **sets}.items(), _colours(sets), strict=True):
+        found = autocorrelation(series, max(1, int(LAGS * series.shape[1])))
+        for at, panel in enumerate(panels):
+            panel.plot(found[:, at], color=colour, label=name, linewidth=1.2)
+    return _legend(figure, panels)
+
+
+def autocorrelation(series: Array, lags: int) -> Array:
+    """(lags, F): the correlation of values so many steps apart, over series (n, N, F) and time; 0 for constants."""
+    centred = series - series.mean((0, 1))
+    variance = (centred**2).mean((0, 1))
+    found = [(centred[:, lag:] * centred[:, : series.shape[1] - lag]).mean((0, 1)) for lag in range(lags)]
+    return np.array(found) / np.where(variance > 0, variance, 1.0)
+
+
+def grid(real: Array, sets: Mapping[str, Array], names: Sequence[str], seed: int = 0) -> bytes:
+    """Some real series above some of every set; a panel has all features, standardised as the real ones."""
+    random, rows = np.random.default_rng(seed), {"real": real, **sets}
+    figure = _figure(2.2 * GRID, 1.7 * len(rows))
+    panels = figure.subplots(len(rows), GRID, squeeze=False, sharex=True, sharey=True)
+    for (name, series), row, colour in zip(rows.items(), panels, _colours(sets), strict=True):
+        shown = _flat(some(random, series, GRID), real).reshape(-1, *real.shape[1:])
+        for panel, each in zip(row, shown, strict=False):
+            panel.plot(each, color=colour, linewidth=0.8, alpha=0.8)
+        row[0].set_ylabel(name, parse_math=False)
+    return _png(figure)
+
+
+def curves(swept: Sweep) -> bytes:
+    """Every score by network calls, with error bars of a standard deviation, and the floor as a band."""
+    found = swept.evaluation
+    figure = _figure(12.0, 3.2 * -(-len(found.metrics) // 3))
+    panels = figure.subplots(-(-len(found.metrics) // 3), 3, squeeze=False).ravel()
+    for panel, metric in zip(panels, found.metrics, strict=False):
+        for kind in dict.fromkeys(each.setting.kind for each in swept.drawn):
+            each = sorted((d for d in swept.drawn if d.setting.kind == kind), key=lambda d: d.calls)
+            scores = [found[str(d.setting)][metric] for d in each]
+            panel.errorbar([d.calls for d in each], [s.mean for s in scores], [s.std for s in scores], marker="o",
+                           markersize=3.5, linewidth=1.0, capsize=2, label=kind)  # fmt: skip
+        if "real" in found.sets:
+            floor = found["real"][metric]
+            panel.axhspan(floor.mean - floor.std, floor.mean + floor.std, color="0.85", label="real")
+        panel.set_xscale("log")
+        panel.set_title(METRICS[metric].title, fontsize=10)
+        panel.set_xlabel("network calls", fontsize=9)
+    for panel in panels[len(found.metrics) :]:
+        panel.set_axis_off()
+    return _legend(figure, list(panels))
+
+
+def _colours(sets: Mapping[str, Array]) -> list[str]:
+    more = ["#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+    return [REAL, GENERATED, *(more[at % len(more)] for at in range(len(sets) - 1))]
+
+
+def _panels(real: Array, names: Sequence[str]) -> tuple[Figure, list[Any]]:
+    shown = min(real.shape[2], FEATURES)
+    columns = min(shown, 4)
+    figure = _figure(3.0 * columns, 2.2 * -(-shown // columns))
+    panels = list(figure.subplots(-(-shown // columns), columns, squeeze=False).ravel())
+    for at, panel in enumerate(panels):
+        if at >= shown:
+            panel.set_axis_off()
+        else:
+            panel.set_title(names[at] if names else f"feature {at + 1}", fontsize=9, parse_math=False)
+            panel.tick_params(labelsize=7)
+    return figure, panels[:shown]
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _legend(figure: Figure, panels: Sequence[Any]) -> bytes:
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    from wdport.files.figure import any_script
+
+    stream = BytesIO()
+    with any_script():
+        figure.savefig(stream, format="png", dpi=110)
+    return stream.getvalue()

@@ -1,0 +1,118 @@
+"""The scores by name: each compares real and generated series, and is repeated with its own subsets and trainings.
+
+A metric has two steps. What depends on the real series alone, such as a trained encoder, is made once for a repetition;
+every other set of series is then scored with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.evaluation.context import context_fid, default_encoder, train_encoder
+from wdport.evaluation.correlation import correlational_score
+from wdport.evaluation.dtw import dtw_distances, jensen_shannon
+from wdport.evaluation.judges import discriminative_scores, predictive_scores
+from wdport.evaluation.wasserstein import sliced_wasserstein
+from wdport.families.roles import SeriesEncoder
+from wdport.model import Array
+
+WINDOWS: Final = 1000
+"""Random series of each set for the correlational score."""
+
+WARPED: Final = 100
+"""Random series of each set, and of both together as references, for DTW-JS."""
+
+Score = Callable[[Array, Array, int], float]
+"""(real, generated, seed) to a number; both are (n, N, F), scaled."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoder of Context-FID: its weights if it is given, otherwise it is trained for every repetition."""
+
+    encoder: SeriesEncoder
+    weights: Mapping[str, Array | Tensor] | None = None
+
+
+Prepare = Callable[[Array, int, Encoding | None], Score]
+"""(real, seed, encoder) to the score of a repetition."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One score. Smaller is better for all of them."""
+
+    name: str
+    title: str
+    prepare: Prepare
+
+
+def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
+    found = encoding or Encoding(default_encoder(real.shape[-1]))
+    weights = train_encoder(found.encoder, real, seed) if found.weights is None else found.weights
+    return lambda real, generated, _: context_fid(found.encoder, weights, real, generated)
+
+
+def _correlational(real: Array, generated: Array, seed: int) -> float:
+    random = np.random.default_rng(seed)
+    return float(correlational_score(*(_device(some(random, each, WINDOWS)) for each in (real, generated))))
+
+
+def _discriminative(real: Array, generated: Array, seed: int) -> float:
+    return float(discriminative_scores(_keys(seed), _device(real), _device(generated))[0])
+
+
+def _predictive(real: Array, generated: Array, seed: int) -> float:
+    return float(predictive_scores(_keys(seed), _device(real), _device(generated))[0])
+
+
+def _dtw_js(real: Array, generated: Array, seed: int) -> float:
+    random = np.random.default_rng(seed)
+    both = [some(random, each, WARPED) for each in (real, generated)]
+    references = _device(some(random, np.concatenate([real, generated]), WARPED))
+    return jensen_shannon(*(np.asarray(dtw_distances(_device(each), references).mean(1)) for each in both))
+
+
+def _sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
+    count = min(len(real), len(generated))
+    random = np.random.default_rng(seed)
+    return sliced_wasserstein(some(random, real, count), some(random, generated, count), seed)
+
+
+def _same(score: Score, real: Array, seed: int, encoding: Encoding | None) -> Score:
+    return score
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric
+    for metric in (
+        Metric("context-fid", "Context-FID", _context_fid),
+        Metric("correlational", "Correlational score", partial(_same, _correlational)),
+        Metric("discriminative", "Discriminative score", partial(_same, _discriminative)),
+        Metric("predictive", "Predictive score", partial(_same, _predictive)),
+        Metric("dtw-js", "DTW-JS", partial(_same, _dtw_js)),
+        Metric("sliced-wasserstein", "Sliced Wasserstein", partial(_same, _sliced_wasserstein)),
+    )
+}
+"""In the order of a table."""
+
+
+def some(random: np.random.Generator, series: Array, most: int) -> Array:
+    """At most ``most`` different series, at random."""
+    return series if len(series) <= most else series[random.permutation(len(series))[:most]]
+
+
+def _keys(seed: int) -> Tensor:
+    return jax.random.split(jax.random.key(seed), 1)
+
+
+def _device(series: Array) -> Tensor:
+    return jnp.asarray(series, jnp.float32)

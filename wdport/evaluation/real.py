@@ -1,0 +1,66 @@
+"""Real windows to compare with, and two sets of them that share no step: the floor of every score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from wdport.data.series import Series, read_series
+from wdport.data.windows import sliding_windows
+from wdport.errors import UsageError
+from wdport.model import Array
+
+BLOCK: Final = 4
+"""Length of a block, in windows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """All windows (n, N, F) of a series, one a step, and two sets of them that share no step, for the floor.
+
+    The series is cut into blocks of four times the length of a window. The first set has the windows inside every
+    other block, the second those inside the blocks between. Halves of a series would differ by its drift, and random
+    windows overlap, so they are too much alike. A set is empty if the series is too short.
+    """
+
+    windows: Array
+    floor: tuple[Array, Array]
+    names: tuple[str, ...] = ()
+
+
+def real_windows(data: Array | Series | str | PathLike[str], length: int, features: int) -> Real:
+    """Return the windows of ``length`` steps of a series with so many features, or of windows (n, length, F), which
+    should be in the order of time.
+
+    Raises :class:`UsageError` if the data have other sizes, :class:`InputError` if the file cannot be read.
+    """
+    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
+    if isinstance(data, np.ndarray) and data.ndim == 3:
+        return _given(data, length, features)
+    series = Series.of(data) if isinstance(data, np.ndarray) else data
+    if not isinstance(series, Series):
+        series = read_series(series)
+    if series.values.shape[1] != features:
+        what = f"has {series.values.shape[1]} features, and the samples {features}"
+        raise UsageError(where, what, "give the columns that the samples have")
+    if len(series.values) < length:
+        raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
+    windows = sliding_windows(series.values, length)
+    starts = np.arange(len(windows))
+    inside = starts % (BLOCK * length) <= (BLOCK - 1) * length
+    first = starts // (BLOCK * length) % 2 == 0
+    return Real(windows, (windows[inside & first], windows[inside & ~first]), series.names if series.named else ())
+
+
+def _given(windows: Array, length: int, features: int) -> Real:
+    if windows.shape[1:] != (length, features) or not len(windows):
+        what = f"have shape {windows.shape}, and the samples (n, {length}, {features})"
+        raise UsageError("data", what, "give windows of this shape, or a series (T, F)")
+    if not np.isfinite(windows).all():
+        raise UsageError("data", "have NaN or infinite values", "give finite ones")
+    first = np.arange(len(windows)) // (BLOCK * length) % 2 == 0
+    return Real(windows, (windows[first], windows[~first]))

@@ -1,0 +1,158 @@
+"""Train an encoder on series alone: two overlapping crops of a series must be represented alike where they overlap.
+
+Crops, masks and the hierarchical loss are those of arXiv 2106.10466, sections 3.2 and 3.3. Crops have random lengths;
+here they are padded to the length of the series, so one program serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.families.ts2vec import network
+from wdport.families.ts2vec.config import Config
+from wdport.families.ts2vec.network import Weights
+from wdport.families.ts2vec.variables import variables_of
+from wdport.mapping.axes import Shape
+from wdport.model import Array
+
+DROPOUT = 0.1
+"""Of the representation."""
+
+SEEN = 0.5
+"""Share of the steps that a mask keeps."""
+
+
+class Crops(NamedTuple):
+    """Two crops of each series: their first steps (2, B), their lengths (2,), and the length of what they share, which
+    ends the first crop and begins the second."""
+
+    first: Tensor
+    length: Tensor
+    shared: Tensor
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """See :class:`wdport.families.roles.SeriesEncoder`."""
+
+    config: Config
+
+    def initial(self, random: np.random.Generator) -> dict[str, Array]:
+        return initial(variables_of(self.config), random)
+
+    def loss(self, weights: Weights, key: Tensor, series: Tensor) -> Tensor:
+        return loss(self.config, weights, key, series)
+
+    def embed(self, weights: Weights, series: Tensor) -> Tensor:
+        return network.embed(self.config, weights, series)
+
+
+def initial(shapes: Mapping[str, Shape], random: np.random.Generator) -> dict[str, Array]:
+    """PyTorch's initial weights of linear and convolution layers, float32: uniform within 1 / sqrt(fan-in).
+
+    Drawn by numpy, since JAX would compile a program for every shape.
+    """
+    fans = {path.rpartition("/")[0]: int(np.prod(shape[:-1])) for path, shape in shapes.items() if len(shape) > 1}
+    return {path: (random.uniform(-1.0, 1.0, shape) * fans[path.rpartition("/")[0]] ** -0.5).astype(np.float32)
+            for path, shape in shapes.items()}  # fmt: skip
+
+
+def draw_crops(key: Tensor, count: int, length: int) -> Crops:
+    """Crops for ``count`` series of ``length`` steps; both have at least two steps in common."""
+    drawn = jax.random.uniform(key, (4 + count,))
+
+    def between(at: int | slice, least: Tensor | int, end: Tensor) -> Tensor:
+        """A whole number from ``least`` to ``end``, which is excluded."""
+        found: Tensor = least + (drawn[at] * (end - least)).astype(jnp.int32)
+        return found
+
+    shared = between(0, 2, jnp.asarray(length + 1))
+    left = between(1, 0, length - shared + 1)
+    begin = between(2, 0, left + 1)
+    end = between(3, left + shared, jnp.asarray(length + 1))
+    shift = between(slice(4, None), -begin, length - end + 1)
+    return Crops(jnp.stack([shift + begin, shift + left]), jnp.stack([left + shared - begin, end - left]), shared)
+
+
+def loss(config: Config, weights: Weights, key: Tensor, series: Tensor) -> Tensor:
+    """The loss of a batch of series (B, T, F) with random crops, masks and dropout."""
+    crops_key, masks_key, dropout_key = jax.random.split(key, 3)
+    count, length, _ = series.shape
+    crops = draw_crops(crops_key, count, length)
+    steps = jnp.arange(length)
+    given = jnp.concatenate([_taken(series, first) for first in crops.first])
+    inside = jnp.repeat(steps < crops.length[:, None], count, 0)
+    seen = jax.random.bernoulli(masks_key, SEEN, inside.shape)
+    found = network.represent(config, weights, given, inside, seen)
+    kept = jax.random.bernoulli(dropout_key, 1.0 - DROPOUT, found.shape)
+    found = jnp.where(kept, found / (1.0 - DROPOUT), 0.0)
+    padded = jnp.pad(found[:count], ((0, 0), (0, length), (0, 0)))
+    one = jax.lax.dynamic_slice_in_dim(padded, crops.length[0] - crops.shared, length, 1)
+    return hierarchical_loss(one, found[count:], crops.shared)
+
+
+def _taken(series: Tensor, first: Tensor) -> Tensor:
+    """Every series from its own first step on; its last step fills the end."""
+    at = jnp.minimum(first[:, None] + jnp.arange(series.shape[1]), series.shape[1] - 1)
+    return jnp.take_along_axis(series, at[..., None], 1)
+
+
+def hierarchical_loss(one: Tensor, other: Tensor, length: Tensor) -> Tensor:
+    """The contrastive loss of two representations (B, T, D) of the same steps, of which the first ``length`` count.
+
+    At every scale it is half the loss among the series of a batch and half that among the steps of a series; time is
+    halved by maxima until one step is left, where the first half alone counts. The result is the mean over the scales.
+    """
+    total, scales = jnp.zeros((), one.dtype), jnp.zeros((), one.dtype)
+    while True:
+        valid = jnp.arange(one.shape[1]) < length
+        both = _among_series(one, other, valid) / 2.0
+        if one.shape[1] > 1:
+            both += jnp.where(length > 1, _among_steps(one, other, valid) / 2.0, 0.0)
+        total += jnp.where(length > 0, both, 0.0)
+        scales += length > 0
+        if one.shape[1] == 1:
+            return total / scales
+        one, other, length = _halved(one), _halved(other), length // 2
+
+
+def _halved(x: Tensor) -> Tensor:
+    """(B, T, D) -> (B, T // 2, D)."""
+    half = x.shape[1] // 2
+    found: Tensor = x[:, : 2 * half].reshape(x.shape[0], half, 2, -1).max(2)
+    return found
+
+
+def _among_series(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
+    """Of the 2 B - 1 other series at the same step, the one that shows the same series is to be found; the mean over
+    the valid steps."""
+    if one.shape[0] == 1:
+        return jnp.zeros((), one.dtype)
+    both = jnp.moveaxis(jnp.concatenate([one, other]), 1, 0)  # (T, 2 B, D)
+    found = _partners_found(both, jnp.ones(both.shape[1], bool)).mean(1)
+    return -jnp.where(valid, found, 0.0).sum() / jnp.maximum(valid.sum(), 1)
+
+
+def _among_steps(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
+    """Of the 2 T - 1 other steps of the same series, the one that shows the same step is to be found; the mean over
+    series and valid steps."""
+    both = jnp.tile(valid, 2)
+    found = _partners_found(jnp.concatenate([one, other], 1), both).mean(0)  # of (B, 2 T)
+    return -jnp.where(both, found, 0.0).sum() / jnp.maximum(both.sum(), 1)
+
+
+def _partners_found(z: Tensor, valid: Tensor) -> Tensor:
+    """The log-probability (A, n) of every vector's partner, which is n / 2 places on, among the other valid vectors of
+    its row (A, n, D): the softmax of their products."""
+    count = z.shape[1]
+    same = np.eye(count, dtype=bool)
+    products = jnp.where(valid & ~same, jnp.einsum("aid,ajd->aij", z, z), -1e30)
+    partner = jnp.where(np.roll(same, count // 2, 1), products, 0.0).sum(-1)
+    return partner - jax.nn.logsumexp(products, -1)
