@@ -296,7 +296,8 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "sample good.keras --sampler ddmi",
         2,
-        "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, dpm-solver++, heun, euler, rk4",
+        "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, "
+        "euler, rk4",
     ),
     (
         "sample good.keras --sampler ddim --steps 0",

@@ -16,7 +16,7 @@ from wdport.evaluation import gru
 from wdport.evaluation.correlation import correlational_score
 from wdport.evaluation.dtw import dtw_distances, jensen_shannon
 from wdport.evaluation.frechet import frechet_distance
-from wdport.evaluation.scaling import Scaling, require_series, scaled_like
+from wdport.evaluation.scaling import Scaling, require_series
 
 
 @pytest.fixture(autouse=True)
@@ -100,13 +100,11 @@ def test_scaling_is_by_the_real_data() -> None:
     real, generated = rng.normal(3.0, size=(20, 5, 2)), rng.normal(3.0, 2.0, size=(20, 5, 2))
     real[..., 1] = 7.0
     scale = Scaling.of(real)
-    one, other = scale(real), scaled_like("samples", generated, (5, 2), scale)
+    one, other = scale(real), scale(generated)
     assert (one[..., 0].min(), one[..., 0].max()) == (0.0, 1.0)
     assert not one[..., 1].any()
     wanted = (generated[..., 0] - real[..., 0].min()) / np.ptp(real[..., 0])
     np.testing.assert_allclose(other[..., 0], wanted, rtol=1e-12, atol=1e-12)
-    with pytest.raises(UsageError, match="give series of one shape"):
-        scaled_like("samples", generated[:, :4], (5, 2), scale)
     with pytest.raises(UsageError, match="samples: have NaN or infinite values in 20 of 20"):
         require_series("samples", np.where(generated > 3, np.nan, generated))
 

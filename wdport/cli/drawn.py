@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # they import jax, and the first one is not needed for errors
     from wdport.sampling.ran import Ran
 
 
+FEW_STEPS = "sde-dpm-solver++"
+"""The sampler that is named where the default one takes every step."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The command line, unchanged."""
@@ -92,6 +96,7 @@ def samples_text(told: Told) -> str:
     given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {wanted.known}"
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
+        ("cheaper", _cheaper(told)),
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
         ("known", given),
@@ -142,6 +147,15 @@ def samples_document(told: Told) -> dict[str, object]:
         "compiling_seconds": ran.compiling,
         "rate": ran.rate,
     }
+
+
+def _cheaper(told: Told) -> str:
+    """The sampler of few steps, where the default one was drawn with."""
+    process = told.job.sampler.programs.network.process()
+    if told.wanted.sampler is not None or FEW_STEPS not in process.samplers:
+        return ""
+    calls = len(process.plan(FEW_STEPS).steps)
+    return f"--sampler {FEW_STEPS}, {calls} calls; wdport evaluate --sweep compares the samples"
 
 
 def _figures(files: Files) -> list[Path]:

@@ -71,7 +71,7 @@ class Options(TypedDict):
     metavar="NAME",
     help="As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]",
 )
-@click.option("--steps", type=int, help="As in wdport sample.  [default: all]")
+@click.option("--steps", type=int, help="As in wdport sample.  [default: all; 20 of sde-dpm-solver++]")
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise level of ddim.")
 @click.option("--dtype", type=OneOf(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
               help="Keras dtype policy of the model.")  # fmt: skip

@@ -41,7 +41,7 @@ TABLE: Final = File(TABLES)
 MODEL: Final = File(CONVERTED)
 CHECKPOINT: Final = File(CHECKPOINTS)
 
-SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "heun", "euler", "rk4")
+SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-solver++", "heun", "euler", "rk4")
 """Of all families; each tells which it has."""
 
 mapping_option = click.option(

@@ -34,9 +34,10 @@ from wdport.files.writable import by_name, require_apart, with_manifests
 @click.argument("model", type=MODEL)
 @click.option("-n", "--count", type=Whole(1, 1 << 32), help="Number of samples.  [default: 1, or the length of --init]")
 @click.option("--sampler", type=OneOf(SAMPLERS), metavar="NAME", help="ddpm or ddim as in the checkpoint's own code; "
-              "ddim-textbook, dpm-solver++, heun, euler; for a flow heun, euler, rk4.  "
+              "ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, euler; for a flow heun, euler, rk4.  "
               "[default: ddpm, for a flow heun]")  # fmt: skip
-@click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 gives 51).  [default: all]")
+@click.option("--steps", type=int, help="Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 "
+              "of sde-dpm-solver++]")  # fmt: skip
 @click.option("--eta", type=float, default=0.0, show_default=True, help="Noise level of ddim.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed; results do not depend on --chunk.")
 @click.option("--chunk", default="auto", show_default=True, help="Samples saved at a time, or auto: several "

@@ -27,7 +27,10 @@ def usage_error(error: click.ClickException) -> UsageError:
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(path, error.option_name, _options(context), see)
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        name = error.param.make_metavar(context) if _newer() else error.param.make_metavar()  # type: ignore[call-arg, arg-type]
+        if isinstance(error.param, click.Option):
+            name = max(error.param.opts, key=len)
+        else:
+            name = error.param.make_metavar(context) if _newer() else error.param.make_metavar()  # type: ignore[call-arg, arg-type]
         return UsageError(path, f"{name} is missing", see)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return UsageError(name_of(error.param), _bare(error.message), see)

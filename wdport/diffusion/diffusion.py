@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.repeat import repeated
 from wdport.diffusion.schedules import Array, NoiseSchedule
+from wdport.diffusion.steps import even_steps
 from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import StepNoising
+
+SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"sde-dpm-solver++": even_steps}
+"""Samplers that choose their steps themselves: (alpha_bar, their number, the last one) to the steps."""
 
 FEW = 5
 """Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
@@ -63,6 +67,11 @@ class Diffusion:
         return step_noising(self.target, self.times, self.schedule.alpha_bar, steps)
 
     @property
+    def trained_last(self) -> int:
+        """The last step on which the network was trained."""
+        return min(self.first + self.last - 1, self.last)
+
+    @property
     def last(self) -> int:
         """T."""
         return len(self.schedule.beta) - 1
@@ -101,7 +110,9 @@ class Diffusion:
         name = sampler or self.samplers[0]
         if name in self.whole and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
-        return repeated(self.at(name, self.rule(steps), eta, changed=changed), self.schedule, times)
+        spacing = SPACED.get(name)
+        listed = self.rule(steps) if spacing is None else spacing(self.schedule.alpha_bar, steps, self.trained_last)
+        return repeated(self.at(name, listed, eta, changed=changed), self.schedule, times)
 
     def at(
         self, sampler: str, steps: Sequence[int] | Array, eta: float = 0.0, target: str = "", changed: bool = False

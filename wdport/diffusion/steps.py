@@ -9,6 +9,13 @@ import numpy as np
 from wdport.diffusion.schedules import STEPS, Array
 from wdport.errors import UsageError
 
+FEW = 20
+"""Steps of :func:`even_steps` if no number is given."""
+
+SIGNAL = 0.03
+"""Least signal of its first step. The clean state that follows from a predicted noise is off by the error of the noise
+divided by the signal, which is 0.003 at the last step of the default schedule."""
+
 
 def step_list(count: int | None = None) -> Array:
     """(S,) int64: the checkpoint's own rule for ``count`` steps; every step from 1000 to 1 if None.
@@ -22,6 +29,31 @@ def step_list(count: int | None = None) -> Array:
         raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {STEPS}")
     steps = np.arange(STEPS, 0, -(STEPS // int(count)))
     return steps if steps[-1] == 1 else np.append(steps, 1)
+
+
+def even_steps(alpha_bar: Array, count: int | None, last: int) -> Array:
+    """(S,) int64: exactly ``count`` steps, 20 if None, evenly spaced in the logarithm of signal / noise.
+
+    They fall from the last step, ``last`` at most, whose signal is at least 0.03, or from ``last`` if that is more, to
+    1; where two would be the same step, the earlier one moves. Raises :class:`UsageError` if there are fewer steps.
+
+    Args:
+        alpha_bar: (T+1,), index 0 a dummy.
+        count: number of steps.
+        last: the last step on which the network was trained.
+    """
+    values = np.asarray(alpha_bar, np.float64)[1 : last + 1]
+    heard = np.flatnonzero(values >= SIGNAL**2)
+    start = int(heard[-1]) + 1 if heard.size else last
+    count = FEW if count is None else count
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= start:
+        raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {start}")
+    ratios = np.log(values[:start]) - np.log1p(-values[:start])
+    wanted = np.linspace(ratios[-1], ratios[0], count)
+    nearest = np.abs(ratios - wanted[:, None]).argmin(1) + 1
+    room = np.arange(count)[::-1]  # steps that must fit below each
+    moved = np.maximum.accumulate((nearest - room)[::-1])[::-1] + room
+    return np.minimum(moved, start - np.arange(count)).astype(np.int64)
 
 
 def checked_steps(steps: Sequence[int] | Array, last: int) -> Array:

@@ -5,8 +5,9 @@ An update is affine in a few arrays of the state's shape, so it is written here 
 standard normal noise. A row is three such forms: the next state, base and memory. If the network's estimate of the
 clean state is changed before it is used, as by clipping, `clean` is the changed state.
 
-Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M), arXiv 2211.01095,
-alg. 2; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13.
+Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M) and its stochastic form,
+arXiv 2211.01095, alg. 2 and eq. 18; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow,
+arXiv 2011.13456, eq. 13.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log, sqrt
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -142,6 +143,23 @@ def dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
         yield now.step, (state, NOTHING, view.denoised(now))
 
 
+def sde_dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """SDE-DPM-Solver++(2M): as :func:`dpm_solver` for the reverse stochastic equation, which adds noise in every step
+    and so forgets the errors of earlier ones; at the end the denoised state."""
+    before: float | None = None
+    for now, then in pairwise(points):
+        estimate = view.denoised(now)
+        if not then.step:
+            yield now.step, (then.signal * estimate + then.noise * z, NOTHING, NOTHING)
+            return
+        length = log(then.signal / then.noise) - log(now.signal / now.noise)
+        if before is not None:
+            estimate = estimate + (estimate - memory) * length / (2.0 * before)
+        before, kept = length, exp(-2.0 * length)
+        state = then.noise / now.noise * exp(-length) * x + then.signal * (1.0 - kept) * estimate
+        yield now.step, (state + then.noise * sqrt(1.0 - kept) * z, NOTHING, view.denoised(now))
+
+
 def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """Heun: two rows per step, an Euler step and its correction by the slope at its end; only Euler at the end."""
     for now, then in pairwise(points):
@@ -166,6 +184,7 @@ SAMPLERS: dict[str, Updates] = {
     "ddim": ddim,
     "ddim-textbook": ddim_textbook,
     "dpm-solver++": dpm_solver,
+    "sde-dpm-solver++": sde_dpm_solver,
     "heun": heun,
     "euler": euler,
 }

@@ -12,8 +12,8 @@ import numpy as np
 from wdport.data.series import Series
 from wdport.errors import UsageError
 from wdport.evaluation.metrics import METRICS, Encoding, some
-from wdport.evaluation.real import real_windows
-from wdport.evaluation.scaling import Scaling, require_series, scaled_like
+from wdport.evaluation.real import Real, real_windows
+from wdport.evaluation.scaling import Scaling, require_series
 from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
@@ -127,32 +127,56 @@ def evaluate(
         require_series(name, each)
     shape = next(iter(sets.values())).shape[1:]
     real = real_windows(data, *shape)
-    scale = Scaling.of(real.windows)
-    pairs = {name: (real.windows, scaled_like(name, each, shape, scale)) for name, each in sets.items()}
-    if min(map(len, real.floor)) >= LEAST:
-        pairs = {FLOOR: (real.floor[0], scale(real.floor[1])), **pairs}
-    largest = max(len(series) for name, (_, series) in pairs.items() if name != FLOOR)
-    counts = {name: min(len(windows), len(series), largest) for name, (windows, series) in pairs.items()}
-    for name, count in counts.items():
-        if count < LEAST:
-            raise UsageError(name, f"are {count} beside {len(real.windows)} real windows", f"give at least {LEAST}")
+    pairs = _pairs(sets, real, shape)
     told = _Told(report, repeats * len(chosen) * len(pairs))
     encoding = None if encoder is None else _encoding(encoder, shape[1])
     found: dict[str, dict[str, list[float]]] = {name: {each.name: [] for each in chosen} for name in pairs}
     for at in range(repeats):
         random = np.random.default_rng([seed, at])
-        drawn = {name: (scale(some(random, windows, counts[name])), some(random, series, counts[name]))
-                 for name, (windows, series) in pairs.items()}  # fmt: skip
+        drawn = {name: each.draw(random) for name, each in pairs.items()}
+        trained_on = drawn[max(sets, key=lambda name: pairs[name].count)][0]
         number = int(random.integers(1 << 31))
         for metric in chosen:
             told(metric.title)
-            score = metric.prepare(next(reversed(drawn.values()))[0], number, encoding)
+            score = metric.prepare(trained_on, number, encoding)
             for name, both in drawn.items():
                 found[name][metric.name].append(score(*both, number))
                 told(metric.title, 1)
     made = {name: {metric: Score(metric, tuple(values)) for metric, values in each.items()}
             for name, each in found.items()}  # fmt: skip
+    counts = {name: each.count for name, each in pairs.items()}
     return Evaluation(made, counts, shape, repeats, seed, real.names, len(real.windows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Real windows, and series to score beside them, of which ``count`` of both are drawn for a repetition."""
+
+    windows: Array
+    series: Array
+    scale: Scaling
+    count: int
+
+    def draw(self, random: np.random.Generator) -> tuple[Array, Array]:
+        """Different ones, scaled."""
+        one, other = (self.scale(some(random, each, self.count)) for each in (self.windows, self.series))
+        return one, other
+
+
+def _pairs(sets: Mapping[str, Array], real: Real, shape: tuple[int, int]) -> dict[str, _Pair]:
+    """What is scored by name, the floor first; raises :class:`UsageError`."""
+    scale, found = Scaling.of(real.windows), {}
+    for name, series in sets.items():
+        if series.shape[1:] != shape:
+            what = f"have length and features {series.shape[1:]}, others {shape}"
+            raise UsageError(name, what, "give series of one shape")
+        found[name] = _Pair(real.windows, series, scale, min(len(series), len(real.windows)))
+        if found[name].count < LEAST:
+            what = f"are {len(series)} beside {len(real.windows)} real windows"
+            raise UsageError(name, what, f"give at least {LEAST} of both")
+    if (fewer := min(map(len, real.floor))) < LEAST:
+        return found
+    return {FLOOR: _Pair(*real.floor, scale, min(fewer, max(each.count for each in found.values()))), **found}
 
 
 class _Told:

@@ -38,12 +38,3 @@ def require_series(name: str, series: Array) -> None:
     if not np.isfinite(series).all():
         count = int((~np.isfinite(series)).any((1, 2)).sum())
         raise UsageError(name, f"have NaN or infinite values in {count} of {len(series)}", "leave these series out")
-
-
-def scaled_like(name: str, series: Array, shape: tuple[int, ...], scale: Scaling) -> Array:
-    """Scaled series; raises :class:`UsageError` unless each has this shape (N, F)."""
-    if series.shape[1:] != shape:
-        raise UsageError(
-            name, f"have length and features {series.shape[1:]}, others {shape}", "give series of one shape"
-        )
-    return scale(series)

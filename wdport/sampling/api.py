@@ -44,8 +44,9 @@ def sample(
         model: what :func:`wdport.load_model` returns.
         n: number of samples. Default: the length of ``init`` or ``noise``, otherwise 1.
         sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook", "dpm-solver++",
-            "heun" or "euler".
-        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000.
+            "sde-dpm-solver++", "heun" or "euler".
+        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000; 20 of "sde-dpm-solver++",
+            which takes exactly the given number.
         eta: noise level of DDIM; 0 adds no noise.
         seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
         init: x_T (n, *shape) to start from instead of noise; ``shape`` is the shape of one state of the model.

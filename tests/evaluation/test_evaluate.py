@@ -1,0 +1,204 @@
+"""`wdport.evaluate` and `wdport evaluate`: sets, floor, seeds, files, messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from wdport.cli.main import main
+from wdport.evaluation.api import Score, apart
+from wdport.evaluation.figures import autocorrelation
+from wdport.evaluation.frechet import frechet_distance
+from wdport.evaluation.real import real_windows
+from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.sweep import Setting, parse_settings
+from wdport.families.registry import find_family, known_model
+
+QUICK = ["correlational", "dtw-js", "sliced-wasserstein"]
+"""Metrics without training."""
+
+
+def walk(steps: int = 600, features: int = 2) -> np.ndarray:
+    """A stationary autoregression (T, F)."""
+    noise = np.random.default_rng(0).normal(size=(steps, features))
+    found = np.zeros((steps, features))
+    for at in range(1, steps):
+        found[at] = 0.8 * found[at - 1] + noise[at]
+    return found + 5.0
+
+
+def taken(count: int, length: int = 8) -> np.ndarray:
+    """Windows of another part of the same process."""
+    whole = walk(4000)[1000:]
+    return np.stack([whole[at : at + length] for at in np.random.default_rng(1).integers(0, 2900, count)])
+
+
+def test_all_scores_tell_a_wrong_process_from_the_right_one() -> None:
+    """White noise of the same mean and spread has another course in time, but the same correlation of features."""
+    noise = np.random.default_rng(2).normal(5.0, walk().std(), (200, 8, 2))
+    found = wdport.evaluate({"right": taken(200), "wrong": noise}, walk(), repeats=2)
+    assert set(found.sets) == {"real", "right", "wrong"}
+    assert found.counts == {"right": 200, "wrong": 200, "real": 200}
+    for metric in ("context-fid", "discriminative", "predictive", "dtw-js", "sliced-wasserstein"):
+        assert found["wrong"][metric].mean > found["right"][metric].mean, metric
+    for metric in ("context-fid", "predictive", "sliced-wasserstein"):
+        assert not found.within_floor("wrong", metric), metric
+    for score in found["right"].values():
+        assert len(score.values) == 2
+        assert np.isfinite(score.values).all()
+
+
+def test_a_seed_determines_all_scores() -> None:
+    def scores(seed: int) -> list[tuple[float, ...]]:
+        found = wdport.evaluate(taken(60), walk(), metrics=[*QUICK, "discriminative"], repeats=2, seed=seed)
+        return [each.values for scores in found.sets.values() for each in scores.values()]
+
+    assert scores(3) == scores(3)
+    assert all(a != b for a, b in zip(scores(3), scores(4), strict=True))
+
+
+def test_the_floors_windows_share_no_step() -> None:
+    steps = np.arange(500.0)[:, None]
+    real = real_windows(steps, 8, 1)
+    one, other = (set(each.ravel().tolist()) for each in real.floor)
+    assert len(real.windows) == 493
+    assert not one & other
+    assert len(one) + len(other) > 0.9 * 500
+    assert {len(each) for each in real_windows(steps[:33], 8, 1).floor} == {25, 0}  # there is no second block
+
+
+def test_without_two_blocks_there_is_no_floor() -> None:
+    found = wdport.evaluate(taken(20), walk(33), metrics=QUICK, repeats=1)
+    assert set(found.sets) == {"samples"}
+    assert found.within_floor("samples", "dtw-js") is None
+
+
+def test_windows_may_be_given() -> None:
+    windows = real_windows(walk(), 8, 2).windows
+    found = wdport.evaluate(taken(50), np.array(windows), metrics=QUICK, repeats=1)
+    assert found.windows == len(windows)
+    assert "real" in found.sets
+
+
+def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
+    """Against the Keras model itself and the distance of its embeddings."""
+    family: Any = find_family("ts2vec", "test")
+    model = family.build(family.load_config({"input_dims": 2, "hidden_dims": 8, "output_dims": 6, "depth": 3}))
+    for variable in model.weights:
+        variable.assign(np.random.default_rng(len(variable.path)).normal(size=variable.shape) * 0.3)
+    samples, windows = taken(40), np.array(real_windows(walk(), 8, 2).windows)[:40]
+    found = wdport.evaluate(samples, windows, metrics=["context-fid"], repeats=1, encoder=model)
+    scale = Scaling.of(windows)
+    wanted = frechet_distance(*(np.asarray(model(scale(each).astype("float32"))[1]) for each in (windows, samples)))
+    assert found["samples"]["context-fid"].mean == pytest.approx(wanted, rel=1e-3)
+    assert known_model(model) is not None
+
+
+@pytest.mark.parametrize(
+    ("samples", "settings", "told"),
+    [
+        (np.zeros((9, 8)), {}, r"samples: have shape \(9, 8\); give series"),
+        (np.full((9, 8, 2), np.nan), {}, "samples: have NaN or infinite values in 9 of 9"),
+        (np.zeros((9, 8, 3)), {}, "data: has 2 features, and the samples 3"),
+        (np.zeros((9, 700, 2)), {}, "data: has 600 steps, and a sample 700"),
+        (np.zeros((4, 8, 2)), {}, "samples: are 4 beside 593 real windows; give at least 5 of both"),
+        (np.zeros((9, 8, 2)), {"metrics": ["fid"]}, "unknown metric 'fid'; use context-fid"),
+        (np.zeros((9, 8, 2)), {"metrics": []}, "metrics: are empty"),
+        (np.zeros((9, 8, 2)), {"repeats": 0}, "repeats: is 0; give a whole number from 1"),
+        (np.zeros((9, 8, 2)), {"seed": -1}, "seed: is -1; give a whole number from 0"),
+        ({"real": np.zeros((9, 8, 2))}, {}, "have a set 'real'"),
+        ({}, {}, "have no set"),
+        ({"a": np.zeros((9, 8, 2)), "b": np.zeros((9, 7, 2))}, {}, "b: have length and features"),
+        (np.zeros((9, 8, 2)), {"encoder": "a model"}, "encoder: does not encode series"),
+    ],
+)
+def test_what_does_not_fit_is_refused(samples: Any, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(wdport.WdportError, match=told):
+        wdport.evaluate(samples, walk(), **settings)
+
+
+def test_settings_are_parsed() -> None:
+    found = parse_settings("ddpm:1000 ddim:20,50  ddim-textbook:eta1:50 heun")
+    wanted = [Setting("ddpm", 1000), Setting("ddim", 20), Setting("ddim", 50), Setting("ddim-textbook", 50, 1.0)]
+    assert found == [*wanted, Setting("heun")]
+    assert parse_settings(" ".join(map(str, found))) == found
+    for text in ("", "ddim:20,20", "ddim:a", "ddim:1:2", ":5", "ddim:etax:3", "ddim:-1", "ddim:1.5", "ddim:etanan"):
+        with pytest.raises(wdport.WdportError, match="sweep"):
+            parse_settings(text)
+
+
+def test_apart_needs_more_than_two_deviations() -> None:
+    assert apart(Score("m", (1.0, 1.2)), Score("m", (0.0, 0.2)))
+    assert not apart(Score("m", (0.0, 1.0)), Score("m", (0.0, 0.2)))
+    assert not apart(Score("m", (0.0, 0.2)), Score("m", (1.0, 1.2)))
+
+
+def test_autocorrelation_is_numpys() -> None:
+    series = taken(30)
+    found = autocorrelation(series, 4)
+    flat = series - series.mean((0, 1))
+    for lag in range(4):
+        for feature in range(2):
+            pairs = flat[:, lag:, feature] * flat[:, : 8 - lag, feature]
+            assert found[lag, feature] == pytest.approx(pairs.mean() / flat[..., feature].var(), rel=1e-12)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("data.csv", walk(), delimiter=",", header="a,b", comments="")
+    series = taken(40).astype(np.float32)
+    np.save("s.npy", series)
+    np.savez("s.npz", coefficients=np.zeros((40, 9, 2)), series=series)
+    rows = [f"{i},{t},{a!r},{b!r}" for i, each in enumerate(series.tolist()) for t, (a, b) in enumerate(each)]
+    Path("s.csv").write_text("\n".join(["sample,step,a,b", *rows, ""]))
+
+
+@pytest.mark.usefixtures("files")
+def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--data", "data.csv", "--metrics", ",".join(QUICK), "--repeats", "2"]
+    found = []
+    for name in ("s.npy", "s.npz", "s.csv"):
+        assert main(["evaluate", name, *words, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["sets"] == found[1]["sets"] == found[2]["sets"]
+    assert [each["name"] for each in found[0]["sets"]] == ["real", "samples"]
+    assert found[0]["features"] == ["a", "b"]
+    assert (found[0]["kind"], found[0]["cheapest"], found[0]["windows"]) == ("evaluation", None, 593)
+    assert main(["evaluate", "s.npy", *words, "--against", "s.npz", "--html", "e.html"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^ +real +samples +against$", told, re.MULTILINE)
+    assert re.search(r"^  DTW-JS +\d\S+ ± \S+ ", told, re.MULTILINE)
+    page = Path("e.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "Sliced Wasserstein" in page
+    assert main(["evaluate", "s.npy", *words, "--html", "e.html"]) == 0  # its own page may be replaced
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["s.npy"], 2, "--data is missing"),
+        (["s.npy", "--data", "data.csv", "-n", "9"], 2, "--count: is for a model"),
+        (["s.npy", "--data", "data.csv", "--metrics", "fid"], 2, "unknown metric 'fid'"),
+        (["s.npy", "--data", "none.csv"], 3, "no such file"),
+        (["none.npy", "--data", "data.csv"], 3, "no such file"),
+        (["data.csv", "--data", "data.csv"], 3, "has no first column named sample"),
+        (["s.npy", "--data", "data.csv", "--html", "data.csv"], 2, "data.csv"),
+        (["s.npy", "--data", "data.csv", "--encoder", "s.npz"], 3, "s.npz"),
+    ],
+)
+def test_wrong_commands_get_one_line(
+    words: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", *words]) == code
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
