@@ -52,14 +52,15 @@ def clouds(real: Array, sets: Mapping[str, Array], seed: int = 0) -> bytes:
     figure = _figure(9.0, 4.2 * len(sets))
     panels = figure.subplots(len(sets), 2, squeeze=False)
     main = PCA(2, random_state=seed).fit(flat)
-    for row, (name, series) in zip(panels, sets.items(), strict=True):
+    for row, (name, series), colour in zip(panels, sets.items(), _colours(sets)[1:], strict=True):
         other = _flat(some(random, series, POINTS), real)
         both = np.concatenate([flat, other])
         near = TSNE(2, random_state=seed, init="pca", perplexity=min(30.0, (len(both) - 1) / 3)).fit_transform(both)
         for panel, points, title in zip(row, (main.transform(both), near), ("PCA", "t-SNE"), strict=True):
-            for part, colour in ((points[: len(flat)], REAL), (points[len(flat) :], GENERATED)):
-                panel.plot(*part.T, ".", color=colour, markersize=2.5, alpha=0.5)
-            panel.set_title(f"{title}: real and {name}", fontsize=10, parse_math=False)
+            for part, shade, label in ((points[: len(flat)], REAL, "real"), (points[len(flat) :], colour, name)):
+                panel.plot(*part.T, ".", color=shade, markersize=2.5, alpha=0.5, label=label)
+            panel.set_title(title, fontsize=10)
+            panel.legend(loc="upper right", fontsize=8, markerscale=3)
             panel.set_xticks([])
             panel.set_yticks([])
     return _png(figure)

@@ -1,0 +1,75 @@
+"""The trained scores have the law of an implementation in PyTorch, and order samples as they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.evaluation import judges_torch, ts2vec_torch
+from wdport.data.series import read_series
+from wdport.evaluation.api import Evaluation, evaluate
+from wdport.evaluation.frechet import frechet_distance
+from wdport.evaluation.real import real_windows
+from wdport.evaluation.scaling import Scaling
+
+SERIES = Path(__file__).parents[2] / "shared" / "data" / "ETT-small" / "ETTh1.csv"
+REPEATS, COUNT = 5, 800
+
+Record = Callable[[str, object], None]
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not SERIES.is_file(), reason="needs the shared data"),
+]
+
+
+@pytest.fixture(scope="module")
+def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Real windows and others: real ones that share no step with them, those with a little noise, and Gaussian noise
+    with the right mean and covariance."""
+    real = real_windows(read_series(SERIES), 24, 7)
+    random = np.random.default_rng(0)
+    one, other = (each[random.permutation(len(each))[:COUNT]] for each in real.floor)
+    good = other + 0.15 * real.windows.std((0, 1)) * random.normal(size=other.shape)
+    flat = real.windows.reshape(len(real.windows), -1)
+    root = np.linalg.cholesky(np.cov(flat.T) + 1e-9 * np.eye(flat.shape[1]))
+    bad = (flat.mean(0) + random.normal(size=(COUNT, flat.shape[1])) @ root.T).reshape(-1, 24, 7)
+    return {"real": (one, other), "good": (one, good), "bad": (one, bad)}
+
+
+def theirs(metric: str, real: np.ndarray, generated: np.ndarray, seed: int) -> float:
+    scale = Scaling.of(real)
+    real, generated = scale(real), scale(generated)
+    if metric == "discriminative":
+        return judges_torch.discriminative(real, generated, seed)
+    if metric == "predictive":
+        return judges_torch.predictive(real, generated, seed)
+    module = ts2vec_torch.trained(real, seed, 600 if real.size > 100_000 else 200)
+    return frechet_distance(*(ts2vec_torch.embeddings(module, each) for each in (real, generated)))
+
+
+@pytest.mark.parametrize("metric", ["context-fid", "discriminative", "predictive"])
+@pytest.mark.parametrize("name", ["real", "good", "bad"])
+def test_trained_scores_have_the_law_of_pytorchs(
+    name: str, metric: str, sets: dict[str, tuple[np.ndarray, np.ndarray]], record_property: Record
+) -> None:
+    """Means of five repetitions differ by at most two standard deviations of their difference of single ones."""
+    real, generated = sets[name]
+    found: Evaluation = evaluate(generated, real, metrics=[metric], repeats=REPEATS)
+    ours = found["samples"][metric]
+    other = [theirs(metric, real, generated, seed) for seed in range(REPEATS)]
+    record_property("ours, mean and deviation", [ours.mean, ours.std])
+    record_property("PyTorch's, mean and deviation", [float(np.mean(other)), float(np.std(other, ddof=1))])
+
+    assert abs(ours.mean - np.mean(other)) <= 2.0 * np.hypot(ours.std, np.std(other, ddof=1))
+
+
+def test_noise_is_worse_than_real_series(sets: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    """In every score that sees more than means and covariances."""
+    found = wdport.evaluate({name: each for name, (_, each) in sets.items() if name != "real"}, SERIES, repeats=REPEATS)
+    for metric in ("context-fid", "predictive", "sliced-wasserstein"):
+        assert found["bad"][metric].mean > found["real"][metric].mean

@@ -1,0 +1,98 @@
+"""Settings of a sampler against quality, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from wdport.cli.main import main
+from wdport.evaluation.api import Evaluation, Score
+from wdport.evaluation.sweep import Drawn, Setting, Sweep
+
+SERIES = np.random.default_rng(0).normal([5.0, 0.0], [3.0, 1.0], size=(400, 2))
+CONFIG: dict[str, Any] = {
+    "model": {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8},
+    "dataset": {"seq_len": 16}, "wavelet": {"type": "db2", "levels": "auto"},
+}  # fmt: skip
+QUICK = ["correlational", "sliced-wasserstein"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return wdport.new_model(CONFIG, SERIES)
+
+
+def test_every_setting_is_sampled_and_scored(model: Any) -> None:
+    """With the samples that `wdport.sample` draws, whatever else is scored."""
+    told: list[str] = []
+    found = wdport.sweep(model, SERIES, "ddim:5 sde-dpm-solver++:5", 30, metrics=QUICK, repeats=2, seed=3,
+                         more={"other": SERIES[:320].reshape(20, 16, 2)}, report=lambda *each: told.append(each[2]))  # fmt: skip
+    assert [(str(each.setting), each.calls) for each in found.drawn] == [("ddim:5", 6), ("sde-dpm-solver++:5", 5)]
+    assert set(found.evaluation.sets) == {"real", "other", "ddim:5", "sde-dpm-solver++:5"}
+    own = wdport.sample(model, 30, sampler="ddim", steps=5, seed=3)
+    np.testing.assert_array_equal(found.samples["ddim:5"], own.decoded)
+    assert told[:2] == ["sampling, ddim:5", "sampling, sde-dpm-solver++:5"]
+    alone = wdport.evaluate(own.decoded, SERIES, metrics=QUICK, repeats=2, seed=3)
+    assert alone["samples"].keys() == found.evaluation["ddim:5"].keys()
+
+
+def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
+    def scores(fid: float, correlational: float) -> dict[str, Score]:
+        return {"context-fid": Score("context-fid", (fid, fid + 0.1)),
+                "correlational": Score("correlational", (correlational, correlational + 0.1))}  # fmt: skip
+
+    sets = {
+        "ddpm": scores(1.0, 1.0),
+        "ddim:50": scores(1.1, 1.1),
+        "ddim:20": scores(0.5, 1.9),
+        "heun:9": scores(9.0, 0.1),
+    }
+    drawn = [Drawn(Setting("ddpm"), 1000, 9.0), Drawn(Setting("ddim", 50), 51, 1.0), Drawn(Setting("ddim", 20), 21, 1.0),
+             Drawn(Setting("heun", 9), 17, 1.0)]  # fmt: skip
+    swept = Sweep(drawn, Evaluation(sets, dict.fromkeys(sets, 9), (8, 2), 2, 0), {})
+    assert str(swept.full().setting) == "ddpm"
+    assert [swept.as_good(each) for each in drawn[1:]] == [
+        ["context-fid", "correlational"], ["context-fid"], ["correlational"]]  # fmt: skip
+    assert str(swept.cheapest().setting) == "ddim:50"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("rk5:3", "sampler: unknown sampler 'rk5'"),
+        ("ddpm:10", "steps: ddpm takes all 1000 steps, not 10"),
+        ("heun:eta1:5", "eta: does not belong to heun"),
+    ],
+)
+def test_a_setting_that_the_model_has_not_is_refused_before_anything_is_drawn(
+    model: Any, settings: str, told: str
+) -> None:
+    drawn: list[Any] = []
+    with pytest.raises(wdport.WdportError, match=told):
+        wdport.sweep(model, SERIES, f"ddim:5 {settings}", 5, report=lambda *each: drawn.append(each))
+    assert not drawn
+
+
+def test_the_command_samples_a_model(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model.save("m.keras")
+    np.savetxt("data.csv", SERIES, delimiter=",", header="a,b", comments="")
+    words = ["evaluate", "m.keras", "--data", "data.csv", "--sweep", "ddim:10,5", "-n", "20", "--repeats", "2",
+             "--metrics", ",".join(QUICK)]  # fmt: skip
+    assert main([*words, "--html", "e.html", "--json", "e.json"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^ +calls +seconds +corr +SW$", told, re.MULTILINE)
+    assert re.search(r"^  ddim:10 +11 +\S+ +\S+±\S+", told, re.MULTILINE)
+    assert re.search(r"^  cheapest setting that is as good as ddim:10 in every score: ddim:", told, re.MULTILINE)
+    found = json.loads(Path("e.json").read_text())
+    assert [each["network_calls"] for each in found["sets"]] == [None, 11, 6]
+    assert found["cheapest"] in ("ddim:10", "ddim:5")
+    assert Path("e.html").read_text().count("data:image/png;base64,") == 5
