@@ -31,8 +31,9 @@ def model() -> Any:
 def test_every_setting_is_sampled_and_scored(model: Any) -> None:
     """With the samples that `wdport.sample` draws, whatever else is scored."""
     told: list[str] = []
-    found = wdport.sweep(model, SERIES, "ddim:5 sde-dpm-solver++:5", 30, metrics=QUICK, repeats=2, seed=3,
-                         more={"other": SERIES[:320].reshape(20, 16, 2)}, report=lambda *each: told.append(each[2]))  # fmt: skip
+    more = {"other": SERIES[:320].reshape(20, 16, 2)}
+    found = wdport.sweep(model, SERIES, "ddim:5 sde-dpm-solver++:5", 30, metrics=QUICK, repeats=2, seed=3, more=more,
+                         report=lambda *each: told.append(each[2]))  # fmt: skip
     assert [(str(each.setting), each.calls) for each in found.drawn] == [("ddim:5", 6), ("sde-dpm-solver++:5", 5)]
     assert set(found.evaluation.sets) == {"real", "other", "ddim:5", "sde-dpm-solver++:5"}
     own = wdport.sample(model, 30, sampler="ddim", steps=5, seed=3)
@@ -47,14 +48,10 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
         return {"context-fid": Score("context-fid", (fid, fid + 0.1)),
                 "correlational": Score("correlational", (correlational, correlational + 0.1))}  # fmt: skip
 
-    sets = {
-        "ddpm": scores(1.0, 1.0),
-        "ddim:50": scores(1.1, 1.1),
-        "ddim:20": scores(0.5, 1.9),
-        "heun:9": scores(9.0, 0.1),
-    }
-    drawn = [Drawn(Setting("ddpm"), 1000, 9.0), Drawn(Setting("ddim", 50), 51, 1.0), Drawn(Setting("ddim", 20), 21, 1.0),
-             Drawn(Setting("heun", 9), 17, 1.0)]  # fmt: skip
+    sets = {"ddpm": scores(1.0, 1.0), "ddim:50": scores(1.1, 1.1), "ddim:20": scores(0.5, 1.9),
+            "heun:9": scores(9.0, 0.1)}  # fmt: skip
+    calls = {Setting("ddpm"): 1000, Setting("ddim", 50): 51, Setting("ddim", 20): 21, Setting("heun", 9): 17}
+    drawn = [Drawn(setting, count, 1.0) for setting, count in calls.items()]
     swept = Sweep(drawn, Evaluation(sets, dict.fromkeys(sets, 9), (8, 2), 2, 0), {})
     assert str(swept.full().setting) == "ddpm"
     assert [swept.as_good(each) for each in drawn[1:]] == [
