@@ -31,19 +31,9 @@ def represent(config: Config, weights: Weights, series: Tensor, inside: Tensor, 
     x = series @ weights["input_fc/kernel"] + weights["input_fc/bias"]
     if seen is not None:
         x = jnp.where(seen[..., None], x, 0.0)
-    blocks = [_block_weights(weights, i) for i in range(config.depth + 1)]
-    near = sum(2**i < series.shape[1] for i in range(config.depth))
-    for begin, end, taps in ((0, near, config.kernel_size), (near, config.depth, 1)):
-        if begin < end:  # one loop for the blocks that are alike compiles in a third of the time
-            stacked = {name: jnp.stack([each[name] for each in blocks[begin:end]]) for name in blocks[begin]}
-            dilations = 2 ** jnp.arange(begin, end)
-
-            def block(x: Tensor, now: tuple[Block, Tensor], taps: int = taps) -> tuple[Tensor, None]:
-                return _block(*now, x, inside, taps), None
-
-            x, _ = jax.lax.scan(block, x, (stacked, dilations))
-    reach = config.kernel_size if 2**config.depth < series.shape[1] else 1
-    return _block(blocks[-1], jnp.asarray(2**config.depth), x, inside, reach)
+    for i in range(config.depth + 1):
+        x = _block(_block_weights(weights, i), 2**i, x, inside)
+    return x
 
 
 def _block_weights(weights: Weights, number: int) -> Block:
@@ -51,24 +41,24 @@ def _block_weights(weights: Weights, number: int) -> Block:
     return {name.removeprefix(path): value for name, value in weights.items() if name.startswith(path)}
 
 
-def _block(weights: Block, dilation: Tensor, x: Tensor, inside: Tensor, taps: int) -> Tensor:
-    """(B, T, C) -> (B, T, C'), with the ``taps`` in the middle of every kernel."""
+def _block(weights: Block, dilation: int, x: Tensor, inside: Tensor) -> Tensor:
+    """(B, T, C) -> (B, T, C')."""
     kept = x
     if "projector/kernel" in weights:
         kept = x @ weights["projector/kernel"][0] + weights["projector/bias"]
     for name in ("conv1", "conv2"):
         given = jnp.where(inside[..., None], jax.nn.gelu(x, approximate=False), 0.0)
-        x = _convolution(given, weights[f"{name}/conv/kernel"], dilation, taps) + weights[f"{name}/conv/bias"]
+        x = _convolution(given, weights[f"{name}/conv/kernel"], dilation) + weights[f"{name}/conv/bias"]
     return x + kept
 
 
-def _convolution(x: Tensor, kernel: Tensor, dilation: Tensor, taps: int) -> Tensor:
-    """(B, T, C) and a kernel (K, C, C') -> (B, T, C'), as one product for all taps."""
-    length, middle, half = x.shape[1], kernel.shape[0] // 2, taps // 2
+def _convolution(x: Tensor, kernel: Tensor, dilation: int) -> Tensor:
+    """(B, T, C) and a kernel (K, C, C') -> (B, T, C'), as one product of the taps that reach a step of the series."""
+    length, middle = x.shape[1], kernel.shape[0] // 2
+    half = min(middle, (length - 1) // dilation)
     if half:
-        padded = jnp.pad(x, ((0, 0), (length, length), (0, 0)))
-        reach = jnp.clip(jnp.arange(-half, half + 1) * dilation, -length, length) + length
-        x = jnp.concatenate([jax.lax.dynamic_slice_in_dim(padded, at, length, 1) for at in reach], -1)
+        padded = jnp.pad(x, ((0, 0), (half * dilation, half * dilation), (0, 0)))
+        x = jnp.concatenate([padded[:, tap * dilation : tap * dilation + length] for tap in range(2 * half + 1)], -1)
     return x @ kernel[middle - half : middle + half + 1].reshape(-1, kernel.shape[2])
 
 
