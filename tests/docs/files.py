@@ -76,6 +76,13 @@ def small_series(path: Path) -> None:
     np.savetxt(path, values, delimiter=",", header="HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", comments="")
 
 
+def small_samples(path: Path) -> None:
+    import numpy as np
+
+    values = np.random.default_rng(1).normal(size=(20, 24, 7)).cumsum(1).astype(np.float32)
+    np.savez(path, series=values)
+
+
 def training_config(path: Path, config: Config = ETTH1) -> None:
     import yaml
 
@@ -252,6 +259,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "ts2vec-stocks.pt": ts2vec,
     "run.ckpt": training_run,
     "etth1.csv": small_series,
+    "samples.npz": small_samples,
     "models/encoder.py": text(ENCODER),
     "llama": llama,
     "llama.yaml": text(LLAMA_TABLE),
@@ -279,6 +287,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/suggest.md": ("net.py", "valid.py"),
     "docs/recording.md": ("etth1.ckpt", "etth1.keras", "my_project/model.py", "recorder.py"),
     "docs/sampling.md": ("etth1.keras",),
+    "docs/evaluation.md": ("etth1.keras", "etth1.csv", "samples.npz"),
     "docs/export.md": (
         "etth1.keras",
         "etth1.ckpt",
