@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 
 import wdport
 from wdport.cli.main import main
+from wdport.data.series import Series
 from wdport.evaluation.api import Evaluation, Score
-from wdport.evaluation.sweep import Drawn, Setting, Sweep
+from wdport.evaluation.sweep import Drawn, Setting, Sweep, _units_of
+from wdport.model import Decoding
 
 SERIES = np.random.default_rng(0).normal([5.0, 0.0], [3.0, 1.0], size=(400, 2))
 CONFIG: dict[str, Any] = {
@@ -39,7 +43,7 @@ def test_every_setting_is_sampled_and_scored(model: Any) -> None:
     own = wdport.sample(model, 30, sampler="ddim", steps=5, seed=3)
     np.testing.assert_array_equal(found.samples["ddim:5"], own.decoded)
     assert told[:2] == ["sampling, ddim:5", "sampling, sde-dpm-solver++:5"]
-    alone = wdport.evaluate(own.decoded, SERIES, metrics=QUICK, repeats=2, seed=3)
+    alone = wdport.evaluate(own, SERIES, metrics=QUICK, repeats=2, seed=3)
     assert alone["samples"].keys() == found.evaluation["ddim:5"].keys()
 
 
@@ -57,6 +61,22 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
     assert [swept.as_good(each) for each in drawn[1:]] == [
         ["context-fid", "correlational"], ["context-fid"], ["correlational"]]  # fmt: skip
     assert str(swept.cheapest().setting) == "ddim:50"
+
+
+def test_data_come_in_the_models_units_and_columns(model: Any, tmp_path: Path) -> None:
+    """By name where both have names; as z-scores for a model without statistics."""
+    about = SimpleNamespace(
+        decoding=Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data"), features=("b", "a")
+    )
+    series = Series(SERIES, ("a", "b"))
+    found: Any = _units_of(series, about)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.values, SERIES[:, ::-1])
+    about.decoding = replace(about.decoding, mean=(0.0, 0.0), std=(1.0, 1.0))
+    found = _units_of(SERIES, about)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found.values, (SERIES - SERIES.mean(0)) / SERIES.std(0), rtol=1e-12)
+    about.decoding = replace(about.decoding, shape=(2,))
+    with pytest.raises(wdport.WdportError, match="has samples that are not series"):
+        _units_of(SERIES, about)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ def command(
             swept = None
             found = evaluate(sets, data, metrics=chosen, repeats=repeats, seed=seed, encoder=own, report=report)
     name = printable(Path(samples).name, None)
-    title = f"{name}: {found.windows} real windows of {found.shape[0]} steps and {found.shape[1]} features"
+    title = f"{name}: {len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features"
     if html_file:
-        _write_page(Path(html_file), found, sets, data, title, swept)
+        _write_page(Path(html_file), found, sets, title, swept)
     told = f"\n  wrote  {html_file}" if html_file else ""
     give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)), **facts_of(found, swept)},
          json_file, lambda: f"{title}\n{text_of(found, swept)}{told}", asked=True)  # fmt: skip
@@ -117,14 +117,11 @@ def _named(path: Path) -> dict[str, object]:
     return {"name": path.name, "sha256": file_sha256(path)}
 
 
-def _write_page(
-    path: Path, found: Evaluation, sets: Mapping[str, Array], data: str, title: str, swept: Sweep | None
-) -> None:
+def _write_page(path: Path, found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None) -> None:
     from wdport.evaluation.page import page_of
-    from wdport.evaluation.real import real_windows
     from wdport.files.atomic import write_text
 
     if swept is not None:  # those that matter first
         first = [str(swept.full().setting), str(swept.cheapest().setting)]
         sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
-    write_text(path, page_of(found, real_windows(data, *found.shape).windows, sets, title, swept))
+    write_text(path, page_of(found, sets, title, swept))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
+from wdport.data.samples import read_samples
 from wdport.data.series import Series
 from wdport.errors import UsageError
 from wdport.evaluation.metrics import METRICS, Encoding, some
@@ -18,6 +19,7 @@ from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, KerasModel
+from wdport.sampling.samples import Samples
 
 LEAST: Final = 5
 """Series of each set: a fifth of them is what a judge is tested on."""
@@ -56,7 +58,7 @@ class Evaluation:
 
     ``sets`` has the samples under the names they were given with, and "real", the floor, if the data allow one.
     ``counts`` are the series of each set that are compared with as many real ones, ``features`` the names of the
-    features, if known.
+    features, if known, and ``real`` all real windows (n, N, F).
     """
 
     sets: Mapping[str, Mapping[str, Score]]
@@ -65,7 +67,7 @@ class Evaluation:
     repeats: int
     seed: int
     features: tuple[str, ...] = ()
-    windows: int = 0
+    real: Array = field(default_factory=lambda: np.zeros((0, 0, 0)), repr=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -87,8 +89,12 @@ def apart(score: Score, other: Score, width: float = 2.0) -> bool:
     return score.mean - other.mean > width * float(np.hypot(score.std, other.std))
 
 
+Given = Array | Samples | str | PathLike[str]
+"""A set of series: an array (n, N, F), what :func:`wdport.sample` returns, or a file of either."""
+
+
 def evaluate(
-    samples: Array | Mapping[str, Array],
+    samples: Given | Mapping[str, Given],
     data: Array | Series | str | PathLike[str],
     *,
     metrics: Sequence[str] | None = None,
@@ -100,14 +106,15 @@ def evaluate(
     """Score generated series against real ones; smaller is better for every score.
 
     Args:
-        samples: series (n, N, F) in the units of the data, or several sets of them by name.
+        samples: series (n, N, F) in the units of the data: an array, what :func:`wdport.sample` returns, or a file
+            of ``wdport sample``; or several of them by name.
         data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F).
         metrics: "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and "sliced-wasserstein";
             all by default.
         repeats: repetitions of every score, each with its own random subsets and trainings.
         seed: determines all of them.
-        encoder: a converted encoder of series, for Context-FID. By default one is trained on the real
-            windows of every repetition.
+        encoder: a converted encoder of series, for Context-FID. By default one is trained on the real windows of every
+            repetition.
         report: called before every score, for a progress display.
 
     Returns:
@@ -118,13 +125,12 @@ def evaluate(
         UsageError: samples, data or settings do not fit together.
         InputError: the data cannot be read.
     """
-    sets = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+    given = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+    sets = {name: _series_of(name, each) for name, each in given.items()}
     if not sets or FLOOR in sets:
         raise UsageError("samples", "have no set" if not sets else f"have a set {FLOOR!r}", "name every set of series")
     _require(repeats=(repeats, 1), seed=(seed, 0))
     chosen = [METRICS[name] for name in chosen_metrics(metrics)]
-    for name, each in sets.items():
-        require_series(name, each)
     shape = next(iter(sets.values())).shape[1:]
     real = real_windows(data, *shape)
     pairs = _pairs(sets, real, shape)
@@ -145,7 +151,7 @@ def evaluate(
     made = {name: {metric: Score(metric, tuple(values)) for metric, values in each.items()}
             for name, each in found.items()}  # fmt: skip
     counts = {name: each.count for name, each in pairs.items()}
-    return Evaluation(made, counts, shape, repeats, seed, real.names, len(real.windows))
+    return Evaluation(made, counts, shape, repeats, seed, real.names, real.windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +183,18 @@ def _pairs(sets: Mapping[str, Array], real: Real, shape: tuple[int, int]) -> dic
     if (fewer := min(map(len, real.floor))) < LEAST:
         return found
     return {FLOOR: _Pair(*real.floor, scale, min(fewer, max(each.count for each in found.values()))), **found}
+
+
+def _series_of(name: str, given: Given) -> Array:
+    """The series (n, N, F) of a set; raises :class:`UsageError`, or :class:`InputError` for a file."""
+    if isinstance(given, (str, PathLike)):
+        return read_samples(given)
+    series = given
+    if isinstance(given, Samples):
+        if given.decoded is None:
+            raise UsageError(name, "are not decoded to series", "convert the model with its transform's settings")
+        series = given.decoded
+    return require_series(name, series)
 
 
 class _Told:

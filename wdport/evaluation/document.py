@@ -22,7 +22,7 @@ def facts_of(found: Evaluation, swept: Sweep | None = None) -> dict[str, object]
     """The evaluation as JSON values."""
     drawn = {str(each.setting): each for each in swept.drawn} if swept else {}
     return {
-        "windows": found.windows,
+        "windows": len(found.real),
         "shape": list(found.shape),
         "features": list(found.features),
         "repeats": found.repeats,

@@ -29,19 +29,18 @@ p { margin: .3rem 0; color: #55544e; }
 
 
 def page_of(
-    found: Evaluation, real: Array, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, shown: int = 3
+    found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, shown: int = 3
 ) -> str:
     """The evaluation as a page.
 
     Args:
         found: the scores.
-        real: real windows (n, N, F).
         sets: the scored series by name; figures show the first ``shown`` of them.
         title: the headline.
         swept: the sweep that the scores are of, for its curves.
         shown: sets in a figure.
     """
-    drawn = dict(list(sets.items())[:shown])
+    drawn, real = dict(list(sets.items())[:shown]), found.real
     said = "Mean and standard deviation over the repetitions; smaller is better."
     if FLOOR in found.sets:
         said += f" {FLOOR}: real windows against others, with which they share no step."
@@ -54,7 +53,7 @@ def page_of(
         _figure("Autocorrelation by lag", figures.autocorrelations(real, drawn, found.features)),
         _figure("Real and generated series", figures.grid(real, drawn, found.features, found.seed)),
     ]
-    told = (f"{found.windows} real windows of {found.shape[0]} steps and {found.shape[1]} features; "
+    told = (f"{len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features; "
             f"{found.repeats} repetitions, seed {found.seed}")  # fmt: skip
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (

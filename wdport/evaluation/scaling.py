@@ -29,8 +29,8 @@ class Scaling:
         return scaled
 
 
-def require_series(name: str, series: Array) -> None:
-    """Raise :class:`UsageError` unless these are finite series (n, N, F)."""
+def require_series(name: str, series: object) -> Array:
+    """Return the series (n, N, F); raises :class:`UsageError` for anything else, or values that are not finite."""
     if not isinstance(series, np.ndarray) or series.dtype.kind not in "iuf":
         raise UsageError(name, "are not an array of real numbers", "give series (n, length, features)")
     if series.ndim != 3 or 0 in series.shape:
@@ -38,3 +38,4 @@ def require_series(name: str, series: Array) -> None:
     if not np.isfinite(series).all():
         count = int((~np.isfinite(series)).any((1, 2)).sum())
         raise UsageError(name, f"have NaN or infinite values in {count} of {len(series)}", "leave these series out")
+    return series

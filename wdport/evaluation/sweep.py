@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
 
-from wdport.data.series import Series
+from wdport.data.series import Series, read_series
+from wdport.data.statistics import Statistics
 from wdport.errors import UsageError
 from wdport.evaluation.api import Evaluation, Report, apart, evaluate
-from wdport.model import Array, KerasModel
+from wdport.evaluation.scaling import require_series
+from wdport.model import Array, Decoding, Diffused, KerasModel
 from wdport.sampling.job import plan_job
 from wdport.sampling.programs import programs_of
 from wdport.sampling.ran import Clock
@@ -121,8 +123,9 @@ def sweep(
     Every setting begins with the same noise.
 
     Args:
-        model: a converted diffusion model whose samples are series in the units of the data.
-        data: as for :func:`wdport.evaluate`.
+        model: a converted diffusion model whose samples are series.
+        data: as for :func:`wdport.evaluate`. Columns are found by the model's feature names; if the model has no
+            statistics, so that its series are z-scores, the data are z-scored.
         settings: such as ``"ddpm:1000 ddim:20,50"``: samplers with numbers of steps, by the rule of
             :func:`wdport.sample`. By default the model's default sampler with all steps.
         n: samples of each.
@@ -138,6 +141,7 @@ def sweep(
         UsageError: a setting is not one of the model, or its samples do not fit the data.
     """
     programs = programs_of(model)
+    real = _units_of(data, programs.network.about)
     listed = _listed(settings, programs.network.process().samplers[0])
     jobs = [plan_job(programs, Request(count=n, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed))
             for each in listed]  # fmt: skip
@@ -150,11 +154,29 @@ def sweep(
         since, clock = time.monotonic(), Clock(n, None)
         series = Samples.join(list(job.draw(done=clock))).decoded
         drawn.append(Drawn(setting, calls, time.monotonic() - since - clock.compiling))
-        if series is None:
-            raise UsageError("model", "does not decode its states to series", "convert with --data or --norm-stats")
-        sets[str(setting)] = series
-    found = evaluate(sets, data, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report)
+        sets[str(setting)] = require_series(str(setting), series)
+    found = evaluate(sets, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report)
     return Sweep(drawn, found, sets)
+
+
+def _units_of(data: Array | Series | str | PathLike[str], about: Diffused) -> Array | Series:
+    """The data in the units of the model's series: its features by name, and z-scored if it has no statistics.
+
+    Raises :class:`UsageError` for a model whose samples are not series.
+    """
+    decoding = about.decoding
+    if not isinstance(decoding, Decoding) or len(decoding.shape) != 2:
+        raise UsageError("model", "has samples that are not series", "give a model of time series")
+    if isinstance(data, np.ndarray):
+        if data.ndim == 3:
+            return data
+        data = Series.of(data)
+    series = data if isinstance(data, Series) else read_series(data)
+    if series.named and about.features and set(about.features) <= set(series.names):
+        series = series.choose(about.features)
+    if any(decoding.mean) or any(each != 1.0 for each in decoding.std):
+        return series
+    return replace(series, values=Statistics.of(series.values).normalize(series.values))
 
 
 def _listed(settings: str | Sequence[Setting] | None, default: str) -> list[Setting]:
