@@ -216,3 +216,27 @@ def test_refusals_import_nothing_heavy(model: Path) -> None:
     arguments = ["sample", str(model), "-o", str(model.with_suffix(".txt"))]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "2 []"
+
+
+def test_the_default_sampler_names_a_cheaper_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the network's target; the samples are those of the checkpoint's own code all the same."""
+    monkeypatch.chdir(tmp_path)
+    series = np.random.default_rng(0).normal(size=(80, 2))
+    config: dict[str, Any] = {
+        "model": {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8},
+        "dataset": {"seq_len": 16}, "wavelet": {"type": "db2", "levels": "auto"},
+    }  # fmt: skip
+    for target, told in (("noise", "sde-dpm-solver++ --steps 20: 20 calls"),
+                         ("coefficient", "dpm-solver++ --steps 10: 11 calls")):  # fmt: skip
+        model = wdport.new_model({**config, "model": {**config["model"], "prediction_target": target}}, series)
+        model.save("m.keras")
+        assert main(["sample", "m.keras", "--force"]) == 0
+        out = capsys.readouterr().out
+        assert f"cheaper       --sampler {told}; wdport evaluate --sweep" in out
+        assert "ddpm, 1000 network calls" in out
+        with np.load("m.samples.npz") as saved:
+            np.testing.assert_array_equal(saved["series"], wdport.sample(model).series)
+        assert main(["sample", "m.keras", "--force", "--sampler", "ddpm"]) == 0
+        assert "cheaper" not in capsys.readouterr().out

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wdport.cli.options import facts, size
 from wdport.conversion.load import Converted
-from wdport.errors import printable
+from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
 from wdport.model import NotDecoded
@@ -21,10 +21,6 @@ if TYPE_CHECKING:  # they import jax, and the first one is not needed for errors
     from wdport.sampling.devices import Spread
     from wdport.sampling.job import Job
     from wdport.sampling.ran import Ran
-
-
-FEW_STEPS = "sde-dpm-solver++"
-"""The sampler that is named where the default one takes every step."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +148,17 @@ def samples_document(told: Told) -> dict[str, object]:
 def _cheaper(told: Told) -> str:
     """The sampler of few steps, where the default one was drawn with."""
     process = told.job.sampler.programs.network.process()
-    if told.wanted.sampler is not None or FEW_STEPS not in process.samplers:
+    few = getattr(process, "few", None)  # a flow has none: its default takes few steps
+    if told.wanted.sampler is not None or told.wanted.steps is not None or few is None:
         return ""
-    calls = len(process.plan(FEW_STEPS).steps)
-    return f"--sampler {FEW_STEPS}, {calls} calls; wdport evaluate --sweep compares the samples"
+    sampler, steps = few
+    try:
+        calls = len(process.plan(sampler, steps).steps)
+    except UsageError:  # a process of few steps, or a sampler that its schedule does not allow
+        return ""
+    if calls >= len(told.job.sampler.plan.steps):
+        return ""
+    return f"--sampler {sampler} --steps {steps}: {calls} calls; wdport evaluate --sweep compares the samples"
 
 
 def _figures(files: Files) -> list[Path]:

@@ -14,7 +14,7 @@ from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.repeat import repeated
 from wdport.diffusion.schedules import Array, NoiseSchedule
-from wdport.diffusion.steps import even_steps
+from wdport.diffusion.steps import FEW, even_steps
 from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"sde-dpm-solver++": even_steps}
 """Samplers that choose their steps themselves: (alpha_bar, their number, the last one) to the steps."""
 
-FEW = 5
+TRIAL = 5
 """Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
 
 Loop = Callable[[Network, Run, Sequence[int], Array, Array], list[Array]]
@@ -60,6 +60,12 @@ class Diffusion:
     def samplers(self) -> tuple[str, ...]:
         return tuple({**SAMPLERS, **self.own})
 
+    @property
+    def few(self) -> tuple[str, int]:
+        """A sampler and its steps whose samples are as good as those of every step, where that was measured: see
+        docs/evaluation.md."""
+        return ("dpm-solver++", 10) if self.target == "sample" else ("sde-dpm-solver++", FEW)
+
     def noising(self) -> StepNoising:
         from wdport.diffusion.noising import step_noising  # imports jax
 
@@ -77,13 +83,13 @@ class Diffusion:
         return len(self.schedule.beta) - 1
 
     def trial(self, run: Run, changed: bool = False) -> Plan:
-        return self.at(run.sampler, self.rule(FEW), run.eta, run.target, changed)
+        return self.at(run.sampler, self.rule(TRIAL), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
         return self.loops[run.sampler](network, run, self.visited(run), init, tape)
 
     def visited(self, run: Run) -> list[int]:
-        return self.listed(FEW) if self.listed else self.rule(FEW).tolist()
+        return self.listed(TRIAL) if self.listed else self.rule(TRIAL).tolist()
 
     @property
     def counts(self) -> int:
