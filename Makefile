@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-sampling  sampling at the released size against PyTorch"
 	@echo "make bench-generate  tokens per second of a language model against PyTorch"
 	@echo "make bench-training  steps of training at the released size against PyTorch"
+	@echo "make bench-evaluation  scores of generated series against PyTorch and plain loops"
 	@echo "make bench-precision MODEL=FILE  what float64, float32 and bfloat16 cost in time and in accuracy"
 
 $(READY): pyproject.toml constraints.txt
@@ -181,6 +182,9 @@ bench-generate: $(READY)
 
 bench-training: $(READY)
 	@$(BIN)/python bench/training.py
+
+bench-evaluation: $(READY)
+	@$(BIN)/python -m bench.evaluation
 
 bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)

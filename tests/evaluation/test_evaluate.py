@@ -115,6 +115,8 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
         (np.zeros((9, 8, 2)), {"seed": -1}, "seed: is -1; give a whole number from 0"),
         ({"real": np.zeros((9, 8, 2))}, {}, "have a set 'real'"),
         ({}, {}, "have no set"),
+        (np.zeros((9, 1, 2)), {}, "metrics: context-fid needs series of 2 steps, and these have 1; name the others"),
+        (np.zeros((9, 20, 1)), {"metrics": ["predictive"]}, "predictive needs series of 21 steps, and these have 20"),
         ({"a": np.zeros((9, 8, 2)), "b": np.zeros((9, 7, 2))}, {}, "b: have length and features"),
         (np.zeros((9, 8, 2)), {"encoder": "a model"}, "encoder: does not encode series"),
     ],

@@ -132,6 +132,10 @@ def evaluate(
     _require(repeats=(repeats, 1), seed=(seed, 0))
     chosen = [METRICS[name] for name in chosen_metrics(metrics)]
     shape = next(iter(sets.values())).shape[1:]
+    for metric in chosen:
+        if shape[0] < (fewest := metric.fewest(shape[1])):
+            what = f"{metric.name} needs series of {fewest} steps, and these have {shape[0]}"
+            raise UsageError("metrics", what, "name the others")
     real = real_windows(data, *shape)
     pairs = _pairs(sets, real, shape)
     told = _Told(report, repeats * len(chosen) * len(pairs))

@@ -19,7 +19,7 @@ from jax import Array as Tensor
 from wdport.evaluation.context import context_fid, default_encoder, train_encoder
 from wdport.evaluation.correlation import correlational_score
 from wdport.evaluation.dtw import dtw_distances, jensen_shannon
-from wdport.evaluation.judges import discriminative_scores, predictive_scores
+from wdport.evaluation.judges import AHEAD, discriminative_scores, predictive_scores
 from wdport.evaluation.wasserstein import sliced_wasserstein
 from wdport.families.roles import SeriesEncoder
 from wdport.model import Array
@@ -48,11 +48,13 @@ Prepare = Callable[[Array, int, Encoding | None], Score]
 
 @dataclass(frozen=True)
 class Metric:
-    """One score. Smaller is better for all of them."""
+    """One score. Smaller is better for all of them. ``fewest`` are the steps that a series must have, by the number of
+    its features."""
 
     name: str
     title: str
     prepare: Prepare
+    fewest: Callable[[int], int] = lambda features: 1
 
 
 def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
@@ -94,10 +96,15 @@ def _same(score: Score, real: Array, seed: int, encoding: Encoding | None) -> Sc
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric("context-fid", "Context-FID", _context_fid),
+        Metric("context-fid", "Context-FID", _context_fid, lambda features: 2),
         Metric("correlational", "Correlational score", partial(_same, _correlational)),
         Metric("discriminative", "Discriminative score", partial(_same, _discriminative)),
-        Metric("predictive", "Predictive score", partial(_same, _predictive)),
+        Metric(
+            "predictive",
+            "Predictive score",
+            partial(_same, _predictive),
+            lambda features: 2 if features > 1 else AHEAD + 1,
+        ),
         Metric("dtw-js", "DTW-JS", partial(_same, _dtw_js)),
         Metric("sliced-wasserstein", "Sliced Wasserstein", partial(_same, _sliced_wasserstein)),
     )
