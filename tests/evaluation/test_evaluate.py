@@ -39,16 +39,20 @@ def taken(count: int, length: int = 8) -> np.ndarray:
     return np.stack([whole[at : at + length] for at in np.random.default_rng(1).integers(0, 2900, count)])
 
 
+@pytest.mark.full
 def test_all_scores_tell_a_wrong_process_from_the_right_one() -> None:
     """White noise of the same mean and spread has another course in time, but the same correlation of features."""
     noise = np.random.default_rng(2).normal(5.0, walk().std(), (200, 8, 2))
     found = wdport.evaluate({"right": taken(200), "wrong": noise}, walk(), repeats=2)
-    assert set(found.sets) == {"real", "right", "wrong"}
-    assert found.counts == {"right": 200, "wrong": 200, "real": 200}
+    assert list(found.sets) == ["real", "itself", "right", "wrong"]
+    assert found.counts == {"real": 200, "itself": 100, "right": 200, "wrong": 200}
     for metric in ("context-fid", "discriminative", "predictive", "dtw-js", "sliced-wasserstein"):
         assert found["wrong"][metric].mean > found["right"][metric].mean, metric
     for metric in ("context-fid", "sliced-wasserstein"):
         assert not found.within_floor("wrong", metric), metric
+    other = wdport.evaluate(taken(200)[1::2], taken(200)[::2], metrics=["sliced-wasserstein"], repeats=1)
+    assert found["itself"]["sliced-wasserstein"].mean == pytest.approx(
+        other["samples"]["sliced-wasserstein"].mean, rel=0.2)  # the directions differ  # fmt: skip
     for score in found["right"].values():
         assert len(score.values) == 2
         assert np.isfinite(score.values).all()
@@ -56,11 +60,12 @@ def test_all_scores_tell_a_wrong_process_from_the_right_one() -> None:
 
 def test_a_seed_determines_all_scores() -> None:
     def scores(seed: int) -> list[tuple[float, ...]]:
-        found = wdport.evaluate(taken(60), walk(), metrics=[*QUICK, "discriminative"], repeats=2, seed=seed)
+        found = wdport.evaluate(taken(60), walk(), metrics=["dtw-js", "discriminative"], repeats=1, seed=seed)
         return [each.values for scores in found.sets.values() for each in scores.values()]
 
-    assert scores(3) == scores(3)
-    assert all(a != b for a, b in zip(scores(3), scores(4), strict=True))
+    first = scores(3)
+    assert scores(3) == first
+    assert sum(a != b for a, b in zip(scores(4), first, strict=True)) >= 3  # of 6; accuracies are whole numbers
 
 
 def test_the_floors_windows_share_no_step() -> None:
@@ -75,7 +80,7 @@ def test_the_floors_windows_share_no_step() -> None:
 
 def test_without_two_blocks_there_is_no_floor() -> None:
     found = wdport.evaluate(taken(20), walk(33), metrics=QUICK, repeats=1)
-    assert set(found.sets) == {"samples"}
+    assert set(found.sets) == {"itself", "samples"}
     assert found.within_floor("samples", "dtw-js") is None
 
 
@@ -113,7 +118,7 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
         (np.zeros((9, 8, 2)), {"metrics": []}, "metrics: are empty"),
         (np.zeros((9, 8, 2)), {"repeats": 0}, "repeats: is 0; give a whole number from 1"),
         (np.zeros((9, 8, 2)), {"seed": -1}, "seed: is -1; give a whole number from 0"),
-        ({"real": np.zeros((9, 8, 2))}, {}, "have a set 'real'"),
+        ({"real": np.zeros((9, 8, 2))}, {}, "have a set 'real', the name of a floor"),
         ({}, {}, "have no set"),
         (np.zeros((9, 1, 2)), {}, "metrics: context-fid needs series of 2 steps, and these have 1; name the others"),
         (np.zeros((9, 20, 1)), {"metrics": ["predictive"]}, "predictive needs series of 21 steps, and these have 20"),
@@ -171,12 +176,12 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
         assert main(["evaluate", name, *words, "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["sets"] == found[1]["sets"] == found[2]["sets"]
-    assert [each["name"] for each in found[0]["sets"]] == ["real", "samples"]
+    assert [each["name"] for each in found[0]["sets"]] == ["real", "itself", "samples"]
     assert found[0]["features"] == ["a", "b"]
     assert (found[0]["kind"], found[0]["cheapest"], found[0]["windows"]) == ("evaluation", None, 593)
     assert main(["evaluate", "s.npy", *words, "--against", "s.npz", "--html", "e.html"]) == 0
     told = capsys.readouterr().out
-    assert re.search(r"^ +real +samples +against$", told, re.MULTILINE)
+    assert re.search(r"^ +real +itself +samples +against$", told, re.MULTILINE)
     assert re.search(r"^  DTW-JS +\d\S+ ± \S+ ", told, re.MULTILINE)
     page = Path("e.html").read_text()
     assert page.count("data:image/png;base64,") == 4

@@ -27,6 +27,9 @@ LEAST: Final = 5
 FLOOR: Final = "real"
 """The name of the floor among the scored sets: real series against other real series."""
 
+ITSELF: Final = "itself"
+"""The name of the other floor: one half of the first set against the other half, as if drawn with another seed."""
+
 Report = Callable[[int, int, str], None]
 """Called with (scores done, scores in all, what comes next)."""
 
@@ -56,7 +59,8 @@ class Score:
 class Evaluation:
     """The scores of sets of series by name, each a score by metric.
 
-    ``sets`` has the samples under the names they were given with, and "real", the floor, if the data allow one.
+    ``sets`` has the samples under the names they were given with, and two floors: "real", if the data allow one, and
+    "itself", one half of the first set against the other, unless it is too small.
     ``counts`` are the series of each set that are compared with as many real ones, ``features`` the names of the
     features, if known, and ``real`` all real windows (n, N, F).
     """
@@ -119,7 +123,7 @@ def evaluate(
 
     Returns:
         An :class:`Evaluation`, whose set "real" is the floor: the score of real windows against others, with which they
-        share no step.
+        share no step. The set "itself" has half of the first set against its other half.
 
     Raises:
         UsageError: samples, data or settings do not fit together.
@@ -127,8 +131,10 @@ def evaluate(
     """
     given = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
     sets = {name: _series_of(name, each) for name, each in given.items()}
-    if not sets or FLOOR in sets:
-        raise UsageError("samples", "have no set" if not sets else f"have a set {FLOOR!r}", "name every set of series")
+    if not sets:
+        raise UsageError("samples", "have no set", "name every set of series")
+    if taken := {FLOOR, ITSELF} & set(sets):
+        raise UsageError("samples", f"have a set {min(taken)!r}, the name of a floor", "give it another name")
     _require(repeats=(repeats, 1), seed=(seed, 0))
     chosen = [METRICS[name] for name in chosen_metrics(metrics)]
     shape = next(iter(sets.values())).shape[1:]
@@ -174,8 +180,9 @@ class _Pair:
 
 
 def _pairs(sets: Mapping[str, Array], real: Real, shape: tuple[int, int]) -> dict[str, _Pair]:
-    """What is scored by name, the floor first; raises :class:`UsageError`."""
-    scale, found = Scaling.of(real.windows), {}
+    """What is scored by name, the floors first; raises :class:`UsageError`."""
+    scale = Scaling.of(real.windows)
+    found: dict[str, _Pair] = {}
     for name, series in sets.items():
         if series.shape[1:] != shape:
             what = f"have length and features {series.shape[1:]}, others {shape}"
@@ -184,9 +191,13 @@ def _pairs(sets: Mapping[str, Array], real: Real, shape: tuple[int, int]) -> dic
         if found[name].count < LEAST:
             what = f"are {len(series)} beside {len(real.windows)} real windows"
             raise UsageError(name, what, f"give at least {LEAST} of both")
-    if (fewer := min(map(len, real.floor))) < LEAST:
-        return found
-    return {FLOOR: _Pair(*real.floor, scale, min(fewer, max(each.count for each in found.values()))), **found}
+    first = next(iter(sets.values()))
+    if len(first) >= 2 * LEAST:
+        found = {ITSELF: _Pair(first[::2], first[1::2], scale, len(first) // 2), **found}
+    if (fewer := min(map(len, real.floor))) >= LEAST:
+        most = max(found[name].count for name in sets)
+        found = {FLOOR: _Pair(*real.floor, scale, min(fewer, most)), **found}
+    return found
 
 
 def _series_of(name: str, given: Given) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wdport.evaluation.api import FLOOR, Evaluation
+from wdport.evaluation.api import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.sweep import Drawn, Sweep
 
@@ -13,6 +13,12 @@ SHORT: Mapping[str, str] = {
     "dtw-js": "DTW-JS", "sliced-wasserstein": "SW",
 }  # fmt: skip
 """Headings of a table with a row for every set."""
+
+FLOORS: Mapping[str, str] = {
+    FLOOR: "real windows against others, with which they share no step",
+    ITSELF: "half of the first set's series against the other half",
+}
+"""What the rows are that no samples were given for."""
 
 WIDE = 4
 """Sets beside each other in a table with a row for every metric."""
@@ -46,8 +52,7 @@ def text_of(found: Evaluation, swept: Sweep | None = None) -> str:
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in rows]  # fmt: skip
-    if FLOOR in found.sets:
-        lines.append(f"  {FLOOR}: real windows against others, with which they share no step")
+    lines += [f"  {name}: {said}" for name, said in FLOORS.items() if name in found.sets]
     if swept and len(swept.drawn) > 1:
         lines += ["", *_concluded(swept)]
     return "\n".join(lines)

@@ -8,7 +8,8 @@ from html import escape
 
 from wdport.errors import printable
 from wdport.evaluation import figures
-from wdport.evaluation.api import FLOOR, Evaluation
+from wdport.evaluation.api import Evaluation
+from wdport.evaluation.document import FLOORS
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.sweep import Sweep
 from wdport.model import Array
@@ -42,8 +43,7 @@ def page_of(
     """
     drawn, real = dict(list(sets.items())[:shown]), found.real
     said = "Mean and standard deviation over the repetitions; smaller is better."
-    if FLOOR in found.sets:
-        said += f" {FLOOR}: real windows against others, with which they share no step."
+    said += "".join(f" {name}: {told}." for name, told in FLOORS.items() if name in found.sets)
     parts = [_section("Scores", said, _table(found, swept))]
     if swept is not None:
         parts.append(_figure("Scores by network calls", figures.curves(swept)))

@@ -145,7 +145,7 @@ def sweep(
     listed = _listed(settings, programs.network.process().samplers[0])
     jobs = [plan_job(programs, Request(count=n, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed))
             for each in listed]  # fmt: skip
-    sets: dict[str, Array] = dict(more or {})
+    sets: dict[str, Array] = {}
     drawn = []
     for at, (setting, job) in enumerate(zip(listed, jobs, strict=True)):
         if report is not None:
@@ -155,8 +155,10 @@ def sweep(
         series = Samples.join(list(job.draw(done=clock))).decoded
         drawn.append(Drawn(setting, calls, time.monotonic() - since - clock.compiling))
         sets[str(setting)] = require_series(str(setting), series)
-    found = evaluate(sets, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report)
-    return Sweep(drawn, found, sets)
+    found = evaluate(
+        {**sets, **(more or {})}, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report
+    )
+    return Sweep(drawn, found, {**sets, **(more or {})})
 
 
 def _units_of(data: Array | Series | str | PathLike[str], about: Diffused) -> Array | Series:

@@ -249,7 +249,7 @@ class ScoredSet(TypedDict):
     """A set of series and its scores."""
 
     name: str
-    """Its name: ``samples``, ``against``, ``real`` for the floor, or a setting of a sweep."""
+    """Its name: ``samples``, ``against``, a setting of a sweep, or ``real`` and ``itself`` for the floors."""
     count: Count
     """Series of it that every repetition compares with as many real ones."""
     network_calls: Count | None
