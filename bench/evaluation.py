@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from tests.evaluation import ts2vec_torch
+from tests.evaluation.test_formulas import walked
 from wdport.evaluation.context import default_encoder, train_encoder
 from wdport.evaluation.dtw import dtw_distances
 
@@ -32,20 +33,6 @@ def seconds(run: Callable[[], Any]) -> float:
     since = time.perf_counter()
     jax.block_until_ready(run())  # type: ignore[no-untyped-call]
     return time.perf_counter() - since
-
-
-def loops(one: np.ndarray, other: np.ndarray) -> float:
-    """The time-warping distance of two series (N,), by the table of costs and a walk back from its end."""
-    table = np.full((len(one) + 1, len(other) + 1), np.inf)
-    table[0, 0] = 0.0
-    for i in range(1, len(one) + 1):
-        for j in range(1, len(other) + 1):
-            table[i, j] = abs(one[i - 1] - other[j - 1]) + min(table[i - 1, j - 1], table[i - 1, j], table[i, j - 1])
-    i, j, length = len(one), len(other), 1
-    while (i, j) != (1, 1):
-        i, j = min(((i - 1, j - 1), (i - 1, j), (i, j - 1)), key=lambda at: table[at])
-        length += 1
-    return float(table[-1, -1] / length)
 
 
 def main() -> None:
@@ -71,7 +58,7 @@ def main() -> None:
     seconds(lambda: dtw_distances(one, other))
     quick = statistics.median(seconds(lambda: dtw_distances(one, other)) for _ in range(arguments.rounds))
     slow = seconds(
-        lambda: [loops(one[at % 100, :, f], other[at, :, f]) for at in range(arguments.loops) for f in range(7)]
+        lambda: [walked(one[at % 100, :, f], other[at, :, f]) for at in range(arguments.loops) for f in range(7)]
     )
     slow *= PAIRS[0] * PAIRS[1] / arguments.loops
     print(f"time warping of {PAIRS[0] * PAIRS[1]} pairs   ours {quick:.2f} s, loops {slow:.1f} s by scaling: "
