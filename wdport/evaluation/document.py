@@ -26,7 +26,7 @@ WIDE = 4
 
 def facts_of(found: Evaluation, swept: Sweep | None = None) -> dict[str, object]:
     """The evaluation as JSON values."""
-    drawn = {str(each.setting): each for each in swept.drawn} if swept else {}
+    drawn = swept.by_name if swept else {}
     return {
         "windows": len(found.real),
         "shape": list(found.shape),
@@ -64,7 +64,7 @@ def _by_metric(found: Evaluation) -> list[list[str]]:
 
 
 def _by_set(found: Evaluation, swept: Sweep | None) -> list[list[str]]:
-    drawn = {str(each.setting): each for each in swept.drawn} if swept else {}
+    drawn = swept.by_name if swept else {}
     rows = [["", "calls", "seconds", *(SHORT[metric] for metric in found.metrics)]]
     for name, scores in found.sets.items():
         each = drawn.get(name)

@@ -78,7 +78,7 @@ def _figure(title: str, image: bytes) -> str:
 
 
 def _table(found: Evaluation, swept: Sweep | None) -> str:
-    drawn = {str(each.setting): each for each in swept.drawn} if swept else {}
+    drawn = swept.by_name if swept else {}
     head = ["set", "series", *(["network calls", "seconds"] if drawn else []),
             *(METRICS[metric].title for metric in found.metrics)]  # fmt: skip
     rows = []

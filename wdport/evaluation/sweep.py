@@ -56,6 +56,11 @@ class Sweep:
     evaluation: Evaluation
     samples: Mapping[str, Array]
 
+    @property
+    def by_name(self) -> dict[str, Drawn]:
+        """The settings by the names of their sets."""
+        return {str(each.setting): each for each in self.drawn}
+
     def full(self) -> Drawn:
         """The setting with the most network calls, which the others are compared with."""
         return max(self.drawn, key=lambda each: each.calls)
