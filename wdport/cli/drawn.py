@@ -148,10 +148,9 @@ def samples_document(told: Told) -> dict[str, object]:
 def _cheaper(told: Told) -> str:
     """The sampler of few steps, where the default one was drawn with."""
     process = told.job.sampler.programs.network.process()
-    few = getattr(process, "few", None)  # a flow has none: its default takes few steps
-    if told.wanted.sampler is not None or told.wanted.steps is not None or few is None:
+    if told.wanted.sampler is not None or told.wanted.steps is not None or process.few is None:
         return ""
-    sampler, steps = few
+    sampler, steps = process.few
     try:
         calls = len(process.plan(sampler, steps).steps)
     except UsageError:  # a process of few steps, or a sampler that its schedule does not allow

@@ -62,8 +62,7 @@ class Diffusion:
 
     @property
     def few(self) -> tuple[str, int]:
-        """A sampler and its steps whose samples are as good as those of every step, where that was measured: see
-        docs/evaluation.md."""
+        """See :attr:`wdport.diffusion.process.Process.few`."""
         return ("dpm-solver++", 10) if self.target == "sample" else ("sde-dpm-solver++", FEW)
 
     def noising(self) -> StepNoising:

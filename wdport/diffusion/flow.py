@@ -169,6 +169,11 @@ class Flow:
     def samplers(self) -> tuple[str, ...]:
         return tuple(SAMPLERS)
 
+    @property
+    def few(self) -> None:
+        """None: the default sampler takes few steps."""
+        return None
+
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,

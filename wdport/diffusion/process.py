@@ -42,6 +42,12 @@ class Process(Protocol):
         """Names of the samplers; the first one is the default."""
         ...
 
+    @property
+    def few(self) -> tuple[str, int] | None:
+        """A sampler and its steps whose samples are as good as those of every step, where that was measured: see
+        docs/evaluation.md. None where the default sampler takes few steps itself."""
+        ...
+
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,

@@ -12,7 +12,7 @@ import numpy as np
 from wdport.data.samples import read_samples
 from wdport.data.series import Series
 from wdport.errors import UsageError
-from wdport.evaluation.metrics import METRICS, Encoding, some
+from wdport.evaluation.metrics import METRICS, Encoding, Metric, some
 from wdport.evaluation.real import Real, real_windows
 from wdport.evaluation.scaling import Scaling, require_series
 from wdport.families.registry import known_model
@@ -129,39 +129,59 @@ def evaluate(
         UsageError: samples, data or settings do not fit together.
         InputError: the data cannot be read.
     """
-    given = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
-    sets = {name: _series_of(name, each) for name, each in given.items()}
-    if not sets:
-        raise UsageError("samples", "have no set", "name every set of series")
-    if taken := {FLOOR, ITSELF} & set(sets):
-        raise UsageError("samples", f"have a set {min(taken)!r}, the name of a floor", "give it another name")
+    sets = _sets_of(samples)
     _require(repeats=(repeats, 1), seed=(seed, 0))
-    chosen = [METRICS[name] for name in chosen_metrics(metrics)]
     shape = next(iter(sets.values())).shape[1:]
+    chosen = _fitting(metrics, shape)
+    real = real_windows(data, *shape)
+    pairs = _pairs(sets, real, shape)
+    encoding = None if encoder is None else _encoding(encoder, shape[1])
+    told = _Told(report, repeats * len(chosen) * len(pairs))
+    largest = max(sets, key=lambda name: pairs[name].count)
+    rounds = [_repetition(np.random.default_rng([seed, at]), pairs, largest, chosen, encoding, told)
+              for at in range(repeats)]  # fmt: skip
+    made = {name: {each.name: Score(each.name, tuple(found[name, each.name] for found in rounds)) for each in chosen}
+            for name in pairs}  # fmt: skip
+    counts = {name: each.count for name, each in pairs.items()}
+    return Evaluation(made, counts, shape, repeats, seed, real.names, real.windows)
+
+
+def _repetition(
+    random: np.random.Generator, pairs: Mapping[str, _Pair], largest: str, chosen: Sequence[Metric],
+    encoding: Encoding | None, told: _Told,
+) -> dict[tuple[str, str], float]:  # fmt: skip
+    """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
+    sees those beside the set ``largest``."""
+    drawn = {name: each.draw(random) for name, each in pairs.items()}
+    number = int(random.integers(1 << 31))
+    found = {}
+    for metric in chosen:
+        told(metric.title)
+        score = metric.prepare(drawn[largest][0], number, encoding)
+        for name, both in drawn.items():
+            found[name, metric.name] = score(*both, number)
+            told(metric.title, 1)
+    return found
+
+
+def _sets_of(samples: Given | Mapping[str, Given]) -> dict[str, Array]:
+    """The series (n, N, F) by the name of their set; raises :class:`UsageError`."""
+    given = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+    if not given:
+        raise UsageError("samples", "have no set", "name every set of series")
+    if taken := {FLOOR, ITSELF} & set(given):
+        raise UsageError("samples", f"have a set {min(taken)!r}, the name of a floor", "give it another name")
+    return {name: _series_of(name, each) for name, each in given.items()}
+
+
+def _fitting(names: Sequence[str] | None, shape: tuple[int, int]) -> list[Metric]:
+    """The metrics of these names, all for None; raises :class:`UsageError` if one needs longer series."""
+    chosen = [METRICS[name] for name in chosen_metrics(names)]
     for metric in chosen:
         if shape[0] < (fewest := metric.fewest(shape[1])):
             what = f"{metric.name} needs series of {fewest} steps, and these have {shape[0]}"
             raise UsageError("metrics", what, "name the others")
-    real = real_windows(data, *shape)
-    pairs = _pairs(sets, real, shape)
-    told = _Told(report, repeats * len(chosen) * len(pairs))
-    encoding = None if encoder is None else _encoding(encoder, shape[1])
-    found: dict[str, dict[str, list[float]]] = {name: {each.name: [] for each in chosen} for name in pairs}
-    for at in range(repeats):
-        random = np.random.default_rng([seed, at])
-        drawn = {name: each.draw(random) for name, each in pairs.items()}
-        trained_on = drawn[max(sets, key=lambda name: pairs[name].count)][0]
-        number = int(random.integers(1 << 31))
-        for metric in chosen:
-            told(metric.title)
-            score = metric.prepare(trained_on, number, encoding)
-            for name, both in drawn.items():
-                found[name][metric.name].append(score(*both, number))
-                told(metric.title, 1)
-    made = {name: {metric: Score(metric, tuple(values)) for metric, values in each.items()}
-            for name, each in found.items()}  # fmt: skip
-    counts = {name: each.count for name, each in pairs.items()}
-    return Evaluation(made, counts, shape, repeats, seed, real.names, real.windows)
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ mean over all steps of its training.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compile_cache import short_run
 from wdport.evaluation.frechet import frechet_distance
 from wdport.families.registry import shipped
 from wdport.families.roles import Encoding, SeriesEncoder
@@ -74,7 +75,7 @@ def train_encoder(
     state = flat, *(np.zeros_like(flat) for _ in range(3))
     for begin in range(0, count, SEGMENT):
         at = np.arange(begin, min(begin + SEGMENT, count), dtype=np.int32)
-        state = _steps(encoder, form, held, key, jax.device_put(state), at, numbers[begin : begin + SEGMENT])
+        state = _program()(encoder, form, held, key, jax.device_put(state), at, numbers[begin : begin + SEGMENT])
         if report is not None:
             state[3].block_until_ready()
             report(begin + len(at), count)
@@ -89,7 +90,11 @@ def _order(random: np.random.Generator, count: int, steps: int) -> Array:
     return np.concatenate(batches)[:steps].astype(np.int32)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
+@cache
+def _program() -> Any:
+    return jax.jit(_steps, static_argnums=(0, 1), donate_argnums=4, compiler_options=short_run())
+
+
 def _steps(
     encoder: SeriesEncoder, form: Form, series: Tensor, key: Tensor, state: Any, at: Tensor, numbers: Tensor
 ) -> Any:
