@@ -7,11 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 import wdport
 from wdport.cli.main import main
+from wdport.data.samples import SeriesSet
+from wdport.data.series import Series
 from wdport.evaluation.api import Score, apart
 from wdport.evaluation.figures import autocorrelation
 from wdport.evaluation.frechet import frechet_distance
@@ -109,7 +113,10 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
     ("samples", "settings", "told"),
     [
         (np.zeros((9, 8)), {}, r"samples: have shape \(9, 8\); give series"),
-        ([1.0], {}, "samples: are not an array of real numbers"),
+        ([1.0], {}, r"samples: have shape \(1,\)"),
+        ([[[1.0]], [[1.0], [2.0]]], {}, "samples: are not an array of real numbers"),
+        (np.full((9, 8, 2), 1e50), {}, r"samples: have values of \S+e\+49 times the range of the data; leave"),
+        (np.ma.masked_equal(np.eye(9, 16).reshape(9, 8, 2), 1.0), {}, "samples: have NaN or infinite values in 9 of 9"),
         (np.full((9, 8, 2), np.nan), {}, "samples: have NaN or infinite values in 9 of 9"),
         (np.zeros((9, 8, 3)), {}, "data: has 2 features, and the samples 3"),
         (np.zeros((9, 700, 2)), {}, "data: has 600 steps, and a sample 700"),
@@ -123,12 +130,64 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
         (np.zeros((9, 1, 2)), {}, "metrics: context-fid needs series of 2 steps, and these have 1; name the others"),
         (np.zeros((9, 20, 1)), {"metrics": ["predictive"]}, "predictive needs series of 21 steps, and these have 20"),
         ({"a": np.zeros((9, 8, 2)), "b": np.zeros((9, 7, 2))}, {}, "b: have length and features"),
+        (
+            {"a": SeriesSet(np.zeros((9, 8, 2)), ("a", "b")), "b": SeriesSet(np.zeros((9, 8, 2)), ("a", "c"), "b")},
+            {},
+            "b: have the features a, c, others a, b",
+        ),
         (np.zeros((9, 8, 2)), {"encoder": "a model"}, "encoder: does not encode series"),
     ],
 )
 def test_what_does_not_fit_is_refused(samples: Any, settings: dict[str, Any], told: str) -> None:
     with pytest.raises(wdport.WdportError, match=told):
         wdport.evaluate(samples, walk(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, "data: are not an array of real numbers"),
+        (np.full((40, 2), np.nan), "data: have NaN or infinite values"),
+        (np.zeros((9, 9, 2)), r"data: have shape \(9, 9, 2\), and the samples \(n, 8, 2\)"),
+        (Series(walk(), ("a", "c")), "data: has no column b, which the samples have; name the columns as in"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(data: Any, told: str) -> None:
+    with pytest.raises(wdport.WdportError, match=told):
+        wdport.evaluate(SeriesSet(np.zeros((9, 8, 2)), ("a", "b")), data)
+
+
+def test_columns_are_found_by_name() -> None:
+    """In the data and among the sets; an unnamed set has the order of the first."""
+    series, other = taken(30), taken(40)[::-1]
+    sets = {"a": SeriesSet(series, ("a", "b")), "b": SeriesSet(other[..., ::-1], ("b", "a")), "c": other}
+    wanted = wdport.evaluate({"a": series, "b": other, "c": other}, walk(), metrics=QUICK, repeats=1)
+    turned = np.column_stack([walk()[:, 1], np.arange(600.0), walk()[:, 0]])
+    found = wdport.evaluate(sets, Series(turned, ("b", "more", "a")), metrics=QUICK, repeats=1)
+    assert found.features == ("a", "b")
+    for name in sets:
+        assert {each.mean for each in found[name].values()} == {each.mean for each in wanted[name].values()}
+
+
+def test_a_set_scores_the_same_beside_others_under_any_name() -> None:
+    """All sets are compared at the size of the smallest, with the same real windows."""
+    one, other = taken(60), taken(100)
+    metrics = [*QUICK, "discriminative"]
+    alone = wdport.evaluate({"one": one}, walk(), metrics=metrics, repeats=2)
+    both = wdport.evaluate({"other": other, "one": one, "again": one}, walk(), metrics=metrics, repeats=2)
+    assert both.counts == {"real": 60, "itself": 50, "other": 60, "one": 60, "again": 60}
+    assert both["one"] == alone["one"] == both["again"]
+    assert both["real"] == alone["real"]
+
+
+def test_every_kind_of_array_is_read() -> None:
+    series = taken(12).astype(np.float32)
+    wanted = wdport.evaluate(series, walk(), metrics=QUICK, repeats=1)["samples"]
+    for given in (jnp.asarray(series), torch.tensor(series), series.tolist()):
+        assert wdport.evaluate(given, walk().tolist(), metrics=" dtw-js,correlational, sliced-wasserstein ",
+                               repeats=np.int64(1))["samples"] == wanted  # fmt: skip
+    with pytest.raises(wdport.WdportError, match="are not an array of real numbers"):
+        wdport.evaluate(torch.tensor(series, requires_grad=True), walk())
 
 
 def test_settings_are_parsed() -> None:
@@ -161,6 +220,7 @@ def test_autocorrelation_is_numpys() -> None:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savetxt("data.csv", walk(), delimiter=",", header="a,b", comments="")
+    np.savetxt("other.csv", walk(), delimiter=",", header="a,c", comments="")
     series = taken(40).astype(np.float32)
     np.save("s.npy", series)
     np.savez("s.npz", coefficients=np.zeros((40, 9, 2)), series=series)
@@ -182,7 +242,12 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
     assert main(["evaluate", "s.npy", *words, "--against", "s.npz", "--html", "e.html"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"^ +real +itself +samples +against$", told, re.MULTILINE)
+    assert re.search(r"^  series +40 +20 +40 +40$", told, re.MULTILINE)
     assert re.search(r"^  DTW-JS +\d\S+ ± \S+ ", told, re.MULTILINE)
+    assert told.endswith("wrote  e.html\n")
+    np.save("windows.npy", real_windows("data.csv", 8, 2).windows)
+    assert main(["evaluate", "s.csv", "--data", "windows.npy", *words[2:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["windows"] == 593
     page = Path("e.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert "Sliced Wasserstein" in page
@@ -200,6 +265,7 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
         (["none.npy", "--data", "data.csv"], 3, "no such file"),
         (["data.csv", "--data", "data.csv"], 3, "has no first column named sample"),
         (["s.npy", "--data", "data.csv", "--html", "data.csv"], 2, "data.csv"),
+        (["s.csv", "--data", "other.csv"], 2, "other.csv: has no column b, which the samples have"),
         (["s.npy", "--data", "data.csv", "--encoder", "s.npz"], 3, "s.npz"),
     ],
 )

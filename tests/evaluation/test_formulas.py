@@ -16,7 +16,8 @@ from wdport.evaluation import gru
 from wdport.evaluation.correlation import correlational_score
 from wdport.evaluation.dtw import dtw_distances, jensen_shannon
 from wdport.evaluation.frechet import frechet_distance
-from wdport.evaluation.scaling import Scaling, require_series
+from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.sets import require_series
 
 
 @pytest.fixture(autouse=True)

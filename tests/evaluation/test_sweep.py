@@ -16,6 +16,7 @@ import wdport
 from wdport.cli.main import main
 from wdport.data.series import Series
 from wdport.evaluation.api import Evaluation, Score
+from wdport.evaluation.document import facts_of, text_of
 from wdport.evaluation.sweep import Drawn, Setting, Sweep, _units_of
 from wdport.model import Decoding
 
@@ -42,9 +43,8 @@ def test_every_setting_is_sampled_and_scored(model: Any) -> None:
     assert list(found.evaluation.sets) == ["real", "itself", "ddim:5", "sde-dpm-solver++:5", "other"]
     own = wdport.sample(model, 30, sampler="ddim", steps=5, seed=3)
     np.testing.assert_array_equal(found.samples["ddim:5"], own.decoded)
-    assert told[:2] == ["sampling, ddim:5", "sampling, sde-dpm-solver++:5"]
-    alone = wdport.evaluate(own, SERIES, metrics=QUICK, repeats=2, seed=3)
-    assert alone["samples"].keys() == found.evaluation["ddim:5"].keys()
+    assert told[:3] == ["compiling", "sampling, ddim:5", "sampling, sde-dpm-solver++:5"]
+    assert found.evaluation.counts == {"real": 20, "itself": 15, "ddim:5": 20, "sde-dpm-solver++:5": 20, "other": 20}
 
 
 def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
@@ -63,28 +63,53 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
     assert str(swept.cheapest().setting) == "ddim:50"
 
 
-def test_data_come_in_the_models_units_and_columns(model: Any, tmp_path: Path) -> None:
+def test_data_come_in_the_models_units_and_columns() -> None:
     """By name where both have names; as z-scores for a model without statistics."""
     about = SimpleNamespace(
         decoding=Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data"), features=("b", "a")
     )
     series = Series(SERIES, ("a", "b"))
-    found: Any = _units_of(series, about)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(found.values, SERIES[:, ::-1])
+    assert _units_of(series, about) == (series, (16, 2))  # type: ignore[arg-type]
     about.decoding = replace(about.decoding, mean=(0.0, 0.0), std=(1.0, 1.0))
-    found = _units_of(SERIES, about)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found.values, (SERIES - SERIES.mean(0)) / SERIES.std(0), rtol=1e-12)
+    scores = (SERIES - SERIES.mean(0)) / SERIES.std(0)
+    for given, wanted in ((SERIES, scores), (series, scores[:, ::-1])):
+        found: Any = _units_of(given, about)[0]  # type: ignore[arg-type]
+        np.testing.assert_allclose(found.values, wanted, rtol=1e-12)
     about.decoding = replace(about.decoding, shape=(2,))
     with pytest.raises(wdport.WdportError, match="has samples that are not series"):
         _units_of(SERIES, about)  # type: ignore[arg-type]
 
 
+def test_a_setting_that_diverges_is_named_and_the_others_are_scored(model: Any) -> None:
+    found = wdport.sweep(model, SERIES, "ddim:eta1e30:5 ddim:5", 10, metrics=QUICK, repeats=1)
+    assert list(found.failed) == ["ddim:eta1e+30:5"]
+    assert found.failed["ddim:eta1e+30:5"].startswith("have ")
+    assert [str(each.setting) for each in found.drawn] == ["ddim:5"]
+    assert facts_of(found.evaluation, found)["cheapest"] is None  # nothing to compare it with
+    assert "not scored: ddim:eta1e+30:5, whose samples have" in text_of(found.evaluation, found)
+    with pytest.raises(wdport.WdportError, match="sweep: samples of ddim:eta1e"):
+        wdport.sweep(model, SERIES, "ddim:eta1e30:5", 10, metrics=QUICK, repeats=1)
+
+
+def test_scores_do_not_depend_on_the_order_of_the_settings(model: Any) -> None:
+    one, other = (wdport.sweep(model, SERIES, words, 40, metrics=QUICK, repeats=2)
+                  for words in ("ddim:5 heun:3", ["heun:3", Setting("ddim", 5)]))  # fmt: skip
+    for name in ("ddim:5", "heun:3"):
+        assert {each.values for each in one.evaluation[name].values()} == {
+            each.values for each in other.evaluation[name].values()}  # fmt: skip
+    assert one.full().setting == other.full().setting
+    assert one.cheapest().setting == other.cheapest().setting
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("rk5:3", "sampler: unknown sampler 'rk5'"),
-        ("ddpm:10", "steps: ddpm takes all 1000 steps, not 10"),
-        ("heun:eta1:5", "eta: does not belong to heun"),
+        ("rk5:3", "sweep: rk5:3: unknown sampler 'rk5'"),
+        ("ddpm:10", "sweep: ddpm:10: ddpm takes all 1000 steps, not 10"),
+        ("heun:eta1:5", "sweep: heun:eta1:5: does not belong to heun"),
+        ("ddim:0", "sweep: ddim:0: "),
+        ("ddpm ddpm:1000", "sweep: ddpm and ddpm:1000 are the same"),
+        ("ddim:18446744073709551616", "which is not a whole number up to 1000000; write"),
     ],
 )
 def test_a_setting_that_the_model_has_not_is_refused_before_anything_is_drawn(
@@ -106,8 +131,9 @@ def test_the_command_samples_a_model(
              "--metrics", ",".join(QUICK)]  # fmt: skip
     assert main([*words, "--html", "e.html", "--json", "e.json"]) == 0
     told = capsys.readouterr().out
-    assert re.search(r"^ +calls +seconds +corr +SW$", told, re.MULTILINE)
-    assert re.search(r"^  ddim:10 +11 +\S+ +\S+±\S+", told, re.MULTILINE)
+    assert re.search(r"^ +series +calls +seconds +corr +SW$", told, re.MULTILINE)
+    assert re.search(r"^  ddim:10 +20 +11 +\S+ +\S+±\S+", told, re.MULTILINE)
+    assert told.endswith("wrote  e.html\n")
     assert re.search(r"^  cheapest setting that is as good as ddim:10 in every score: ddim:", told, re.MULTILINE)
     found = json.loads(Path("e.json").read_text())
     assert [each["network_calls"] for each in found["sets"]] == [None, None, 11, 6]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from wdport.cli.completion import CONVERTED, SERIES, File
+from wdport.cli.console import console
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import MODEL, reports, require_reports
+from wdport.cli.options import MODEL, open_sampled, reports, require_reports
 from wdport.cli.progress import scores_bar
 from wdport.cli.verb import Verb, Whole
 from wdport.errors import UsageError, printable
@@ -31,7 +32,7 @@ SAMPLES = (".npz", ".npy", ".csv")
               "windows are compared.")  # fmt: skip
 @click.option("--against", metavar="FILE", type=File(SAMPLES), help="Other samples to score, such as those of the "
               "PyTorch model.")  # fmt: skip
-@click.option("--sweep", "settings", metavar="SETTINGS", help='Sample from MODEL with several settings and score each: '
+@click.option("--sweep", metavar="SETTINGS", help='Sample from MODEL with several settings and score each: '
               '"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]')  # fmt: skip
 @click.option("-n", "--count", type=Whole(5, 1 << 24), help="Samples of every setting of --sweep.  [default: 2000]")
 @click.option("--metrics", metavar="NAME,...", help="context-fid, correlational, discriminative, predictive, dtw-js, "
@@ -45,7 +46,7 @@ SAMPLES = (".npz", ".npy", ".csv")
 @json_option
 @click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
 def command(
-    samples: str, data: str, against: str | None, settings: str | None, count: int | None, metrics: str | None,
+    samples: str, data: str, against: str | None, sweep: str | None, count: int | None, metrics: str | None,
     repeats: int, seed: int, encoder: str | None, html_file: str | None, json_file: str | None, force: bool,
 ) -> int:  # fmt: skip
     """Score generated series against real ones; smaller is better.
@@ -53,7 +54,7 @@ def command(
     SAMPLES is a file of wdport sample or another program: series (n, N, F) in the units of the data. A converted MODEL
     is sampled first.
     """
-    is_model = settings is not None or _is_model(Path(samples))
+    is_model = sweep is not None or _is_model(Path(samples))
     if count is not None and not is_model:
         raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
     inputs = with_manifests(
@@ -71,32 +72,35 @@ def command(
     sets = {} if is_model else {"samples": read_samples(samples)}
     if against:
         sets["against"] = read_samples(against)
+    if is_model:
+        open_sampled(samples, None, None)  # refuses a model that is not for sampling
     require_jax()
     start_jax()
-    from wdport.evaluation.api import chosen_metrics
+    from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import facts_of, text_of
+    from wdport.evaluation.sweep import sweep as every
 
-    chosen = chosen_metrics(metrics.split(",") if metrics is not None else None)
+    chosen, swept = chosen_metrics(metrics), None
     own = None if encoder is None else _loaded(encoder)
     with scores_bar() as report:
         if is_model:
-            from wdport.evaluation.sweep import sweep
-
-            swept = sweep(_loaded(samples), data, settings, count or 2000, metrics=chosen, repeats=repeats, seed=seed,
+            swept = every(_loaded(samples), data, sweep, count or 2000, metrics=chosen, repeats=repeats, seed=seed,
                           encoder=own, more=sets, report=report)  # fmt: skip
-            found, sets = swept.evaluation, dict(swept.samples)
+            found = swept.evaluation
         else:
-            from wdport.evaluation.api import evaluate
-
-            swept = None
             found = evaluate(sets, data, metrics=chosen, repeats=repeats, seed=seed, encoder=own, report=report)
     name = printable(Path(samples).name, None)
     title = f"{name}: {len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features"
-    if html_file:
-        _write_page(Path(html_file), found, sets, title, swept)
-    told = f"\n  wrote  {html_file}" if html_file else ""
-    give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)), **facts_of(found, swept)},
-         json_file, lambda: f"{title}\n{text_of(found, swept)}{told}", asked=True)  # fmt: skip
+    try:
+        give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)),
+                                    **facts_of(found, swept)},
+             json_file, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
+    finally:  # the scores are told first: figures may fail
+        if html_file:
+            drawn = swept.samples if swept else {name: each.values for name, each in sets.items()}
+            _write_page(Path(html_file), found, drawn, title, swept)
+            if not console.machine and not console.quiet:
+                console.show(f"  wrote  {html_file}")
     return 0
 
 

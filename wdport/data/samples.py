@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -27,8 +28,27 @@ SAMPLE: Final = "sample"
 _FIX: Final = "give series (n, length, features)"
 
 
-def read_samples(path: str | PathLike[str]) -> Array:
-    """Read series (n, N, F), float64.
+@dataclass(frozen=True, eq=False)
+class SeriesSet:
+    """Series ``values`` (n, N, F) with the names of their ``features``, empty if they have none; ``where`` is the file
+    or the argument that they come from, for messages."""
+
+    values: Array
+    features: tuple[str, ...] = ()
+    where: str | Path = "samples"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, F)."""
+        _, length, features = self.values.shape
+        return length, features
+
+
+def read_samples(path: str | PathLike[str]) -> SeriesSet:
+    """Read series (n, N, F), float64; only a table has names of the features.
 
     Args:
         path: ``.npy``; ``.npz`` with one array, or with one named ``series``; or ``.csv`` with a column ``sample``, a
@@ -40,30 +60,42 @@ def read_samples(path: str | PathLike[str]) -> Array:
         suffix = file.suffix.lower()
         if suffix not in _READERS:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
-        array = _READERS[suffix](file)
+        array, names = _READERS[suffix](file)
         if array.ndim != 3 or 0 in array.shape:
             raise Fault(f"has shape {array.shape}", _FIX)
         found = np.asarray(array, np.float64)
         if not np.isfinite(found).all():
             count = int((~np.isfinite(found)).any((1, 2)).sum())
             raise Fault(f"has NaN or infinite values in {count} of {len(found)} series", "leave these series out")
-    return found
+    return SeriesSet(found, names, Path(path))
 
 
-def _npy(path: Path) -> Array:
+def has_windows(path: str | PathLike[str]) -> bool:
+    """Whether a file of numbers is an ``.npy`` file of an array with three axes."""
+    if Path(path).suffix.lower() != ".npy":
+        return False
+    with data_file(path) as file:
+        return _npy(file)[0].ndim == 3
+
+
+Found = tuple[Array, tuple[str, ...]]
+"""The array of a file, and the names of the features, if it has them."""
+
+
+def _npy(path: Path) -> Found:
     with open_regular(path) as file, understood(".npy"):
-        return read_array(file, os.fstat(file.fileno()).st_size)
+        return read_array(file, os.fstat(file.fileno()).st_size), ()
 
 
-def _npz(path: Path) -> Array:
+def _npz(path: Path) -> Found:
     with opened_npz(path) as archive:
         names = archive.files
         if len(names) != 1 and SERIES not in names:
             raise Fault(f"has {len(names)} arrays, none of them named {SERIES}", f"save the series as {SERIES}")
-        return archive[SERIES if SERIES in names else names[0]]
+        return archive[SERIES if SERIES in names else names[0]], ()
 
 
-def _csv(path: Path) -> Array:
+def _csv(path: Path) -> Found:
     table = read_text(path, None)
     if len(table.names) < 3 or table.names[0] != SAMPLE:
         raise Fault(f"has no first column named {SAMPLE}", "give a file of wdport sample, or an .npy file")
@@ -72,7 +104,10 @@ def _csv(path: Path) -> Array:
     count = int((numbers == numbers[0]).sum())
     if len(numbers) % count or not np.array_equal(numbers.reshape(-1, count), numbers[::count, None].repeat(count, 1)):
         raise Fault("has samples of different lengths", "give as many rows for every sample")
-    return values[:, 2:].reshape(-1, count, values.shape[1] - 2)
+    names = tuple(table.names[2:])
+    if names == tuple(f"feature_{number}" for number in range(1, len(names) + 1)):  # of a model without names
+        names = ()
+    return values[:, 2:].reshape(-1, count, values.shape[1] - 2), names
 
 
-_READERS: Final[Mapping[str, Callable[[Path], Array]]] = {".npy": _npy, ".npz": _npz, ".csv": _csv}
+_READERS: Final[Mapping[str, Callable[[Path], Found]]] = {".npy": _npy, ".npz": _npz, ".csv": _csv}

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
-from wdport.data.samples import read_samples
-from wdport.data.series import Series
+from wdport.data.samples import SeriesSet
 from wdport.errors import UsageError
 from wdport.evaluation.metrics import METRICS, Encoding, Metric, some
-from wdport.evaluation.real import Real, real_windows
-from wdport.evaluation.scaling import Scaling, require_series
+from wdport.evaluation.real import Data, Real, real_windows
+from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.sets import Given, alike, require_scale, set_of
 from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, KerasModel
-from wdport.sampling.samples import Samples
 
 LEAST: Final = 5
 """Series of each set: a fifth of them is what a judge is tested on."""
@@ -93,15 +92,11 @@ def apart(score: Score, other: Score, width: float = 2.0) -> bool:
     return score.mean - other.mean > width * float(np.hypot(score.std, other.std))
 
 
-Given = Array | Samples | str | PathLike[str]
-"""A set of series: an array (n, N, F), what :func:`wdport.sample` returns, or a file of either."""
-
-
 def evaluate(
     samples: Given | Mapping[str, Given],
-    data: Array | Series | str | PathLike[str],
+    data: Data,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     repeats: int = 5,
     seed: int = 0,
     encoder: KerasModel | None = None,
@@ -109,12 +104,16 @@ def evaluate(
 ) -> Evaluation:
     """Score generated series against real ones; smaller is better for every score.
 
+    All sets are compared at the size of the smallest one, with the same real windows and trainings, so a set's score
+    does not depend on its name or on the order of the sets.
+
     Args:
         samples: series (n, N, F) in the units of the data: an array, what :func:`wdport.sample` returns, or a file
             of ``wdport sample``; or several of them by name.
-        data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F).
-        metrics: "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and "sliced-wasserstein";
-            all by default.
+        data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F),
+            also as an ``.npy`` file. Columns are found by name if samples and data have names.
+        metrics: some of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
+            "sliced-wasserstein", also as one text with commas; all by default.
         repeats: repetitions of every score, each with its own random subsets and trainings.
         seed: determines all of them.
         encoder: a converted encoder of series, for Context-FID. By default one is trained on the real windows of every
@@ -130,16 +129,15 @@ def evaluate(
         InputError: the data cannot be read.
     """
     sets = _sets_of(samples)
-    _require(repeats=(repeats, 1), seed=(seed, 0))
-    shape = next(iter(sets.values())).shape[1:]
+    repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
+    first = next(iter(sets.values()))
+    shape = first.shape
     chosen = _fitting(metrics, shape)
-    real = real_windows(data, *shape)
-    pairs = _pairs(sets, real, shape)
+    real = real_windows(data, *shape, first.features)
+    pairs = _pairs(sets, real)
     encoding = None if encoder is None else _encoding(encoder, shape[1])
     told = _Told(report, repeats * len(chosen) * len(pairs))
-    largest = max(sets, key=lambda name: pairs[name].count)
-    rounds = [_repetition(np.random.default_rng([seed, at]), pairs, largest, chosen, encoding, told)
-              for at in range(repeats)]  # fmt: skip
+    rounds = [_repetition([seed, at], pairs, next(iter(sets)), chosen, encoding, told) for at in range(repeats)]
     made = {name: {each.name: Score(each.name, tuple(found[name, each.name] for found in rounds)) for each in chosen}
             for name in pairs}  # fmt: skip
     counts = {name: each.count for name, each in pairs.items()}
@@ -147,34 +145,34 @@ def evaluate(
 
 
 def _repetition(
-    random: np.random.Generator, pairs: Mapping[str, _Pair], largest: str, chosen: Sequence[Metric],
-    encoding: Encoding | None, told: _Told,
+    seed: Sequence[int], pairs: Mapping[str, _Pair], first: str, chosen: Sequence[Metric], encoding: Encoding | None,
+    told: _Told,
 ) -> dict[tuple[str, str], float]:  # fmt: skip
     """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
-    sees those beside the set ``largest``."""
-    drawn = {name: each.draw(random) for name, each in pairs.items()}
-    number = int(random.integers(1 << 31))
+    sees those beside the set ``first``, which are those beside every set."""
+    drawn = {name: each.draw(seed) for name, each in pairs.items()}
+    number = int(np.random.default_rng([*seed, 2]).integers(1 << 31))
     found = {}
     for metric in chosen:
         told(metric.title)
-        score = metric.prepare(drawn[largest][0], number, encoding)
+        score = metric.prepare(drawn[first][0], number, encoding)
         for name, both in drawn.items():
             found[name, metric.name] = score(*both, number)
             told(metric.title, 1)
     return found
 
 
-def _sets_of(samples: Given | Mapping[str, Given]) -> dict[str, Array]:
-    """The series (n, N, F) by the name of their set; raises :class:`UsageError`."""
-    given = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+def _sets_of(samples: Given | Mapping[str, Given]) -> dict[str, SeriesSet]:
+    """The sets by name; raises :class:`UsageError`."""
+    given: Mapping[str, Any] = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
     if not given:
         raise UsageError("samples", "have no set", "name every set of series")
     if taken := {FLOOR, ITSELF} & set(given):
         raise UsageError("samples", f"have a set {min(taken)!r}, the name of a floor", "give it another name")
-    return {name: _series_of(name, each) for name, each in given.items()}
+    return alike({name: set_of(name, each) for name, each in given.items()})
 
 
-def _fitting(names: Sequence[str] | None, shape: tuple[int, int]) -> list[Metric]:
+def _fitting(names: str | Sequence[str] | None, shape: tuple[int, int]) -> list[Metric]:
     """The metrics of these names, all for None; raises :class:`UsageError` if one needs longer series."""
     chosen = [METRICS[name] for name in chosen_metrics(names)]
     for metric in chosen:
@@ -193,43 +191,30 @@ class _Pair:
     scale: Scaling
     count: int
 
-    def draw(self, random: np.random.Generator) -> tuple[Array, Array]:
-        """Different ones, scaled."""
-        one, other = (self.scale(some(random, each, self.count)) for each in (self.windows, self.series))
+    def draw(self, seed: Sequence[int]) -> tuple[Array, Array]:
+        """Different ones, scaled; the same real windows, and the same places among the series, for every pair of these
+        sizes."""
+        given = enumerate((self.windows, self.series))
+        one, other = (self.scale(some(np.random.default_rng([*seed, at]), each, self.count)) for at, each in given)
         return one, other
 
 
-def _pairs(sets: Mapping[str, Array], real: Real, shape: tuple[int, int]) -> dict[str, _Pair]:
+def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Pair]:
     """What is scored by name, the floors first; raises :class:`UsageError`."""
     scale = Scaling.of(real.windows)
-    found: dict[str, _Pair] = {}
-    for name, series in sets.items():
-        if series.shape[1:] != shape:
-            what = f"have length and features {series.shape[1:]}, others {shape}"
-            raise UsageError(name, what, "give series of one shape")
-        found[name] = _Pair(real.windows, series, scale, min(len(series), len(real.windows)))
-        if found[name].count < LEAST:
-            what = f"are {len(series)} beside {len(real.windows)} real windows"
-            raise UsageError(name, what, f"give at least {LEAST} of both")
-    first = next(iter(sets.values()))
+    count = min(len(real.windows), *map(len, sets.values()))
+    for each in sets.values():
+        require_scale(each, scale)
+        if min(len(each), len(real.windows)) < LEAST:
+            what = f"are {len(each)} beside {len(real.windows)} real windows"
+            raise UsageError(each.where, what, f"give at least {LEAST} of both")
+    found = {name: _Pair(real.windows, each.values, scale, count) for name, each in sets.items()}
+    first = next(iter(sets.values())).values
     if len(first) >= 2 * LEAST:
-        found = {ITSELF: _Pair(first[::2], first[1::2], scale, len(first) // 2), **found}
+        found = {ITSELF: _Pair(first[::2], first[1::2], scale, min(len(first) // 2, count)), **found}
     if (fewer := min(map(len, real.floor))) >= LEAST:
-        most = max(found[name].count for name in sets)
-        found = {FLOOR: _Pair(*real.floor, scale, min(fewer, most)), **found}
+        found = {FLOOR: _Pair(*real.floor, scale, min(fewer, count)), **found}
     return found
-
-
-def _series_of(name: str, given: Given) -> Array:
-    """The series (n, N, F) of a set; raises :class:`UsageError`, or :class:`InputError` for a file."""
-    if isinstance(given, (str, PathLike)):
-        return read_samples(given)
-    series = given
-    if isinstance(given, Samples):
-        if given.decoded is None:
-            raise UsageError(name, "are not decoded to series", "convert the model with its transform's settings")
-        series = given.decoded
-    return require_series(name, series)
 
 
 class _Told:
@@ -244,8 +229,10 @@ class _Told:
             self.report(self.done, self.total, what)
 
 
-def chosen_metrics(names: Sequence[str] | None) -> list[str]:
+def chosen_metrics(names: str | Sequence[str] | None) -> list[str]:
     """Names of metrics in the order of the table, all for None; raises :class:`UsageError` for an unknown one."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
     wanted = list(METRICS) if names is None else list(names)
     if unknown := [name for name in wanted if name not in METRICS]:
         raise UsageError("metrics", f"unknown metric {str(unknown[0])[:40]!r}", f"use {', '.join(METRICS)}")
@@ -269,7 +256,12 @@ def _encoding(model: KerasModel, features: int) -> Encoding:
     return Encoding(family.series_encoder(config), weights)
 
 
-def _require(**numbers: tuple[int, int]) -> None:
-    for name, (value, least) in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")
+def _whole(name: str, value: Any, least: int) -> int:
+    """A whole number; raises :class:`UsageError`."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = least - 1
+    if found < least or isinstance(value, bool):
+        raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")
+    return found

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-import jax
-import jax.numpy as jnp
-from jax import Array as Tensor
+import numpy as np
+
+from wdport.model import Array
 
 DIVISOR: Final = 10.0
 """Of the sum over pairs, in the public evaluation."""
 
 
-@jax.jit
-def correlations(series: Tensor) -> Tensor:
+def correlations(series: Array) -> Array:
     """The correlations (F, F) of series (n, N, F): features standardised over windows and time, with the deviation of
     n N - 1 degrees of freedom."""
-    flat = series.reshape(-1, series.shape[-1])
+    flat = np.asarray(series, np.float64).reshape(-1, series.shape[-1])
     centred = flat - flat.mean(0)
-    deviation = jnp.sqrt((centred**2).sum(0) / (len(flat) - 1))
-    standard = centred / jnp.where(deviation > 0.0, deviation, 1.0)
-    return standard.T @ standard / len(flat)
+    deviation = np.sqrt((centred**2).sum(0) / (len(flat) - 1))
+    standard = centred / np.where(deviation > 0.0, deviation, 1.0)
+    found: Array = standard.T @ standard / len(flat)
+    return found
 
 
-@jax.jit
-def correlational_score(real: Tensor, generated: Tensor) -> Tensor:
+def correlational_score(real: Array, generated: Array) -> float:
     """The sum over pairs of features i >= j of the absolute differences of their correlations, divided by 10."""
-    apart = jnp.abs(correlations(real) - correlations(generated))
-    return jnp.tril(apart).sum() / DIVISOR
+    return float(np.tril(np.abs(correlations(real) - correlations(generated))).sum() / DIVISOR)

@@ -34,7 +34,7 @@ def facts_of(found: Evaluation, swept: Sweep | None = None) -> dict[str, object]
         "repeats": found.repeats,
         "seed": found.seed,
         "floor": FLOOR if FLOOR in found.sets else None,
-        "cheapest": str(swept.cheapest().setting) if swept else None,
+        "cheapest": str(swept.cheapest().setting) if swept and swept.compares else None,
         "sets": [{
             "name": name,
             "count": found.counts[name],
@@ -43,6 +43,7 @@ def facts_of(found: Evaluation, swept: Sweep | None = None) -> dict[str, object]
             "scores": {metric: {"mean": score.mean, "std": score.std, "values": list(score.values)}
                        for metric, score in scores.items()},
         } for name, scores in found.sets.items()],
+        "failed": [{"name": name, "reason": why} for name, why in (swept.failed if swept else {}).items()],
     }  # fmt: skip
 
 
@@ -53,23 +54,29 @@ def text_of(found: Evaluation, swept: Sweep | None = None) -> str:
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in rows]  # fmt: skip
     lines += [f"  {name}: {said}" for name, said in FLOORS.items() if name in found.sets]
-    if swept and len(swept.drawn) > 1:
+    if swept:
+        lines += [f"  not scored: {name}, whose samples {why}" for name, why in swept.failed.items()]
+    if swept and swept.compares:
         lines += ["", *_concluded(swept)]
+    elif swept and len(swept.drawn) > 1:
+        lines += ["", "  one repetition has no spread, so no cheapest setting is named"]
     return "\n".join(lines)
 
 
 def _by_metric(found: Evaluation) -> list[list[str]]:
     rows = ([METRICS[metric].title, *(str(found[name][metric]) for name in found.sets)] for metric in found.metrics)
-    return [["", *found.sets], *rows]
+    return [["", *found.sets], ["series", *map(str, found.counts.values())], *rows]
 
 
 def _by_set(found: Evaluation, swept: Sweep | None) -> list[list[str]]:
     drawn = swept.by_name if swept else {}
-    rows = [["", "calls", "seconds", *(SHORT[metric] for metric in found.metrics)]]
+    rows = [["", "series", "calls", "seconds", *(SHORT[metric] for metric in found.metrics)]]
     for name, scores in found.sets.items():
         each = drawn.get(name)
         told = [str(each.calls), f"{each.seconds:.3g}"] if each else ["", ""]
-        rows.append([name, *told, *(str(score).replace(" ± ", "±") for score in scores.values())])
+        rows.append(
+            [name, str(found.counts[name]), *told, *(str(score).replace(" ± ", "±") for score in scores.values())]
+        )
     return rows
 
 

@@ -65,7 +65,7 @@ def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
 
 def _correlational(real: Array, generated: Array, seed: int) -> float:
     random = np.random.default_rng(seed)
-    return float(correlational_score(*(_device(some(random, each, WINDOWS)) for each in (real, generated))))
+    return correlational_score(*(some(random, each, WINDOWS) for each in (real, generated)))
 
 
 def _discriminative(real: Array, generated: Array, seed: int) -> float:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from wdport.data.samples import has_windows, read_samples
 from wdport.data.series import Series, read_series
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
+from wdport.evaluation.sets import array_of, in_order
 from wdport.model import Array
 
 BLOCK: Final = 4
@@ -32,28 +36,48 @@ class Real:
     names: tuple[str, ...] = ()
 
 
-def real_windows(data: Array | Series | str | PathLike[str], length: int, features: int) -> Real:
+Data = ArrayLike | Series | str | PathLike[str]
+"""Real data: a file, a series, an array (T, F), or windows (n, N, F)."""
+
+
+def real_windows(data: Data, length: int, features: int, names: Sequence[str] = ()) -> Real:
     """Return the windows of ``length`` steps of a series with so many features, or of windows (n, length, F), which
     should be in the order of time.
 
-    Raises :class:`UsageError` if the data have other sizes, :class:`InputError` if the file cannot be read.
+    ``names`` are those of the features, if known: columns with these names are chosen from named ones. Raises
+    :class:`UsageError` if the data have other sizes or columns, :class:`InputError` if the file cannot be read.
     """
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    if isinstance(data, np.ndarray) and data.ndim == 3:
-        return _given(data, length, features)
-    series = Series.of(data) if isinstance(data, np.ndarray) else data
+    series = opened(data)
     if not isinstance(series, Series):
-        series = read_series(series)
+        return _given(series, length, features)
+    series = in_order(series, names, where)
     if series.values.shape[1] != features:
         what = f"has {series.values.shape[1]} features, and the samples {features}"
         raise UsageError(where, what, "give the columns that the samples have")
     if len(series.values) < length:
         raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
-    windows = sliding_windows(series.values, length)
+    windows = sliding_windows(np.ascontiguousarray(series.values), length)
     starts = np.arange(len(windows))
     inside = starts % (BLOCK * length) <= (BLOCK - 1) * length
     first = starts // (BLOCK * length) % 2 == 0
     return Real(windows, (windows[inside & first], windows[inside & ~first]), series.names if series.named else ())
+
+
+def opened(data: Data) -> Array | Series:
+    """Windows (n, N, F) of an array or an ``.npy`` file, otherwise a series; raises :class:`UsageError`, or
+    :class:`InputError` for a file."""
+    if isinstance(data, Series):
+        return data
+    if isinstance(data, (str, PathLike)):
+        return read_samples(data).values if has_windows(data) else read_series(data)
+    array = array_of("data", data)
+    if array.ndim == 3:
+        return array
+    if array.ndim not in (1, 2) or not np.isfinite(array).all():
+        what = f"have shape {array.shape}" if array.ndim not in (1, 2) else "have NaN or infinite values"
+        raise UsageError("data", what, "give a finite series (T, F), or windows (n, N, F)")
+    return Series.of(array)
 
 
 def _given(windows: Array, length: int, features: int) -> Real:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from wdport.errors import UsageError
 from wdport.model import Array
+
+LARGEST: Final = 1e9
+"""Of a scaled value: beyond it squares of single precision overflow in a judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +30,3 @@ class Scaling:
         """Scaled series (n, N, F), float64; generated values may leave [0, 1]."""
         scaled: Array = (np.asarray(series, np.float64) - self.least) / (self.most - self.least)
         return scaled
-
-
-def require_series(name: str, series: object) -> Array:
-    """Return the series (n, N, F); raises :class:`UsageError` for anything else, or values that are not finite."""
-    if not isinstance(series, np.ndarray) or series.dtype.kind not in "iuf":
-        raise UsageError(name, "are not an array of real numbers", "give series (n, length, features)")
-    if series.ndim != 3 or 0 in series.shape:
-        raise UsageError(name, f"have shape {series.shape}", "give series (n, length, features)")
-    if not np.isfinite(series).all():
-        count = int((~np.isfinite(series)).any((1, 2)).sum())
-        raise UsageError(name, f"have NaN or infinite values in {count} of {len(series)}", "leave these series out")
-    return series

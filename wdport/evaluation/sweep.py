@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from wdport.data.series import Series, read_series
+from wdport.data.samples import SeriesSet
+from wdport.data.series import Series
 from wdport.data.statistics import Statistics
 from wdport.errors import UsageError
 from wdport.evaluation.api import Evaluation, Report, apart, evaluate
-from wdport.evaluation.scaling import require_series
+from wdport.evaluation.real import Data, opened, real_windows
+from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.sets import Given, in_order, require_scale, set_of
 from wdport.model import Array, Decoding, Diffused, KerasModel
-from wdport.sampling.job import plan_job
-from wdport.sampling.programs import programs_of
+from wdport.sampling.job import Job, plan_job
+from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.ran import Clock
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
+
+MOST: Final = 1_000_000
+"""Steps of a setting."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +59,29 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The scores of several settings, and the series (n, N, F) of each, under the names of the settings."""
+    """The scores of several settings, and the series (n, N, F) of each, under the names of the settings.
+
+    ``failed`` has the settings whose samples cannot be scored, with the reason.
+    """
 
     drawn: Sequence[Drawn]
     evaluation: Evaluation
     samples: Mapping[str, Array]
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def by_name(self) -> dict[str, Drawn]:
         """The settings by the names of their sets."""
         return {str(each.setting): each for each in self.drawn}
 
+    @property
+    def compares(self) -> bool:
+        """Whether settings can be compared: there are two, and repetitions to tell a spread from."""
+        return len(self.drawn) > 1 and self.evaluation.repeats > 1
+
     def full(self) -> Drawn:
-        """The setting with the most network calls, which the others are compared with."""
-        return max(self.drawn, key=lambda each: each.calls)
+        """The setting with the most network calls, which the others are compared with; the best of several ones."""
+        return min(self.drawn, key=lambda each: (-each.calls, self._rank(each)))
 
     def as_good(self, drawn: Drawn, width: float = 2.0) -> list[str]:
         """The metrics in which a setting is not worse than the full one by more than ``width`` standard deviations of
@@ -72,11 +90,16 @@ class Sweep:
         return [metric for metric in ours if not apart(ours[metric], full[metric], width)]
 
     def cheapest(self, width: float = 2.0) -> Drawn:
-        """The setting with the fewest network calls that is as good as the full one in every metric."""
+        """The setting with the fewest network calls that is as good as the full one in every metric; the best of
+        several ones."""
         count = len(self.evaluation.metrics)
-        return min(
-            (each for each in self.drawn if len(self.as_good(each, width)) == count), key=lambda each: each.calls
-        )
+        return min((each for each in self.drawn if len(self.as_good(each, width)) == count),
+                   key=lambda each: (each.calls, self._rank(each)))  # fmt: skip
+
+    def _rank(self, drawn: Drawn) -> int:
+        """How many times another setting is better, over all metrics."""
+        ours, others = self.evaluation[str(drawn.setting)], [self.evaluation[str(each.setting)] for each in self.drawn]
+        return sum(other[metric].mean < ours[metric].mean for metric in ours for other in others)
 
 
 def parse_settings(text: str) -> list[Setting]:
@@ -103,29 +126,31 @@ def _number(word: str, text: str, kind: Callable[[str], float]) -> float:
         found = kind(text)
     except ValueError:
         found = -1
-    if not found >= 0 or not np.isfinite(found):
-        raise UsageError(
-            "sweep", f"{word[:40]!r} has {text[:20]!r}, which is not a number", "write for example ddim:20,50"
-        )
+    most = MOST if kind is int else sys.float_info.max
+    if not 0 <= found <= most:  # nor for NaN
+        wanted = f"a whole number up to {MOST}" if kind is int else "a finite number from 0"
+        what = f"{word[:40]!r} has {text[:20]!r}, which is not {wanted}"
+        raise UsageError("sweep", what, "write for example ddim:20,50 or ddim-textbook:eta1:50")
     return found
 
 
 def sweep(
     model: KerasModel,
-    data: Array | Series | str | PathLike[str],
-    settings: str | Sequence[Setting] | None = None,
+    data: Data,
+    settings: str | Sequence[str | Setting] | None = None,
     n: int = 2000,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     repeats: int = 5,
     seed: int = 0,
     encoder: KerasModel | None = None,
-    more: Mapping[str, Array] | None = None,
+    more: Mapping[str, Given] | None = None,
     report: Report | None = None,
 ) -> Sweep:
     """Sample from a model with every setting, and score the samples against data.
 
-    Every setting begins with the same noise.
+    Every setting begins with the same noise. A setting whose samples are not finite, or further than a billion times
+    the range of the data from them, is in ``Sweep.failed``.
 
     Args:
         model: a converted diffusion model whose samples are series.
@@ -146,47 +171,85 @@ def sweep(
         UsageError: a setting is not one of the model, or its samples do not fit the data.
     """
     programs = programs_of(model)
-    real = _units_of(data, programs.network.about)
-    listed = _listed(settings, programs.network.process().samplers[0])
-    jobs = [plan_job(programs, Request(count=n, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed))
-            for each in listed]  # fmt: skip
-    sets: dict[str, Array] = {}
-    drawn = []
-    for at, (setting, job) in enumerate(zip(listed, jobs, strict=True)):
-        if report is not None:
-            report(at, len(jobs), f"sampling, {setting}")
-        calls = len(job.sampler.plan.steps)
-        since, clock = time.monotonic(), Clock(n, None)
-        series = Samples.join(list(job.draw(done=clock))).decoded
-        drawn.append(Drawn(setting, calls, time.monotonic() - since - clock.compiling))
-        sets[str(setting)] = require_series(str(setting), series)
-    found = evaluate(
-        {**sets, **(more or {})}, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report
-    )
-    return Sweep(drawn, found, {**sets, **(more or {})})
+    real, shape = _units_of(data, programs.network.about)
+    scale = Scaling.of(real_windows(real, *shape, programs.network.about.features).windows)
+    jobs = _jobs(programs, _listed(settings, programs.network.process().samplers[0]), n, seed)
+    sets: dict[str, SeriesSet] = {}
+    drawn, failed = [], {}
+    if len(jobs) > 1:  # what all of them share is compiled before the first is timed
+        _told(report, 0, len(jobs), "compiling")
+        _draw(min(jobs.values(), key=lambda job: len(job.sampler.plan.steps)))
+    for at, (setting, job) in enumerate(jobs.items()):
+        _told(report, at, len(jobs), f"sampling, {setting}")
+        series, seconds = _draw(job)
+        try:
+            found = set_of(str(setting), series)
+            require_scale(found, scale)
+        except UsageError as error:
+            failed[str(setting)] = error.what
+            continue
+        drawn.append(Drawn(setting, len(job.sampler.plan.steps), seconds))
+        sets[str(setting)] = found
+    if not drawn:
+        name, why = next(iter(failed.items()))
+        raise UsageError("sweep", f"samples of {name} {why}", "name settings whose samples can be scored")
+    every: dict[str, Given] = {**sets, **(more or {})}
+    scored = evaluate(every, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report)
+    return Sweep(drawn, scored, {name: set_of(name, each).values for name, each in every.items()}, failed)
 
 
-def _units_of(data: Array | Series | str | PathLike[str], about: Diffused) -> Array | Series:
-    """The data in the units of the model's series: its features by name, and z-scored if it has no statistics.
+def _told(report: Report | None, done: int, total: int, what: str) -> None:
+    if report is not None:
+        report(done, total, what)
+
+
+def _draw(job: Job) -> tuple[Samples, float]:
+    """All samples, and the seconds that they took, without compiling."""
+    since, clock = time.monotonic(), Clock(job.count, None)
+    found = Samples.join(list(job.draw(done=clock)))
+    return found, time.monotonic() - since - clock.compiling
+
+
+def _jobs(programs: Programs, settings: Sequence[Setting], count: int, seed: int) -> dict[Setting, Job]:
+    """A job for every setting; raises :class:`UsageError` for one that the model has not, or one that is another."""
+    found: dict[Setting, Job] = {}
+    for each in settings:
+        request = Request(count=count, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed)
+        try:
+            job = plan_job(programs, request)
+        except UsageError as error:
+            raise UsageError("sweep", f"{each}: {error.what}", error.fix) from None
+        plan = job.sampler.plan
+        for other, its in found.items():
+            if each.kind == other.kind and np.array_equal(plan.steps, its.sampler.plan.steps):
+                raise UsageError("sweep", f"{other} and {each} are the same", "give one of them")
+        found[each] = job
+    return found
+
+
+def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, int]]:
+    """The data in the units of the model's series: z-scored if it has no statistics; and the shape (N, F) of these.
 
     Raises :class:`UsageError` for a model whose samples are not series.
     """
     decoding = about.decoding
     if not isinstance(decoding, Decoding) or len(decoding.shape) != 2:
         raise UsageError("model", "has samples that are not series", "give a model of time series")
-    if isinstance(data, np.ndarray):
-        if data.ndim == 3:
-            return data
-        data = Series.of(data)
-    series = data if isinstance(data, Series) else read_series(data)
-    if series.named and about.features and set(about.features) <= set(series.names):
-        series = series.choose(about.features)
-    if any(decoding.mean) or any(each != 1.0 for each in decoding.std):
-        return series
-    return replace(series, values=Statistics.of(series.values).normalize(series.values))
+    length, features = decoding.shape
+    real = opened(data)
+    if not isinstance(real, Series) or any(decoding.mean) or any(each != 1.0 for each in decoding.std):
+        return real, (length, features)
+    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
+    series = in_order(real, about.features, where)
+    return replace(series, values=Statistics.of(series.values).normalize(series.values)), (length, features)
 
 
-def _listed(settings: str | Sequence[Setting] | None, default: str) -> list[Setting]:
+def _listed(settings: str | Sequence[str | Setting] | None, default: str) -> list[Setting]:
+    """The settings, of which text may have several."""
     if settings is None:
         return [Setting(default)]
-    return parse_settings(settings) if isinstance(settings, str) else list(settings)
+    if isinstance(settings, str):
+        return parse_settings(settings)
+    if not isinstance(settings, Sequence) or not all(isinstance(each, (str, Setting)) for each in settings):
+        raise UsageError("sweep", "has settings that are not text", "write for example ddpm:1000 ddim:20,50")
+    return parse_settings(" ".join(map(str, settings)))

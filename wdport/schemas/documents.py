@@ -260,6 +260,15 @@ class ScoredSet(TypedDict):
     """Scores by the name of the metric."""
 
 
+class UnscoredSetting(TypedDict):
+    """A setting of a sweep whose samples cannot be scored."""
+
+    name: str
+    """Its name."""
+    reason: str
+    """Why they cannot."""
+
+
 class EvaluationDocument(TypedDict):
     """What ``wdport evaluate --json`` prints."""
 
@@ -284,10 +293,12 @@ class EvaluationDocument(TypedDict):
     floor: str | None
     """Name of the set that is the floor; null if the data are too few for one."""
     cheapest: str | None
-    """The setting of a sweep with the fewest network calls that is as good as the one with the most; null without a
-    sweep."""
+    """The setting of a sweep with the fewest network calls that is as good as the one with the most; null if there is
+    one setting, or one repetition."""
     sets: list[ScoredSet]
     """All sets of series, the floor first."""
+    failed: list[UnscoredSetting]
+    """Settings of a sweep whose samples cannot be scored."""
 
 
 class TrainingDocument(TypedDict):
