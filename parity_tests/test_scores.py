@@ -69,7 +69,8 @@ def test_trained_scores_have_the_law_of_pytorchs(
 
 
 def test_noise_is_worse_than_real_series(sets: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """In every score that sees more than means and covariances."""
-    found = wdport.evaluate({name: each for name, (_, each) in sets.items() if name != "real"}, SERIES, repeats=REPEATS)
-    for metric in ("context-fid", "predictive", "sliced-wasserstein"):
-        assert found["bad"][metric].mean > found["real"][metric].mean
+    """In the scores that see more than means and covariances. DTW-JS, of 100 series, does not tell them apart."""
+    metrics = ["context-fid", "discriminative", "predictive", "sliced-wasserstein"]
+    found = wdport.evaluate(sets["bad"][1], SERIES, metrics=metrics, repeats=REPEATS)
+    for metric in metrics:
+        assert found["samples"][metric].mean > found["real"][metric].mean
