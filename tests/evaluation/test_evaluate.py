@@ -21,7 +21,7 @@ from wdport.evaluation.figures import autocorrelation
 from wdport.evaluation.frechet import frechet_distance
 from wdport.evaluation.real import real_windows
 from wdport.evaluation.scaling import Scaling
-from wdport.evaluation.sweep import Setting, parse_settings
+from wdport.evaluation.settings import Setting, listed, parse_settings
 from wdport.families.registry import find_family, known_model
 
 QUICK = ["correlational", "dtw-js", "sliced-wasserstein"]
@@ -194,7 +194,9 @@ def test_settings_are_parsed() -> None:
     found = parse_settings("ddpm:1000 ddim:20,50  ddim-textbook:eta1:50 heun")
     wanted = [Setting("ddpm", 1000), Setting("ddim", 20), Setting("ddim", 50), Setting("ddim-textbook", 50, 1.0)]
     assert found == [*wanted, Setting("heun")]
-    assert parse_settings(" ".join(map(str, found))) == found
+    found.append(Setting("ddim-textbook", 9, 1 / 3))
+    assert parse_settings(" ".join(map(str, found))) == listed(["ddpm:1000", *found[1:]], "") == found
+    assert listed(None, "ddpm") == [Setting("ddpm")]
     for text in ("", "ddim:20,20", "ddim:a", "ddim:1:2", ":5", "ddim:etax:3", "ddim:-1", "ddim:1.5", "ddim:etanan"):
         with pytest.raises(wdport.WdportError, match="sweep"):
             parse_settings(text)

@@ -17,7 +17,8 @@ from wdport.cli.main import main
 from wdport.data.series import Series
 from wdport.evaluation.api import Evaluation, Score
 from wdport.evaluation.document import facts_of, text_of
-from wdport.evaluation.sweep import Drawn, Setting, Sweep, _units_of
+from wdport.evaluation.settings import Setting
+from wdport.evaluation.sweep import Drawn, Sweep, _units_of
 from wdport.model import Decoding
 
 SERIES = np.random.default_rng(0).normal([5.0, 0.0], [3.0, 1.0], size=(400, 2))

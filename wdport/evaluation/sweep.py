@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -20,32 +18,13 @@ from wdport.evaluation.api import Evaluation, Report, apart, evaluate
 from wdport.evaluation.real import Data, opened, real_windows
 from wdport.evaluation.scaling import Scaling
 from wdport.evaluation.sets import Given, in_order, require_scale, set_of
+from wdport.evaluation.settings import Setting, listed
 from wdport.model import Array, Decoding, Diffused, KerasModel
 from wdport.sampling.job import Job, plan_job
 from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.ran import Clock
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
-
-MOST: Final = 1_000_000
-"""Steps of a setting."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A sampler with a number of steps, all of them for None, and an amount of noise."""
-
-    sampler: str
-    steps: int | None = None
-    eta: float = 0.0
-
-    @property
-    def kind(self) -> str:
-        """The sampler with its noise."""
-        return self.sampler + (f":eta{self.eta:g}" if self.eta else "")
-
-    def __str__(self) -> str:
-        return self.kind + ("" if self.steps is None else f":{self.steps}")
 
 
 @dataclass(frozen=True)
@@ -102,38 +81,6 @@ class Sweep:
         return sum(other[metric].mean < ours[metric].mean for metric in ours for other in others)
 
 
-def parse_settings(text: str) -> list[Setting]:
-    """Settings from text such as ``"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50"``; raises :class:`UsageError`."""
-    found = []
-    for word in text.split():
-        name, *parts = word.split(":")
-        eta = 0.0
-        if parts and parts[0].startswith("eta"):
-            eta = _number(word, parts.pop(0)[3:], float)
-        if len(parts) > 1 or not name:
-            raise UsageError("sweep", f"{word[:40]!r} is not SAMPLER:STEPS,STEPS", "write for example ddim:20,50")
-        steps = [int(_number(word, each, int)) for each in parts[0].split(",")] if parts else [None]
-        found += [Setting(name, each, eta) for each in steps]
-    if not found:
-        raise UsageError("sweep", "has no setting", "write for example ddpm:1000 ddim:20,50")
-    if len(set(map(str, found))) < len(found):
-        raise UsageError("sweep", "has a setting twice", "give it once")
-    return found
-
-
-def _number(word: str, text: str, kind: Callable[[str], float]) -> float:
-    try:
-        found = kind(text)
-    except ValueError:
-        found = -1
-    most = MOST if kind is int else sys.float_info.max
-    if not 0 <= found <= most:  # nor for NaN
-        wanted = f"a whole number up to {MOST}" if kind is int else "a finite number from 0"
-        what = f"{word[:40]!r} has {text[:20]!r}, which is not {wanted}"
-        raise UsageError("sweep", what, "write for example ddim:20,50 or ddim-textbook:eta1:50")
-    return found
-
-
 def sweep(
     model: KerasModel,
     data: Data,
@@ -173,7 +120,7 @@ def sweep(
     programs = programs_of(model)
     real, shape = _units_of(data, programs.network.about)
     scale = Scaling.of(real_windows(real, *shape, programs.network.about.features).windows)
-    jobs = _jobs(programs, _listed(settings, programs.network.process().samplers[0]), n, seed)
+    jobs = _jobs(programs, listed(settings, programs.network.process().samplers[0]), n, seed)
     sets: dict[str, SeriesSet] = {}
     drawn, failed = [], {}
     if len(jobs) > 1:  # what all of them share is compiled before the first is timed
@@ -242,14 +189,3 @@ def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, i
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     series = in_order(real, about.features, where)
     return replace(series, values=Statistics.of(series.values).normalize(series.values)), (length, features)
-
-
-def _listed(settings: str | Sequence[str | Setting] | None, default: str) -> list[Setting]:
-    """The settings, of which text may have several."""
-    if settings is None:
-        return [Setting(default)]
-    if isinstance(settings, str):
-        return parse_settings(settings)
-    if not isinstance(settings, Sequence) or not all(isinstance(each, (str, Setting)) for each in settings):
-        raise UsageError("sweep", "has settings that are not text", "write for example ddpm:1000 ddim:20,50")
-    return parse_settings(" ".join(map(str, settings)))
