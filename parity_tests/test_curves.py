@@ -101,7 +101,7 @@ def torch_losses(
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", [NAME, "exchange-seq24-qknorm"])
+@pytest.mark.parametrize("name", [pytest.param(NAME, marks=pytest.mark.full), "exchange-seq24-qknorm"])
 def test_float32_losses_after_migration_are_as_near_as_pytorchs(
     name: str, tmp_path: Path, record_property: Record
 ) -> None:

@@ -81,7 +81,7 @@ def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -
             found, _ = model.stateless_call(variables, other, loss.noisy(clean, Drawn(noise, uniform)), training=False)
             return loss.total(loss.errors(found.astype(clean.dtype), clean, Drawn(noise, uniform)))
 
-        slopes = jax.grad(value)([variable.value for variable in model.trainable_variables])
+        slopes = jax.jit(jax.grad(value))([variable.value for variable in model.trainable_variables])
         return np.concatenate([np.asarray(each, np.float64).ravel() for each in slopes])
 
     def torchs(dtype: torch.dtype, cast: bool) -> np.ndarray:
