@@ -38,6 +38,7 @@ help:
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("wdport needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@if [ -e $(VENV)/resolved.txt ]; then echo "$(VENV) has the releases that .ci/compat chose, and pyproject.toml is newer; run .ci/compat again" >&2; exit 2; fi
 	@echo "setting up $(VENV) (once; some minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
