@@ -16,7 +16,8 @@ from wdport.version import VERSION as __version__
 if TYPE_CHECKING:
     from wdport.conversion.load import load_model
     from wdport.conversion.river import Conversion, convert
-    from wdport.evaluation.api import Evaluation, evaluate
+    from wdport.evaluation.api import evaluate
+    from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep, sweep
     from wdport.exporting.api import Exported, export
     from wdport.generation import Generated, generate
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Conversion": "wdport.conversion.river",
     "convert": "wdport.conversion.river",
-    "Evaluation": "wdport.evaluation.api",
+    "Evaluation": "wdport.evaluation.scores",
     "evaluate": "wdport.evaluation.api",
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",

@@ -16,11 +16,11 @@ import wdport
 from wdport.cli.main import main
 from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
-from wdport.evaluation.api import Score, apart
 from wdport.evaluation.figures import autocorrelation
 from wdport.evaluation.frechet import frechet_distance
 from wdport.evaluation.real import real_windows
 from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.scores import Score, apart
 from wdport.evaluation.settings import Setting, listed, parse_settings
 from wdport.families.registry import find_family, known_model
 

@@ -15,8 +15,8 @@ import pytest
 import wdport
 from wdport.cli.main import main
 from wdport.data.series import Series
-from wdport.evaluation.api import Evaluation, Score
 from wdport.evaluation.document import facts_of, text_of
+from wdport.evaluation.scores import Evaluation, Score
 from wdport.evaluation.settings import Setting
 from wdport.evaluation.sweep import Drawn, Sweep, _units_of
 from wdport.model import Decoding

@@ -19,7 +19,7 @@ from wdport.errors import UsageError, printable
 from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:  # they import jax
-    from wdport.evaluation.api import Evaluation
+    from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep
     from wdport.model import Array, KerasModel
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wdport.evaluation.api import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.metrics import METRICS
+from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.sweep import Drawn, Sweep
 
 SHORT: Mapping[str, str] = {

@@ -8,9 +8,9 @@ from html import escape
 
 from wdport.errors import printable
 from wdport.evaluation import figures
-from wdport.evaluation.api import Evaluation
 from wdport.evaluation.document import FLOORS
 from wdport.evaluation.metrics import METRICS
+from wdport.evaluation.scores import Evaluation
 from wdport.evaluation.sweep import Sweep
 from wdport.model import Array
 

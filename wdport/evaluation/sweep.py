@@ -14,9 +14,10 @@ from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
 from wdport.data.statistics import Statistics
 from wdport.errors import UsageError
-from wdport.evaluation.api import Evaluation, Report, apart, evaluate
+from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.real import Data, opened, real_windows
 from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.scores import Evaluation, apart
 from wdport.evaluation.sets import Given, in_order, require_scale, set_of
 from wdport.evaluation.settings import Setting, listed
 from wdport.model import Array, Decoding, Diffused, KerasModel
