@@ -17,7 +17,7 @@ from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
 from wdport.families.waveletdiff.reference_training import training_loss
 from wdport.optimisers.torch_like import Adam
-from wdport.training.loop import Loop
+from wdport.training.loop import Loop, step_options
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
 from wdport.training.source import Windows, source_of
@@ -81,7 +81,8 @@ def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -
             found, _ = model.stateless_call(variables, other, loss.noisy(clean, Drawn(noise, uniform)), training=False)
             return loss.total(loss.errors(found.astype(clean.dtype), clean, Drawn(noise, uniform)))
 
-        slopes = jax.jit(jax.grad(value))([variable.value for variable in model.trainable_variables])
+        compiled = jax.jit(jax.grad(value), compiler_options=step_options(model.compute_dtype))
+        slopes = compiled([variable.value for variable in model.trainable_variables])
         return np.concatenate([np.asarray(each, np.float64).ravel() for each in slopes])
 
     def torchs(dtype: torch.dtype, cast: bool) -> np.ndarray:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compile_cache import narrow_run
 from wdport.diffusion.loss import Errors
 from wdport.errors import InputError, UsageError
 from wdport.keras_runtime import set_variable, variables_by_path
@@ -54,6 +55,11 @@ class TrainingRun:
         return [epoch["loss"] for epoch in self.epochs]
 
 
+def step_options(dtype: str) -> dict[str, Any]:
+    """Options for :func:`jax.jit` of a step of training a network that computes in ``dtype``."""
+    return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
+
+
 class Loop:
     """One run; its state are lists of arrays, which the compiled step maps to the next ones."""
 
@@ -85,7 +91,7 @@ class Loop:
         }
         self.begins = _checksum({**begin, "data": _sample(source)}) if jax.process_count() > 1 else 0
         self.state: dict[str, Any] = self.placement.state(begin)
-        self.step = jax.jit(self._step, donate_argnums=0, compiler_options=compile_options(),
+        self.step = jax.jit(self._step, donate_argnums=0, compiler_options=step_options(trained.network.compute_dtype),
                             out_shardings=self.placement.shardings(self.state))  # fmt: skip
 
     @property
