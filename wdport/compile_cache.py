@@ -41,8 +41,8 @@ With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer:
 NARROW_RUN: Mapping[str, Option] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """Options for programs with gradients in bfloat16 on a CPU: without YNNPACK, which in jaxlib 0.12 adds up in bfloat16.
 
-The gradients of a small WaveletDiff in mixed_bfloat16 are then off by 0.6 % instead of 3.6 %; those of `torch.autocast`
-by 0.4 %.
+The gradients of a small diffusion transformer in mixed_bfloat16 are then off by 0.6 % instead of 3.6 %; those of
+`torch.autocast` by 0.4 %.
 """
 
 LARGEST_BYTES = 1 << 30
