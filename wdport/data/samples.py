@@ -15,7 +15,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import opened_npz, understood
 from wdport.data.files import data_file
-from wdport.data.npy import read_array
+from wdport.data.npy import map_array, read_array
 from wdport.data.text import read_text
 from wdport.model import Array
 
@@ -71,11 +71,11 @@ def read_samples(path: str | PathLike[str]) -> SeriesSet:
 
 
 def has_windows(path: str | PathLike[str]) -> bool:
-    """Whether a file of numbers is an ``.npy`` file of an array with three axes."""
+    """Whether a file is an ``.npy`` file of an array with three axes; its values are not read."""
     if Path(path).suffix.lower() != ".npy":
         return False
-    with data_file(path) as file:
-        return _npy(file)[0].ndim == 3
+    with data_file(path) as file, open_regular(file) as opened, understood(".npy"):
+        return map_array(opened, os.fstat(opened.fileno()).st_size).ndim == 3
 
 
 Found = tuple[Array, tuple[str, ...]]
