@@ -23,10 +23,10 @@ from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.cli.verify import command as verify
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, measure
+from wdport.compare.gates import float32_measures, float64_measures
 from wdport.errors import MachineError
 from wdport.parity import verify as running
 from wdport.parity.expected import Expected, expected
-from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.pair import Pair
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
@@ -82,8 +82,8 @@ class Stub:
         gates = (
             Gate("0", "preflight", len(taps), len(names)),
             Gate("A'", "constants", 8, 8, (measure("table", "ulp", 0.5, "table_ulp"),)),
-            Gate("A", "float64", count, len(names), tuple(chain(*map(logic_measures, taps)))),
-            Gate("B", "float32", count, len(names), tuple(chain(*map(numerics_measures, taps)))),
+            Gate("A", "float64", count, len(names), tuple(chain(*map(float64_measures, taps)))),
+            Gate("B", "float32", count, len(names), tuple(chain(*map(float32_measures, taps)))),
             Gate("E'", "sampling network", 1, 1, (measure("network", "float32", 1.0, "numerics"),)),
         )
         return Verdict(str(checkpoint), str(converted), gates, tuple(taps), (), None, {}, (), {}, bounds(),

@@ -12,9 +12,9 @@ import pytest
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import OUTPUT, Gate, fact, measure
+from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting import Setting, SettingsReport
 from wdport.parity import bfloat16_gate as bfloat16
-from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, layer_outcome, verdict_outcome
 from wdport.parity.reports.text import render_text
@@ -30,8 +30,8 @@ def make(*changed: TapResult, whole: float = 1.0, level: float = 1.0, gates: tup
     taps = {name: TapResult(name, name.replace(".", "/"), None, 1e-15, 1e-15, 2e-15, 1.0, 1.5, 1.0)
             for name in ("a", "a.b", "a.c", OUTPUT)}  # fmt: skip
     taps |= {tap.reference: tap for tap in changed}
-    logic = [each for tap in taps.values() for each in logic_measures(tap)]
-    numerics = [each for tap in taps.values() for each in numerics_measures(tap)]
+    logic = [each for tap in taps.values() for each in float64_measures(tap)]
+    numerics = [each for tap in taps.values() for each in float32_measures(tap)]
     numerics.append(measure(OUTPUT, "float32", whole, "numerics", ", whole network"))
     numerics.append(measure(OUTPUT, "float32", level, "numerics", " cA1 feature 0"))
     made = (

@@ -14,10 +14,10 @@ import pytest
 
 from tests.make import SMALL, make_state, record_small, save
 from wdport.compare.calls import CASES, Call, leaves
+from wdport.compare.reference import Live, Reference
 from wdport.errors import IncompleteError, InputError, MisfitError, error_of
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.recording import Replay, open_recording
-from wdport.parity.reference import Live, Reference
 from wdport.recorder import Observation, build
 
 

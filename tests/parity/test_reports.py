@@ -16,11 +16,11 @@ import pytest
 
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, fact, measure, notice
+from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting import Setting, SettingsReport
 from wdport.errors import MachineError, UsageError
 from wdport.families.waveletdiff.family import RESTS_ON
 from wdport.model import PartWords
-from wdport.parity.gates import logic_measures, numerics_measures
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import claim, nearness, number, outcome, place, probable, said_of, shortfall
@@ -52,8 +52,8 @@ def passing() -> Verdict:
         gates=(
             Gate("0", "preflight", 40, 40, facts=(notice("a deprecated key was read"),)),
             Gate("A'", "constants", 4, 4, (measure("table.0", "ulp", 0.5, "table_ulp"),)),
-            Gate("A", "float64", 10, 10, tuple(chain(*map(logic_measures, taps())))),
-            Gate("B", "float32", 10, 10, tuple(chain(*map(numerics_measures, taps())))),
+            Gate("A", "float64", 10, 10, tuple(chain(*map(float64_measures, taps())))),
+            Gate("B", "float32", 10, 10, tuple(chain(*map(float32_measures, taps())))),
             Gate("E", "trajectories", 100, 100, (measure("DDPM", "step", 5e-15, "trajectory", ", step 0"),)),
         ),
         taps=taps(),
@@ -82,9 +82,9 @@ def failing() -> Verdict:
     made[7] = replace(made[7], reference=HOSTILE, isolated=inf, cumulative=inf, max_ratio=inf)
     good = passing()
     gates = list(good.gates)
-    gates[2] = replace(gates[2], measures=tuple(chain(*map(logic_measures, made))), facts=(fact("the sum is off"),))
+    gates[2] = replace(gates[2], measures=tuple(chain(*map(float64_measures, made))), facts=(fact("the sum is off"),))
     feature = measure("block.9.norm", "float32", 9.0, "numerics", " cD1 feature 2")
-    gates[3] = replace(gates[3], measures=(*chain(*map(numerics_measures, made)), feature))
+    gates[3] = replace(gates[3], measures=(*chain(*map(float32_measures, made)), feature))
     gates[4] = replace(gates[4], measures=(measure("DDPM", "step", 1.0, "trajectory", ", step 0"),))
     return replace(good, gates=tuple(gates), taps=tuple(made), causes={"block_2/norm": ("epsilon of 1e-6", "no bias")})
 

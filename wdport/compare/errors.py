@@ -8,9 +8,10 @@ from math import inf
 
 import numpy as np
 
+from wdport.compare.bounds import FLOAT32_SHARE
 from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names
-from wdport.compare.measure import relative_l2
+from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.relations import arrangement
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule
@@ -136,3 +137,18 @@ def _largest(pairs: Sequence[tuple[Array, Array]] | None) -> float:
     if pairs is None:
         return inf
     return max((relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs), default=0.0)
+
+
+def narrowed(call: Call) -> float:
+    """The share of outputs that float32 holds exactly, if the layer's inputs are wider; an embedding's are its
+    weights."""
+    floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
+    if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in floats):
+        return 0.0
+    return max(map(float32_share, call.outputs), default=0.0)
+
+
+def output_errors(outputs: Outputs, reference: Outputs) -> list[float]:
+    """Relative errors of outputs; infinite where shapes differ."""
+    pairs = zip(outputs, reference, strict=True)
+    return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]

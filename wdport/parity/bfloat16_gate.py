@@ -14,13 +14,14 @@ import numpy as np
 
 from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.calls import Calls, Case, Outputs, cast, layer_of
+from wdport.compare.comparison import Comparison
 from wdport.compare.errors import InPort
 from wdport.compare.findings import Gate, Measure
 from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
+from wdport.conversion.prepare import Prepared
 from wdport.model import Array, KerasModel
-from wdport.parity.runner import Runner
 from wdport.recorder import isolate, lifted, record
 
 if TYPE_CHECKING:
@@ -32,36 +33,38 @@ Ran = tuple[Outputs, Calls]
 POLICY = "mixed_bfloat16"
 
 
-def bfloat16_gate(runner: Runner, case: Case) -> tuple[Gate, dict[str, float]]:
+def bfloat16_gate(prepared: Prepared, comparison: Comparison, case: Case) -> tuple[Gate, dict[str, float]]:
     """Run one case with the current weights; return the gate and the ratios by the reference's names."""
-    taps = runner.aligned
-    inputs = runner.signature.make(case.seed, case.batch, case.scale)
-    single, (reference, truth), names = _reference_calls(runner, inputs)
-    narrow = runner.signature.in_port(single)
-    probe = Probe(_model(runner), {layer_of(tap.candidate) for tap in taps})
+    taps = comparison.alignment.taps
+    inputs = comparison.signature.make(case.seed, case.batch, case.scale)
+    single, (reference, truth), names = _reference_calls(comparison, inputs)
+    narrow = comparison.signature.in_port(single)
+    probe = Probe(_model(prepared, comparison), {layer_of(tap.candidate) for tap in taps})
     with jax.default_matmul_precision("highest"):
         wanted, shapes = probe.shapes(narrow)
         into = InPort(taps, shapes)
         outputs, port = probe.isolate(narrow, into({name: cast(call, np.float32) for name, call in truth[1].items()}))
-    sides = [runner.outputs_in_port(made, names, wanted) for made in (reference[0], truth[0])]
+    sides = [comparison.outputs_in_port(made, names, wanted) for made in (reference[0], truth[0])]
     pairs = {name: _pair(outputs[at : at + 1], *(side[at : at + 1] for side in sides))
-             for at, name in enumerate(runner.outputs)}  # fmt: skip
+             for at, name in enumerate(comparison.outputs)}  # fmt: skip
     theirs, exact = (into(calls) for _, calls in (reference, truth))
     for tap in taps:
         if all(tap.candidate in side for side in (port, theirs, exact)):
             calls = (port[tap.candidate], theirs[tap.candidate], exact[tap.candidate])
             pairs[tap.reference] = _pair(*(call.outputs for call in calls))
     ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in pairs.items() if pair.count}
-    return _gate(ratios, len(taps) + len(runner.outputs)), ratios
+    return _gate(ratios, len(taps) + len(comparison.outputs)), ratios
 
 
-def _reference_calls(runner: Runner, inputs: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Ran, Ran], list[str]]:
+def _reference_calls(
+    comparison: Comparison, inputs: tuple[Array, ...]
+) -> tuple[tuple[Array, ...], tuple[Ran, Ran], list[str]]:
     """The inputs in float32, the reference's outputs and isolated calls in bfloat16 and in float64, and the names of
     the outputs."""
     import torch
 
-    modules: Mapping[str, torch.nn.Module] = runner.sides.references
-    names = [tap.reference for tap in runner.aligned]
+    modules: Mapping[str, torch.nn.Module] = comparison.modules
+    names = [tap.reference for tap in comparison.alignment.taps]
     told: list[str] = []
     with lifted():
         _, calls = record(modules["float64"], inputs, output_names=told)
@@ -75,10 +78,10 @@ def _reference_calls(runner: Runner, inputs: tuple[Array, ...]) -> tuple[tuple[A
     return single, (low, high), told
 
 
-def _model(runner: Runner) -> KerasModel:
+def _model(prepared: Prepared, comparison: Comparison) -> KerasModel:
     """The port under the policy, with the float32 port's weights, which stay in float32."""
-    model = runner.family.build(runner.config, POLICY)
-    for mine, theirs in zip(model.weights, runner.sides.candidates["float32"].weights, strict=True):
+    model = prepared.family.build(prepared.config, POLICY)
+    for mine, theirs in zip(model.weights, comparison.candidate.models["float32"].weights, strict=True):
         mine.assign(theirs.value)
     return model
 

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from wdport.compare.activations import other_activation
 from wdport.compare.bounds import LOGIC
-from wdport.compare.calls import Call, Calls, leaves
+from wdport.compare.calls import Call, Calls, layer_of, leaves
+from wdport.compare.comparison import Comparison
 from wdport.compare.measure import relative_l2
-from wdport.compare.probe import Answers, Probe
+from wdport.compare.orders import flatten_order
+from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
 from wdport.compare.relations import added_relations, relations, same
+from wdport.compare.results import Evidence, Fault
+from wdport.compare.trials import Trial
+from wdport.conversion.prepare import Prepared
 from wdport.errors import IncompleteError
 from wdport.families.mutants import Mutant
 from wdport.keras_runtime import layers_by_path
 from wdport.model import Array
-from wdport.parity.verdict import Fault
+from wdport.parity.sides import Weights, correct_port
 
 MOST_PARTS = 6
 """Layers inside a faulty one that are searched for its queries, keys and values."""
@@ -42,14 +47,48 @@ def tapped(path: str, taps: Collection[str]) -> str:
     return path
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One case in float64: the network's inputs, the isolated calls of the faulty port's layers (its output under ""),
-    and the reference's calls, by the candidate's paths."""
+MAX_CAUSES = 5
+"""Number of faults to diagnose: each is compared with every known bug of its place."""
 
-    inputs: tuple[Array, ...]
-    port: Calls
-    answers: Answers
+
+def probable_causes(
+    prepared: Prepared, comparison: Comparison, weights: Weights, faults: Sequence[Fault]
+) -> dict[str, tuple[str, ...]]:
+    """Probable causes of the first faults, by the faulty layer's path: settings that differ, or else what the values
+    show."""
+    probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
+    names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
+    known = prepared.family.mutants(prepared.config)
+    found = {}
+    for fault in faults[:MAX_CAUSES]:
+        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, bool(known))
+        if not words and comparison.evidence is not None:
+            words = causes(probe, known, fault, comparison.evidence, names)
+        found[fault.candidate] = tuple(words)
+    return found
+
+
+def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:
+    """The hyper-parameters that differ at a faulty layer, if the reference runs here."""
+    tap = next((tap for tap in comparison.alignment.taps if tap.reference == fault.reference and not fault.feeds), None)
+    if tap is None or not tap.kind:
+        return []
+    return [each.text for each in comparison.alignment.settings.at(layer_of(tap.reference))]
+
+
+def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
+    """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
+    order of gates. If the family ``has_bugs``, activations are among its known bugs."""
+    tap = next((tap for tap in comparison.alignment.taps if tap.reference == (fault.feeds or fault.reference)), None)
+    if tap is None or (seen := comparison.evidence) is None or tap.candidate not in seen.port:
+        return []
+    own, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
+    if fault.feeds or expected is None:
+        return flatten_order(tap, own, seen.answers, comparison.alignment.taps)
+    trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
+    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(
+        comparison.alignment.modules.get(layer_of(tap.reference))
+    )
 
 
 def causes(

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import inf
 
-from wdport.compare.calls import CASES, layer_of
+from wdport.compare.calls import CASES, Case, layer_of
+from wdport.compare.comparison import Comparison
 from wdport.compare.findings import Gate
+from wdport.compare.gates import EAGER
+from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.memory import release_memory
+from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled, Trained
 from wdport.model import Array
@@ -16,7 +21,7 @@ from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
-from wdport.parity.runner import Runner
+from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.trajectories import file_process, trajectories_gate
 from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
@@ -45,63 +50,82 @@ class FullBattery:
         return tuple(replace(part, gradient=g) for part, g in zip(parts, self.part_gradients, strict=True))
 
 
-def run_full_battery(prepared: Prepared, runner: Runner, say: Callable[[str], None]) -> FullBattery:
+def run_full_battery(
+    prepared: Prepared, comparison: Comparison, sampling: SamplingNetwork | None, say: Callable[[str], None]
+) -> FullBattery:
     """Run it with the current weights. Afterwards the float32 models are dropped and the others are trained."""
-    sides, taps, family = runner.sides, runner.aligned, prepared.family
+    models, taps, family = comparison.candidate.models, comparison.alignment.taps, prepared.family
     release_memory()
-    probe = GradientProbe(sides.candidates["float64"], {layer_of(tap.candidate) for tap in taps})
+    probe = GradientProbe(models["float64"], {layer_of(tap.candidate) for tap in taps})
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
         signature = family.signature(prepared.config)
         compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
         say("bfloat16")
-        with runner.clock.gate("B'"):
-            low, ratios = bfloat16_gate(runner, CASES[0])
+        with comparison.clock.gate("B'"):
+            low, ratios = bfloat16_gate(prepared, comparison, CASES[0])
         release_memory()
         path: Gate | None = None
         trajectories: tuple[Trajectory, ...] = ()
-        if runner.sampling is not None:
+        if sampling is not None:
             say("sampling trajectories")
-            with highest_precision(), runner.clock.gate("E"):
-                reference = _reference(runner.sampling.family, prepared, runner)
-                path, trajectories = trajectories_gate(
-                    reference, sides.candidates, (runner.sampling.family, prepared.config)
-                )
+            with highest_precision(), comparison.clock.gate("E"):
+                reference = _reference(sampling.family, prepared, comparison)
+                path, trajectories = trajectories_gate(reference, models, (sampling.family, prepared.config))
             release_memory()
         say("running the port eagerly")
-        with runner.clock.gate("A"):
-            runner.compare_eagerly(CASES[-1])
-        with runner.clock.gate("C"):
+        with comparison.clock.gate("A"):
+            _compare_eagerly(comparison, CASES[-1])
+        with comparison.clock.gate("C"):
             compiling.result()
-    runner.drop_single_precision()
+    _drop_float32(comparison)
     release_memory()
     say("gradients")
-    with lifted(), runner.clock.gate("C"):
-        plain = [tap for tap in taps if tap.reference not in runner.arranged]
-        slopes = gradient_gate(prepared, sides.references["float64"], probe, plain, SEED, BATCH)
+    with lifted(), comparison.clock.gate("C"):
+        plain = [tap for tap in taps if tap.reference not in comparison.arranged]
+        slopes = gradient_gate(prepared, comparison.modules["float64"], probe, plain, SEED, BATCH)
     release_memory()
-    for name, result in runner.taps.items():
+    for name, result in comparison.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
-    steps = _optimiser_steps(family, prepared, runner, probe, say) if isinstance(family, Trained) else None
+    steps = _optimiser_steps(family, prepared, comparison, probe, say) if isinstance(family, Trained) else None
     variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
     return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
 
 
+def _compare_eagerly(comparison: Comparison, case: Case) -> None:
+    """Gate float64 (A) again, for the outputs only, with the port run eagerly: compiling may change the results."""
+    seen = comparison.observe(case)
+    outputs = comparison.port.eagerly(comparison.signature.in_port(seen.inputs))
+    right = comparison.outputs_in_port(seen.outputs, seen.names, outputs)
+    error = max(map(relative_l2, outputs, right)) if right else inf
+    share = (max(map(float32_share, seen.outputs)), max(map(float32_share, outputs)))
+    comparison.taps[EAGER] = TapResult(EAGER, "", None, isolated=error, cumulative=error, share32=share)
+    comparison.float64.expected += 1
+    comparison.float64.compared += 1
+
+
+def _drop_float32(comparison: Comparison) -> None:
+    """Drop the float32 models of both sides."""
+    for models in (comparison.port.probes, comparison.candidate.models, comparison.modules):
+        if isinstance(models, dict):
+            models.pop("float32", None)
+
+
 def _optimiser_steps(
-    family: Trained, prepared: Prepared, runner: Runner, probe: GradientProbe, say: Callable[[str], None]
+    family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimiserErrors:
     """Gate optimiser (D), for a family that defines its training loss."""
     say("optimiser steps")
     objective = family.objective(prepared.config, probe.model)
-    with lifted(), runner.clock.gate("D"):
-        return optimiser_gate(prepared.plan.moves, runner.sides.references["float64"], probe, objective,
+    with lifted(), comparison.clock.gate("D"):
+        return optimiser_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
-def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference:
+def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> Reference:
     """The reference's side of trajectories (E)."""
 
-    about, modules = family.diffused(prepared.config), runner.sides.references
+    about, modules = family.diffused(prepared.config), comparison.modules
 
     def single(inputs: tuple[Array, ...]) -> Array:
         return run(modules["float32"], inputs)[0]
@@ -111,7 +135,7 @@ def _reference(family: Sampled, prepared: Prepared, runner: Runner) -> Reference
             return run(modules["float64"], inputs)[0]
 
     labels = trial_labels(about)
-    wide, narrow = (reference_network(runner.signature, labels, each) for each in (double, single))
+    wide, narrow = (reference_network(comparison.signature, labels, each) for each in (double, single))
     return Reference(wide, file_process(family, prepared), about.shape, narrow)
 
 

@@ -1,4 +1,4 @@
-"""Build the gates from the results of a run: every measurement and finding."""
+"""Gates preflight and constants: what a comparison of two files needs besides the layers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from wdport.compare.findings import ALONE, FED, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
+from wdport.compare.comparison import Comparison
+from wdport.compare.findings import Finding, Gate, fact, measure, notice
 from wdport.compare.glossary import GATES
-from wdport.compare.measure import ErrorPair, ulps
+from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
 from wdport.keras_runtime import variables_by_path
-from wdport.parity.runner import EAGER, Runner
 from wdport.parity.sides import Weights
-from wdport.parity.verdict import TapResult
 
 
-def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding]) -> Gate:
+def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence[Finding]) -> Gate:
     """Gate preflight (0): everything accounted for, both sides sound, nothing left uncompared.
 
     ``unequal`` are findings on variables of the converted file that have wrong values.
@@ -27,36 +26,36 @@ def preflight_gate(prepared: Prepared, runner: Runner, unequal: Sequence[Finding
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
     settled = {name for move in plan.moves for name in move.sources} | {*plan.checks, *plan.drops, *plan.ties}
     lost = [fact(f"{name} is not accounted for", name, "missing") for name in tensors if name not in settled]
-    variables = list(variables_by_path(runner.sides.candidates["float32"]))
+    variables = list(variables_by_path(comparison.candidate.models["float32"]))
     if sorted(variables) != sorted(plan.targets):
         lost.append(fact("the plan does not fill every variable exactly once"))
-    tallies = (runner.logic, runner.numerics)
+    tallies = (comparison.float64, comparison.float32)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    parts = (_told(prepared, runner), _conditioned(runner), _left_out(runner), _arranged(runner),
-             runner.sides.reference.notes)  # fmt: skip
+    parts = (_told(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
+             comparison.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
-    facts = (*runner.findings, *unequal, *lost, *_unfit(runner), *map(notice, notes))
+    facts = (*comparison.findings, *unequal, *lost, *_unfit(comparison), *map(notice, notes))
     return GATES["0"].gate(compared, expected, facts=facts)
 
 
-def _unfit(runner: Runner) -> list[Finding]:
+def _unfit(comparison: Comparison) -> list[Finding]:
     """Reasons why the two sides cannot be compared."""
-    found, reference = [], runner.sides.reference
+    found, reference = [], comparison.reference
     if not reference.evaluating:
         found.append("the reference is not in evaluation mode")
-    if runner.torch_precision != "highest" or runner.port.precision != "highest":
+    if comparison.precision != ("highest", "highest"):
         found.append("matrix products do not run at the highest precision on both sides")
-    models = runner.sides.candidates.values()
+    models = comparison.candidate.models.values()
     if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
         found.append("reference and candidate are not models of two frameworks")
     return list(map(fact, found))
 
 
-def _told(prepared: Prepared, runner: Runner) -> list[str]:
+def _told(prepared: Prepared, comparison: Comparison) -> list[str]:
     """Notes on what is compared, at which sizes, and which gates are absent."""
-    family, found = prepared.family, list(runner.signature.notes)
-    if isinstance(family, Referenced) and not runner.sides.reference.told and runner.sides.references:
+    family, found = prepared.family, list(comparison.signature.notes)
+    if isinstance(family, Referenced) and not comparison.reference.told and comparison.modules:
         found.append(f"the reference is {family.reference_of(prepared.config)}")
     if not isinstance(family, KeptByKeras):
         there = {"A'": bool(prepared.constants), "E": isinstance(family, Sampled), "E'": isinstance(family, Sampled),
@@ -66,9 +65,9 @@ def _told(prepared: Prepared, runner: Runner) -> list[str]:
     return found
 
 
-def _conditioned(runner: Runner) -> list[str]:
+def _conditioned(comparison: Comparison) -> list[str]:
     """The layers whose float64 errors one rounding explains."""
-    found = {tap.reference: tap.conditioned for tap in runner.taps.values() if tap.conditioned}
+    found = {tap.reference: tap.conditioned for tap in comparison.taps.values() if tap.conditioned}
     if not found:
         return []
     return [
@@ -76,20 +75,22 @@ def _conditioned(runner: Runner) -> list[str]:
     ]
 
 
-def _left_out(runner: Runner) -> list[str]:
+def _left_out(comparison: Comparison) -> list[str]:
     """Notes on the layers that are compared only by their parts, one for each reason, and on those that the port
     lacks."""
-    found = {tap.reference: why for tap, why in runner.left_out.items()}
+    found = {tap.reference: why for tap, why in comparison.alignment.left_out.items()}
     parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
     absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
-              for name, path in runner.unconverted.items()]  # fmt: skip
-    absent += [f"not compared: {name} (the reference has no such module)" for name in runner.without_module]
+              for name, path in comparison.alignment.unconverted.items()]  # fmt: skip
+    absent += [
+        f"not compared: {name} (the reference has no such module)" for name in comparison.alignment.without_module
+    ]
     return parts + absent
 
 
-def _arranged(runner: Runner) -> list[str]:
+def _arranged(comparison: Comparison) -> list[str]:
     """Notes on layers whose values are in another order while everything after them agrees."""
-    told = _by_reason(runner.arranged)
+    told = _by_reason(comparison.arranged)
     return [f"inner order differs, outputs equal: {names} ({how})" for how, names in told.items()]
 
 
@@ -122,52 +123,3 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
     facts += [fact(f"{name} is in no table of the port", name, "missing") for name in missing]
     measures = tuple(measure(name, "ulp", distance, "table_ulp") for name, distance in distances.items())
     return GATES["A'"].gate(len(constants) - len(missing), len(constants), measures, tuple(facts))
-
-
-def logic_gate(runner: Runner) -> Gate:
-    """Gate float64 (A): every layer, fed the reference's input, and the whole network."""
-    measures = tuple(each for tap in runner.taps.values() for each in logic_measures(tap))
-    silent = [name for name in runner.taps if name != EAGER and runner.runs[name] < runner.cases]
-    facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
-    expected = len(runner.aligned) + len(runner.outputs) + (EAGER in runner.taps)
-    return GATES["A"].gate(len(runner.taps) - len(silent), expected, measures, facts)
-
-
-def logic_measures(tap: TapResult) -> list[Measure]:
-    """The measurements of float64 (A) at one tap."""
-    errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
-    shares = zip(("the reference", "the port"), tap.share32, strict=True)
-    found = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
-    return found + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
-
-
-def numerics_gate(runner: Runner) -> Gate:
-    """Gate float32 (B): errors as multiples of the reference's own, per tap, and per part and channel of the output."""
-    for name, pair in runner.single.alone.items():
-        tap = runner.taps[name]
-        tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
-    for name, pair in runner.single.inputs.items():
-        runner.taps[name].inputs_ratio = _ratio(pair)
-    for name, pair in runner.single.times.items():
-        tap = runner.taps[name]
-        tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    measures = [each for name in runner.single.alone for each in numerics_measures(runner.taps[name])]
-    measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
-                 for name, pair in runner.single.whole.items()]  # fmt: skip
-    if runner.parts is not None:
-        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
-                     for (part, channel), pair in runner.parts.errors.items()]  # fmt: skip
-    expected = len(runner.aligned) + len(runner.outputs)
-    return GATES["B"].gate(len(runner.single.alone), expected, tuple(measures))
-
-
-def numerics_measures(tap: TapResult) -> list[Measure]:
-    """The measurements of float32 (B) at one tap: of its outputs and of its inputs."""
-    return [
-        measure(tap.reference, "float32", max(tap.rms_ratio, tap.max_ratio), "numerics"),
-        measure(tap.reference, "float32", tap.inputs_ratio, "numerics", " inputs"),
-    ]
-
-
-def _ratio(pair: ErrorPair) -> float:
-    return max(pair.rms_ratio, pair.max_ratio)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wdport.compare.calls import Call, Expected, layer_of, leaves
+from wdport.compare.results import Evidence, Fault
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
 from wdport.families.choice import own_model
@@ -22,9 +23,7 @@ from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
-from wdport.parity.diagnose import Evidence
 from wdport.parity.repro_files import DATA, SCRIPT
-from wdport.parity.verdict import Fault
 
 Nested = Array | list["Nested"]
 """An input of a layer: an array, or a nested list of arrays."""

@@ -34,6 +34,8 @@ class SamplingNetwork:
     In float32, the dtype of sampling; for the full battery also in float64, since that compiles another network.
     """
 
+    letter = "E'"
+
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
         self.family, self._models = family, models
         self.dtypes = ("float64", "float32") if full else ("float32",)

@@ -17,6 +17,7 @@ import jax
 
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
+from wdport.compare.reference import Reference
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
@@ -26,7 +27,7 @@ from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel
-from wdport.parity.reference import Reference, family_reference
+from wdport.parity.reference import family_reference
 
 if TYPE_CHECKING:
     import torch
@@ -178,6 +179,32 @@ def change_weights(prepared: Prepared, sides: Sides, weights: Weights, before: W
     sides.reference.use(weights.random_biases)
     changed = {name for name in prepared.plan.targets if weights.variables[name] is not before.variables[name]}
     _assign(sides.candidates, weights, changed)
+
+
+class WeightSets:
+    """The converted weights and those with random biases, which are made when they are first used."""
+
+    def __init__(self, prepared: Prepared, sides: Sides, weights: Weights) -> None:
+        self._prepared, self._sides, self._current = prepared, sides, weights
+        self._sets = {False: weights}
+
+    def of(self, random_biases: bool) -> Weights:
+        """One of the two sets."""
+        if random_biases not in self._sets:
+            self._sets[True] = with_random_biases(self._prepared, self._sets[False], self._sides.reference.shifts)
+        return self._sets[random_biases]
+
+    def use(self, random_biases: bool) -> None:
+        """Set the weights of all four models."""
+        wanted = self.of(random_biases)
+        if wanted is not self._current:
+            change_weights(self._prepared, self._sides, wanted, self._current)
+            self._current = wanted
+
+    def forget(self) -> None:
+        """Drop all arrays, which the models have as well."""
+        for weights in self._sets.values():
+            weights.forget()
 
 
 def _assign(candidates: Mapping[str, KerasModel], weights: Weights, names: set[str]) -> None:

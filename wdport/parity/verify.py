@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,54 +19,68 @@ from typing import Any
 
 import jax
 
-from wdport.compare.activations import other_activation
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES, layer_of
+from wdport.compare.calls import CASES
+from wdport.compare.candidate import Candidate
+from wdport.compare.clock import Clock
+from wdport.compare.comparison import Comparison
+from wdport.compare.engine import Say, compare
 from wdport.compare.findings import Finding, Gate
-from wdport.compare.orders import flatten_order
-from wdport.compare.probe import Probe
-from wdport.compare.taps import watched
-from wdport.compare.trials import Trial
+from wdport.compare.gates import float32_gate, float64_gate
+from wdport.compare.reference import Reference
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
 from wdport.data.statistics import read_statistics
-from wdport.errors import MisfitError, UsageError, WdportError, require_paths
+from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.choice import own_model
-from wdport.families.roles import KeptByKeras, Referenced
+from wdport.families.roles import KeptByKeras, Referenced, Sampled
 from wdport.files.manifests import file_sha256
 from wdport.files.model_files import sha256_at
-from wdport.parity.diagnose import causes
+from wdport.parity.diagnose import probable_causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
-from wdport.parity.gates import constants_gate, logic_gate, numerics_gate, preflight_gate
+from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.library import misread
 from wdport.parity.pair import Pair
 from wdport.parity.provenance import contradictions, provenance
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
-from wdport.parity.reference import Reference, user_reference
+from wdport.parity.reference import user_reference
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart, open_resumed
-from wdport.parity.runner import Runner
+from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.shown import Verdict
 from wdport.parity.sides import (
     Sides,
     Weights,
+    WeightSets,
     build_sides,
-    change_weights,
     converted_weights,
-    correct_port,
     unequal_variables,
-    with_random_biases,
 )
-from wdport.parity.verdict import Fault, ReferenceKind, locate
+from wdport.parity.verdict import ReferenceKind, locate
 from wdport.version import VERSION
 
-Say = Callable[[str], None]
 ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'")
 """The gates in the order of reports; a family's own come last."""
 
-MAX_CAUSES = 5
-"""Number of faults to diagnose: each is compared with every known bug of its place."""
+
+@dataclass(frozen=True)
+class Setup:
+    """How a comparison runs, for callers that make many of the same checkpoint.
+
+    Attributes:
+        eager: run the port step by step instead of compiled.
+        brief: stop after the first case that shows a fault.
+        network: compare the network only, without the gates of its family and of sampling.
+        causes: look for probable causes.
+        reference: the reference, if it was built before.
+    """
+
+    eager: bool = False
+    brief: bool = False
+    network: bool = False
+    causes: bool = True
+    reference: Reference | None = None
 
 
 def verify(
@@ -116,29 +130,50 @@ def verify(
     """
     files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
+    pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
+                config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, key=key,
+                full=full)  # fmt: skip
+    return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
+
+
+def compare_files(
+    pair: Pair,
+    say: Say | None = None,
+    repro: PathText | None = None,
+    resume: Path | None = None,
+    setup: Setup = Setup(),
+) -> Verdict:
+    """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
+    assert pair.checkpoint is not None
     started = time.monotonic()
     say = say or (lambda _: None)
-    own = own_model(mapping, model, reference, inputs)
-    opened = open_converted(converted, own)
+    own = pair.own
+    opened = open_converted(pair.converted, own)
     known = asdict(opened.config)
-    settings = Settings(mapping=mapping, key=key, known=known, model=model, reference=reference, inputs=inputs, own=own)
-    told = Settings(config, values, statistics=read_statistics(norm_stats) if norm_stats else None)
-    with _prepared(checkpoint, settings, opened) as prepared:
+    settings = Settings(mapping=pair.mapping, key=pair.key, known=known, model=pair.model, reference=pair.reference,
+                        inputs=pair.inputs, own=own)  # fmt: skip
+    statistics = read_statistics(pair.norm_stats) if pair.norm_stats else None
+    given = Settings(pair.config, dict(pair.values), statistics=statistics)
+    with _prepared(pair.checkpoint, settings, opened) as prepared:
         if prepared.family.name != opened.family.name:
             what = f"is a {opened.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(opened.path, what, "give the file that this checkpoint was converted to")
         say("reading both files")
         weights = converted_weights(prepared, opened)
         digests = {"checkpoint": prepared.checkpoint.file_sha256(), "converted": sha256_at(opened.path)}
-        unequal = [*unequal_variables(prepared, weights, opened.rounded), *contradictions(prepared, opened, own, told)]
+        unequal = [*unequal_variables(prepared, weights, opened.rounded), *contradictions(prepared, opened, own, given)]
         say("building four models")
-        named = reference or (own.reference if own is not None else None)
+        named = pair.reference or (own.reference if own is not None else None)
         if own is not None and not named:
             fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
-        theirs = user_reference(named, prepared, key, weights.tensors if opened.rounded else None) if named else None
-        trained = open_resumed(prepared, Path(resume)) if resume is not None else None
-        return _verify(prepared, opened, weights, unequal, digests, theirs, say, started, full, repro, trained)
+        reference = setup.reference
+        if named:
+            reference = user_reference(named, prepared, pair.key, weights.tensors if opened.rounded else None)
+        trained = open_resumed(prepared, resume) if resume is not None else None
+        return _verify(
+            prepared, opened, weights, unequal, digests, reference, say, started, pair.full, repro, trained, setup
+        )
 
 
 @contextmanager
@@ -204,9 +239,7 @@ def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = Non
     if pair.checkpoint is None:
         return verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
                                 inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
-    return verify(pair.checkpoint, pair.converted, mapping=pair.mapping, key=pair.key, reference=pair.reference,
-                  full=pair.full, repro=repro, say=say, model=pair.model, inputs=pair.inputs, config=pair.config,
-                  values=dict(pair.values), norm_stats=pair.norm_stats, resume=pair.optimizer)  # fmt: skip
+    return compare_files(pair, say, repro, pair.optimizer)
 
 
 def _verify(
@@ -221,85 +254,86 @@ def _verify(
     full: bool = False,
     repro: PathText | None = None,
     resumed: Resumed | None = None,
+    setup: Setup = Setup(),
 ) -> Verdict:
     unequal = [*unequal, *provenance(converted, weights.variables, digests["converted"], digests.get("checkpoint"))]
     if full and not isinstance(converted.family, KeptByKeras):
         say("reading the converted file by its own library")
         unequal = [*unequal, *misread(converted, weights.variables)]
     sides = build_sides(prepared, weights, reference)
-    runner = Runner(prepared, sides, full)
     start = ResumedStart(prepared, converted, sides) if resumed is not None else None
-    clock = runner.clock
+    clock = Clock()
     clock.add("0", time.monotonic() - started)
-    seen: Weights | None = None
-    with _settings_told(runner):
-        for random_biases in (False, True):
-            now = weights
-            if random_biases:
-                with clock.gate("0"):
-                    now = with_random_biases(prepared, weights, sides.reference.shifts)
-                    change_weights(prepared, sides, now, weights)
-            say(f"comparing with {now.name}")
-            runner.compare([case for case in CASES if case.random_biases is random_biases])
-            if not random_biases:
-                runner.compare_times()
-            seen = seen or (now if runner.evidence else None)
-    gates = [preflight_gate(prepared, runner, unequal)]
+    sets = WeightSets(prepared, sides, weights)
+    sampling = None if setup.network else _sampling_network(prepared, sides, full)
+    candidate = Candidate(sides.candidates, prepared.table, prepared.family.signature(prepared.config),
+                          prepared.family.features(prepared.config), sets.use, setup.eager)  # fmt: skip
+    comparison = compare(sides.reference, candidate, CASES, companion=sampling, clock=clock, brief=setup.brief, say=say)
+    gates = [preflight_gate(prepared, comparison, unequal)]
     if prepared.constants:
         with clock.gate("A'"):
             gates.append(constants_gate(prepared, sides.candidates["float32"], weights))
-    before = time.monotonic()
-    own = prepared.family.gates(prepared.config)
-    for gate in own[:1]:  # several would be made at once
-        clock.add(gate.name, time.monotonic() - before)
-    gates += own
-    if full and runner.evidence is None:  # otherwise they are needed to look for causes
-        weights.forget()
-        now.forget()
-    more = run_full_battery(prepared, runner, say) if full else FullBattery()
-    gates += [logic_gate(runner), numerics_gate(runner), *more.gates]
+    if not setup.network:
+        before = time.monotonic()
+        own = prepared.family.gates(prepared.config)
+        for gate in own[:1]:  # several would be made at once
+            clock.add(gate.name, time.monotonic() - before)
+        gates += own
+    if full and comparison.evidence is None:  # otherwise they are needed to look for causes
+        sets.forget()
+    more = run_full_battery(prepared, comparison, sampling, say) if full else FullBattery()
+    gates += [float64_gate(comparison), float32_gate(comparison), *more.gates]
     if resumed is not None and start is not None:
         say("training steps from the optimizer's state")
         with clock.gate("D'"):
             gates.append(start.gate(resumed))
-    if runner.sampling is not None:
-        gates += runner.sampling.gates(more.trajectories, more.path)
-    taps, (kind, code) = tuple(runner.taps.values()), reference_of(prepared, sides)
+    if sampling is not None:
+        gates += sampling.gates(more.trajectories, more.path)
+    taps, (kind, code) = tuple(comparison.taps.values()), reference_of(prepared, sides)
     found: dict[str, tuple[str, ...]] = {}
-    if runner.evidence is not None and seen is not None:
+    if comparison.evidence is not None and setup.causes:
         say("looking for probable causes")
         faults = locate(taps)
-        names = {tap.candidate: tap.reference for tap in runner.aligned}
-        found = _causes(prepared, runner, seen, faults, names)
+        seen = sets.of(comparison.evidence.random_biases)
+        found = probable_causes(prepared, comparison, seen, faults)
         if repro is not None and faults:
-            write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], runner.evidence)
+            write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], comparison.evidence)
+    parts = comparison.parts
     return Verdict(
         checkpoint=str(prepared.checkpoint.path),
         converted=str(converted.path),
-        gates=tuple(sorted(clock.told(gates), key=_place)),
+        gates=tuple(sorted(clock.timed(gates), key=_place)),
         taps=taps,
-        settings=runner.settings,
+        settings=comparison.alignment.settings,
         causes=found,
-        parts=more.parts(runner.parts.results()) if runner.parts is not None else (),
-        decoded=runner.parts.decoded_error if runner.parts is not None else None,
-        words=runner.signature.words,
+        parts=more.parts(parts.results()) if parts is not None else (),
+        decoded=parts.decoded_error if parts is not None else None,
+        words=comparison.signature.words,
         assumed=_assumed(converted),
         reference=sides.reference.told,
         reference_kind=kind,
         reference_code=code,
         rounded_to=", ".join(sorted(set(converted.rounded.values()))),
         inputs=tuple(case.describe() for case in CASES),
-        environment=_environment(runner),
+        environment=_environment(comparison),
         bounds=bounds(prepared.family.bounds),
         rests_on=dict(prepared.family.rests_on),
-        overlays=runner.parts.overlays if runner.parts is not None else (),
+        overlays=parts.overlays if parts is not None else (),
         trajectories=more.trajectories,
         variables=more.variables,
         digests=digests,
         started=begun(started),
-        left_out=runner.not_compared,
+        left_out=comparison.alignment.not_compared,
         seconds=time.monotonic() - started,
     )
+
+
+def _sampling_network(prepared: Prepared, sides: Sides, full: bool) -> SamplingNetwork | None:
+    """The network that samplers run, if the model is sampled from."""
+    family, config = prepared.family, prepared.config
+    if not isinstance(family, Sampled) or family.unsampled(config):
+        return None
+    return SamplingNetwork(family, config, sides.candidates, full)
 
 
 def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
@@ -319,63 +353,15 @@ def begun(started: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@contextmanager
-def _settings_told(runner: Runner) -> Iterator[None]:
-    """Add the settings that differ to an error raised inside, as its most likely cause."""
-    try:
-        yield
-    except WdportError as error:
-        told = [f"{each.reference} -> {each.candidate}: {each.text}" for each in runner.settings.of("differs")]
-        error.details = (*(error.details or (f"{error.where}: {error.what}",)), *told) if told else error.details
-        raise
-
-
 def _place(gate: Gate) -> int:
     return ORDER.index(gate.name) if gate.name in ORDER else len(ORDER)
-
-
-def _causes(
-    prepared: Prepared, runner: Runner, weights: Weights, faults: Sequence[Fault], names: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
-    """Probable causes of the first faults, by the faulty layer's path: settings that differ, or else what the values
-    show."""
-    probe = Probe(correct_port(prepared, weights), set(watched(runner.aligned)), eager=True)
-    known = prepared.family.mutants(prepared.config)
-    found = {}
-    for fault in faults[:MAX_CAUSES]:
-        told = told_differently(runner, fault) or told_by_trial(runner, probe, fault, bool(known))
-        if not told and runner.evidence is not None:
-            told = causes(probe, known, fault, runner.evidence, names)
-        found[fault.candidate] = tuple(told)
-    return found
-
-
-def told_differently(runner: Runner, fault: Fault) -> list[str]:
-    """The hyper-parameters that differ at a faulty layer, if the reference runs here."""
-    tap = next((tap for tap in runner.aligned if tap.reference == fault.reference and not fault.feeds), None)
-    return [each.text for each in runner.settings.at(layer_of(tap.reference))] if tap is not None and tap.kind else []
-
-
-def told_by_trial(runner: Runner, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
-    """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates. If the family ``has_bugs``, activations are among its known bugs."""
-    tap = next((tap for tap in runner.aligned if tap.reference == (fault.feeds or fault.reference)), None)
-    if tap is None or (seen := runner.evidence) is None or tap.candidate not in seen.port:
-        return []
-    own, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
-    if fault.feeds or expected is None:
-        return flatten_order(tap, own, seen.answers, runner.aligned)
-    trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(
-        runner.modules.get(layer_of(tap.reference))
-    )
 
 
 def _assumed(converted: Converted) -> dict[str, Any]:
     return {name: getattr(converted.config, name) for name, origin in converted.origins.items() if origin == "assumed"}
 
 
-def _environment(runner: Runner) -> dict[str, str]:
+def _environment(comparison: Comparison) -> dict[str, str]:
     packages = {name: version(name) for name in ("keras", "jax", "numpy")}
-    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": runner.port.precision}
-    return {"python": platform.python_version(), **own, **runner.sides.reference.environment}
+    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": comparison.precision[1]}
+    return {"python": platform.python_version(), **own, **comparison.reference.environment}

@@ -7,8 +7,8 @@ from math import inf
 import numpy as np
 
 from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.compare.results import Overlay, PartResult
 from wdport.model import Array, Port
-from wdport.parity.verdict import Overlay, PartResult
 
 
 class OutputParts:

@@ -33,6 +33,6 @@ class Clock:
         finally:
             self.add(letter, time.monotonic() - begun)
 
-    def told(self, gates: Iterable[Gate]) -> list[Gate]:
+    def timed(self, gates: Iterable[Gate]) -> list[Gate]:
         """The gates with their seconds; ``None`` where nothing was counted."""
         return [replace(gate, seconds=self.seconds.get(gate.name)) for gate in gates]

@@ -10,7 +10,7 @@ import numpy as np
 from wdport.compare.bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.calls import leaves
 from wdport.compare.measure import relative_l2
-from wdport.parity.verdict import TapResult
+from wdport.compare.results import TapResult
 from wdport.recorder import Conditioning, Observation
 
 

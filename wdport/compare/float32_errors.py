@@ -10,13 +10,13 @@ from wdport.compare.bounds import NUMERICS
 from wdport.compare.calls import Call, Expected, Outputs
 from wdport.compare.errors import fed, made
 from wdport.compare.measure import ErrorPair
+from wdport.compare.output_parts import OutputParts
 from wdport.compare.taps import Tap
 from wdport.model import Array
-from wdport.parity.output_parts import OutputParts
 from wdport.recorder import Conditioning
 
 
-class SingleErrors:
+class Float32Errors:
     """Error pairs by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the taps' inputs,
     ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network."""
 

@@ -1,0 +1,98 @@
+"""Which layers of a reference and of a port are compared, in which order, and why some are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from wdport.compare.aligned import compare_settings
+from wdport.compare.calls import Calls
+from wdport.compare.candidate import Candidate
+from wdport.compare.findings import Finding
+from wdport.compare.reference import Reference
+from wdport.compare.results import TapResult
+from wdport.compare.setting import SettingsReport
+from wdport.compare.taps import (
+    Tap,
+    align,
+    every_call,
+    left_out,
+    nearest,
+    padded_by,
+    unconverted,
+    watched,
+    without_module,
+)
+from wdport.keras_runtime import layers_by_path
+from wdport.recorder import Observation, scalar_fed
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Alignment:
+    """The taps of two models: by the table, then by the calls that both sides make.
+
+    Attributes:
+        taps: the layers that are compared; after :meth:`settle` one for every call, in the order of the computation.
+        modules: the reference's modules by path; none if it is a recording.
+        unconverted: modules without tensors, and the Keras layer that the port therefore lacks.
+        without_module: optional rows for which the reference has no module.
+        left_out: layers that are compared only by their parts, with the reason.
+        timed: taps that are fed one scalar per sample, with the position of that input.
+        settings: the hyper-parameters of both sides.
+    """
+
+    def __init__(self, reference: Reference, candidate: Candidate) -> None:
+        table, signature, features = candidate.table, candidate.signature, candidate.features
+        self._layers = layers_by_path(candidate.models["float64"])
+        self._inputs = len(signature.inputs)
+        taps = align(table, reference.names, self._layers, features, signature.axes, signature.words.one)
+        modules: Mapping[str, torch.nn.Module] = getattr(reference, "modules", {})
+        self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
+        self.taps = padded_by(taps, self.modules)
+        self.unconverted = unconverted(table, reference.names, self._layers, features)
+        self.without_module = without_module(table, reference.names, features)
+        self.left_out: dict[Tap, str] = {}
+        self.timed: dict[str, int] = {}
+        self.settings = SettingsReport(note="" if self.modules else "the reference is a recording, which states none")
+
+    @property
+    def watched(self) -> set[str]:
+        """The port's layers to probe."""
+        return set(watched(self.taps))
+
+    @property
+    def observed(self) -> list[str]:
+        """The reference's modules to observe."""
+        return [*(tap.reference for tap in (*self.taps, *self.left_out)), *self.unconverted]
+
+    @property
+    def not_compared(self) -> dict[str, str]:
+        """The layers without any measurement, each with the reason."""
+        absent = {name: f"no tensors, and no {path} in Keras" for name, path in self.unconverted.items()}
+        return {**{tap.reference: why for tap, why in self.left_out.items()}, **absent}
+
+    def compare_settings(self, seen: Observation, shapes: Calls) -> None:
+        """Compare the settings of the layers of every tap; with ``shapes``, the port's calls, paddings and axes too."""
+        if self.modules:
+            self.settings = compare_settings(self.taps, self.modules, self._layers, seen.calls, shapes)
+
+    def settle(self, seen: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
+        """Determine from the calls of both sides which calls are compared, their order and their callers.
+
+        Returns an empty result for every tap, and the findings on calls.
+        """
+        theirs = {name: call.caller for name, call in seen.calls.items()}
+        ours = {name: call.caller for name, call in shapes.items()}
+        self.left_out = left_out(self.taps, theirs, ours)
+        self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == self._inputs else {}
+        order = {name: position for position, name in enumerate(seen.calls)}
+        self.taps, faults = every_call([tap for tap in self.taps if tap not in self.left_out], theirs, ours)
+        self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
+        self.compare_settings(seen, shapes)
+        known = {tap.candidate: tap.reference for tap in self.taps}
+        callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.taps]
+        results = {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
+                   for tap, caller in zip(self.taps, callers, strict=True)}  # fmt: skip
+        return results, faults

@@ -1,0 +1,390 @@
+"""Compare a reference with a port, layer by layer: the one engine behind every verdict.
+
+The reference runs in this thread, one module at a time. Two further threads compile and run Keras's programs, one case
+behind, since compiling takes most of a run. The reference's results are converted to the port's layout immediately, so
+that all later code compares arrays of one layout. Results are added case by case, so a run is deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import groupby
+from math import inf
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from wdport.compare.alignment import Alignment
+from wdport.compare.bounds import bounds as default_bounds
+from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast
+from wdport.compare.candidate import Candidate, PortSide
+from wdport.compare.clock import Clock
+from wdport.compare.comparison import Companion, Comparison
+from wdport.compare.conditioning import NOTHING, Explained, beyond, explained
+from wdport.compare.errors import InPort, narrowed, output_errors, rearranged, tap_errors
+from wdport.compare.findings import OUTPUT
+from wdport.compare.measure import float32_share, is_constant
+from wdport.compare.memory import trim_memory
+from wdport.compare.output_parts import OutputParts
+from wdport.compare.reference import Reference
+from wdport.compare.results import Evidence, TapResult
+from wdport.compare.taps import Tap
+from wdport.errors import WdportError
+from wdport.model import Array
+from wdport.recorder import Observation, Single
+
+CASES_AT_ONCE = 1
+"""Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
+
+Say = Callable[[str], None]
+
+
+def compare(
+    reference: Reference,
+    candidate: Candidate,
+    probes: Sequence[Case],
+    bounds: Mapping[str, float] | None = None,
+    *,
+    companion: Companion | None = None,
+    clock: Clock | None = None,
+    brief: bool = False,
+    say: Say = lambda _: None,
+) -> Comparison:
+    """Run both sides on the same inputs and compare every layer, in float64 and in float32.
+
+    Args:
+        reference: the PyTorch side, live or recorded.
+        candidate: the Keras side.
+        probes: the cases to run, in order; those with random biases come last.
+        bounds: bounds by name; the default ones if ``None``.
+        companion: another network of the port that runs on the same inputs.
+        clock: counts the seconds of each gate.
+        brief: stop after the first case that shows a fault.
+        say: called with a short message at every step.
+
+    Raises:
+        WdportError: the two cannot be compared at all.
+    """
+    parts = None if candidate.signature.divided is None else OutputParts(candidate.signature.divided)
+    alignment = Alignment(reference, candidate)
+    port = PortSide(candidate, alignment.watched)
+    result = Comparison(reference, candidate, alignment, bounds or default_bounds(), port, clock or Clock(), parts)
+    engine = _Engine(result, companion, brief)
+    with _settings_in_errors(alignment):
+        for at, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
+            with result.clock.gate("0"):
+                reference.use(random_biases)
+                candidate.use(random_biases)
+            say(f"comparing with {'random biases' if random_biases else 'converted weights'}")
+            engine.run(list(group))
+            if brief and result.faulty:
+                break
+            if not at:
+                engine.sweep()
+    return result
+
+
+@contextmanager
+def _settings_in_errors(alignment: Alignment) -> Iterator[None]:
+    """Add the settings that differ to an error raised inside, as its most likely cause."""
+    try:
+        yield
+    except WdportError as error:
+        differ = [f"{each.reference} -> {each.candidate}: {each.text}" for each in alignment.settings.of("differs")]
+        error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ) if differ else error.details
+        raise
+
+
+class _Pending(Protocol):
+    """A result that may not have been computed yet."""
+
+    def result(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class _Started:
+    """The reference's results in one case, in its own layout and in the port's, and the port's pending results."""
+
+    case: Case
+    seen: Observation
+    outputs: Outputs
+    calls: Mapping[str, Expected]
+    into: InPort
+    inputs: tuple[Array, ...]
+    port: _Pending
+    whole: _Pending | None = None
+    isolated: _Pending | None = None
+    companion: Mapping[str, _Pending] = field(default_factory=dict)
+
+
+class _Deferred:
+    """A result that is computed in this thread when it is needed: the code of an eager port is patched meanwhile."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._compute = cache(partial(function, *arguments))
+
+    def result(self) -> Any:
+        """Compute it, once."""
+        return self._compute()
+
+
+class _Engine:
+    """Runs the cases and adds what they show to a comparison."""
+
+    def __init__(self, result: Comparison, companion: Companion | None, brief: bool) -> None:
+        self.result, self.companion, self.brief = result, companion, brief
+        self.alignment, self.port, self.clock = result.alignment, result.port, result.clock
+        self.signature, self.logic = result.signature, result.bounds["logic"]
+
+    def run(self, cases: Sequence[Case]) -> None:
+        """Run and compare these cases with the current weights."""
+        with ThreadPoolExecutor(2) as pool:
+            under_way: list[_Started] = []
+            for case in cases:
+                with self.clock.gate("0"):
+                    seen = self.result.observe(case)
+                    if not self.result.taps:
+                        self._settle(seen)
+                    under_way.append(self._start(_Deferred if self.result.candidate.eager else pool.submit, case, seen))
+                if self.brief or len(under_way) > CASES_AT_ONCE:
+                    self._finish(under_way.pop(0))
+                if self.brief and self.result.faulty:
+                    return
+            while under_way:
+                self._finish(under_way.pop(0))
+        with self.clock.gate("B"):
+            self._condition([case for case in cases if case.numerics])
+
+    def sweep(self) -> None:
+        """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
+        scalar, and the companion's use of it."""
+        for tap in [tap for tap in self.alignment.taps if tap.reference in self.alignment.timed]:
+            values = self.signature.inputs[self.alignment.timed[tap.reference]].every
+            if values is not None:
+                with self.clock.gate("A"):
+                    self._sweep(tap, values)
+        times = next((values for each in self.signature.inputs if (values := each.every) is not None), None)
+        if self.companion is not None and times is not None:
+            with self.clock.gate(self.companion.letter):
+                self.companion.compare_times(times)
+
+    def _settle(self, seen: Observation) -> None:
+        """Determine which calls are compared, before the port computes anything."""
+        self.alignment.compare_settings(seen, {})  # so that the error of a port that cannot run names what differs
+        outputs, shapes = self.port.shapes(self.signature.in_port(seen.inputs))
+        stated = [port.name for port in self.signature.outputs]
+        self.result.outputs = _output_names((self.port.output_names, seen.names, stated), len(outputs))
+        self.result.taps, findings = self.alignment.settle(seen, shapes)
+        self.result.findings |= dict.fromkeys(findings)
+
+    def _start(self, submit: Callable[..., _Pending], case: Case, seen: Observation) -> _Started:
+        """Start all of Keras's programs for one case."""
+        inputs = self.signature.in_port(seen.inputs)
+        wanted, shapes = self.port.shapes(inputs)
+        into = InPort(self.alignment.taps, shapes)
+        outputs = self.result.outputs_in_port(seen.outputs, seen.names, wanted)
+        calls = into(seen.calls)
+        port, single = submit(self.port.record, inputs), seen.single
+        if single is None:
+            return _Started(case, seen, outputs, calls, into, inputs, port)
+        answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
+        narrow = self.signature.in_port(single.inputs)
+        whole = submit(self.port.run, "float32", "whole", narrow)
+        isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(into))
+        pairs = {"float64": inputs, "float32": narrow}
+        dtypes = self.companion.dtypes if self.companion is not None else ()
+        companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
+        return _Started(case, seen, outputs, calls, into, inputs, port, whole, isolated, companion)
+
+    def _finish(self, started: _Started) -> None:
+        """Wait for the port's results of one case and compare them."""
+        with self.clock.gate("A"):
+            self._float64(started)
+        if started.seen.single is not None and not (self.brief and self.result.faulty):
+            with self.clock.gate("B"):
+                self._float32(started, started.seen.single)
+            if self.companion is not None:
+                with self.clock.gate(self.companion.letter):
+                    self._accompanied(started, started.seen.single, self.companion)
+        self.result.cases += 1
+        trim_memory()
+
+    def _sweep(self, tap: Tap, values: Array) -> None:
+        """One layer at every value of its input."""
+        result = self.result
+        seen = result.reference.sweep([tap.reference], values).get(tap.reference)
+        result.float64.expected += 1
+        if seen is None:
+            text = f"{tap.reference} was not run at every value of its input by the reference"
+            result.find(text, tap.reference)
+            return
+        port = {dtype: self.port.at_values(dtype, tap.candidate, values) for dtype in result.candidate.models}
+        result.float64.compared += 1
+        if not result.taps[tap.reference].cumulative <= self.logic:
+            return  # it is off, or a layer inside it is, at the battery's values already
+        errors = output_errors(tuple(port["float64"]), tuple(seen.exact))
+        result.taps[tap.reference].isolated = max(result.taps[tap.reference].isolated, *errors)
+        if port["float32"].shape == seen.truth.shape:
+            result.single.add_time(tap.reference, port["float32"], seen.single, seen.truth)
+
+    def _accompany(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
+        assert self.companion is not None
+        with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
+            return self.companion.predict(dtype, inputs)
+
+    def _doubtful(self, into: InPort) -> set[str]:
+        """The port's calls whose answers have other shapes."""
+        return {tap.candidate for tap in self.alignment.taps if tap.reference in into.misfits}
+
+    def _float64(self, started: _Started) -> None:
+        """Isolated and cumulative float64 errors at every tap, in the order of the computation.
+
+        If every layer gets the reference's inputs in the running network, that run already isolates all layers.
+        Otherwise an isolated run locates the fault.
+        """
+        result, (outputs, through) = self.result, started.port.result()
+        own = self._tap_errors(through, started)
+        own |= self._arranged(own, through, started, outputs)
+        if not result.arranged:
+            for name, text in started.into.misfits.items():
+                result.find(f"{name}: {text}", name)
+        alone, alone_outputs = own, outputs
+        if any(error is not None and not max(error) <= self.logic for error in own.values()):
+            doubtful = self._doubtful(started.into)
+            alone_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
+            port = {**answered, "": Call((), alone_outputs)}
+            whole = {**started.calls, "": Expected({}, 0, started.outputs)}
+            evidence = Evidence(started.inputs, port, whole, started.case.random_biases)
+            result.evidence = result.evidence or evidence
+            alone = self._tap_errors(answered, started)
+        explanations = self._explained(started, own, alone)
+        self._output_errors(outputs, alone_outputs, started.outputs, explanations.get(OUTPUT, NOTHING))
+        for tap in self.alignment.taps:
+            result.float64.expected += 1
+            cumulative, isolated = own[tap.reference], alone[tap.reference]
+            if cumulative is None or isolated is None:
+                text = f"{tap.reference} did not run on both sides with inputs that can be compared"
+                result.find(text, tap.reference, "silent")
+                continue
+            measured, call = result.taps[tap.reference], started.seen.calls[tap.reference]
+            spread = explanations.get(tap.reference, NOTHING)
+            measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
+            measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
+            measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.made))
+            shares = [narrowed(side) for side in (call, through[tap.candidate])]
+            measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
+            if any(is_constant(part) for part in call.outputs):
+                result.find(f"{tap.reference} is constant, so nothing can be seen there", tap.reference)
+            result.float64.compared += 1
+            result.runs[tap.reference] += 1
+
+    def _tap_errors(self, calls: Calls, started: _Started) -> dict[str, tuple[float, float] | None]:
+        """Errors by the reference's name; infinite if the arrays cannot be compared."""
+        found = {tap.reference: tap_errors(tap, calls, started.calls) for tap in self.alignment.taps}
+        for name in started.into.misfits:
+            error = found.get(name)
+            found[name] = (0.0, inf) if error is None else error
+        return found
+
+    def _arranged(
+        self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
+    ) -> dict[str, tuple[float, float]]:
+        """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
+        layers differ: the order of keys, for example, is mathematically arbitrary."""
+        taps = self.alignment.taps
+        off = [tap for tap in taps if (each := errors[tap.reference]) is not None and not max(each) <= self.logic]
+        if not off or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
+            return {}
+        orders = {tap.reference: rearranged(tap, through, started.calls, started.seen.calls) for tap in off}
+        if not all(orders.values()):
+            return {}
+        self.result.arranged |= {name: order for name, order in orders.items() if order}
+        return dict.fromkeys(orders, (0.0, 0.0))
+
+    def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
+        """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
+        off = [
+            error for each in errors for error in each.values() if error is not None and not max(error) <= self.logic
+        ]
+        if not off:
+            return {}
+        by_tap, whole = explained(self.result.reference.conditioning(started.case, "float64"), started.seen)
+        return {**by_tap, OUTPUT: whole}
+
+    def _condition(self, cases: Sequence[Case]) -> None:
+        """If a float32 error exceeds the bound, compare it with the effect of one rounding as well."""
+        result = self.result
+        if not result.single.beyond(result.parts):
+            return
+        for case in cases:
+            spread = result.reference.conditioning(case, "float32")
+            result.single.allow(spread, result.outputs)
+            if result.parts is not None:
+                result.parts.allow(spread.outputs[0])
+
+    def _output_errors(self, outputs: Outputs, alone: Outputs, reference: Outputs, spread: Explained) -> None:
+        """Compare the network's outputs, as a whole and part by part."""
+        result = self.result
+        for at, name in enumerate(result.outputs):
+            measured = result.taps.setdefault(name, TapResult(name, "", None))
+            result.float64.expected += 1
+            result.float64.compared += 1
+            result.runs[name] += 1
+            if not reference:
+                measured.cumulative = measured.isolated = inf
+                continue
+            errors = [output_errors((side[at],), (reference[at],))[0] for side in (outputs, alone)]
+            measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
+            measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.made))
+            shares = (float32_share(reference[at]), float32_share(outputs[at]))
+            measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
+        if result.parts is not None and reference:
+            result.parts.add(outputs[0], reference[0])
+
+    def _float32(self, started: _Started, single: Single) -> None:
+        """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
+        if started.whole is None or started.isolated is None:
+            return
+        result = self.result
+        outputs, (own, port) = started.whole.result(), started.isolated.result()
+        reference, truth, *alone = (
+            result.outputs_in_port(each, started.seen.names, outputs)
+            for each in (*single.outputs, *(outputs for outputs, _ in single.isolated))
+        )
+        result.float32.expected += len(result.outputs)
+        if reference:
+            result.single.add_outputs(result.outputs, (outputs, reference, truth), (own, *alone))
+            result.float32.compared += len(result.outputs)
+        if result.parts is not None and reference:
+            result.parts.add_single(outputs[0], reference[0], truth[0])
+        references, truths = (started.into(calls) for _, calls in single.isolated)
+        for tap in self.alignment.taps:
+            result.float32.expected += 1
+            if all(tap.candidate in side for side in (port, references, truths)):
+                at, arranged = tap.candidate, tap.reference in result.arranged
+                result.float32.compared += result.single.add_tap(tap, port[at], references[at], truths[at], arranged)
+
+    def _accompanied(self, started: _Started, single: Single, companion: Companion) -> None:
+        """Compare the companion's outputs with the reference's."""
+        if not started.outputs:
+            return
+        outputs = {dtype: future.result() for dtype, future in started.companion.items()}
+        if "float64" in outputs:
+            companion.compare(started.case.describe(), outputs["float64"], started.outputs[0])
+        names, shapes = started.seen.names, started.outputs
+        reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
+        if reference and truth:
+            companion.compare_single(outputs["float32"], reference[0], truth[0])
+
+
+def _output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
+    """Names of the port's outputs in results: the first of the ``known`` lists that names all of them."""
+    if count == 1:
+        return (OUTPUT,)
+    chosen = next((names for names in known if len(names) == count and all(names)), range(count))
+    return tuple(f"{OUTPUT}.{name}" for name in chosen)

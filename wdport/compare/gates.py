@@ -1,0 +1,61 @@
+"""Gates float64 and float32 of a comparison: its measurements, layer by layer."""
+
+from __future__ import annotations
+
+from wdport.compare.comparison import Comparison
+from wdport.compare.findings import ALONE, FED, OUTPUT, RUNNING, Gate, Measure, fact, measure
+from wdport.compare.glossary import GATES
+from wdport.compare.measure import ErrorPair
+from wdport.compare.results import TapResult
+
+EAGER = "output, eager"
+"""The name of the outputs of a port that is run eagerly as well."""
+
+
+def float64_gate(comparison: Comparison) -> Gate:
+    """Gate float64 (A): every layer, fed the reference's input, and the whole network."""
+    measures = tuple(each for tap in comparison.taps.values() for each in float64_measures(tap))
+    silent = [name for name in comparison.taps if name != EAGER and comparison.runs[name] < comparison.cases]
+    facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
+    expected = len(comparison.alignment.taps) + len(comparison.outputs) + (EAGER in comparison.taps)
+    return GATES["A"].gate(len(comparison.taps) - len(silent), expected, measures, facts)
+
+
+def float64_measures(tap: TapResult) -> list[Measure]:
+    """The measurements of float64 (A) at one tap."""
+    errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
+    shares = zip(("the reference", "the port"), tap.share32, strict=True)
+    found = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
+    return found + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
+
+
+def float32_gate(comparison: Comparison) -> Gate:
+    """Gate float32 (B): errors as multiples of the reference's own, per tap, and per part and channel of the output."""
+    for name, pair in comparison.single.alone.items():
+        tap = comparison.taps[name]
+        tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
+    for name, pair in comparison.single.inputs.items():
+        comparison.taps[name].inputs_ratio = _ratio(pair)
+    for name, pair in comparison.single.times.items():
+        tap = comparison.taps[name]
+        tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
+    measures = [each for name in comparison.single.alone for each in float32_measures(comparison.taps[name])]
+    measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
+                 for name, pair in comparison.single.whole.items()]  # fmt: skip
+    if comparison.parts is not None:
+        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
+                     for (part, channel), pair in comparison.parts.errors.items()]  # fmt: skip
+    expected = len(comparison.alignment.taps) + len(comparison.outputs)
+    return GATES["B"].gate(len(comparison.single.alone), expected, tuple(measures))
+
+
+def float32_measures(tap: TapResult) -> list[Measure]:
+    """The measurements of float32 (B) at one tap: of its outputs and of its inputs."""
+    return [
+        measure(tap.reference, "float32", max(tap.rms_ratio, tap.max_ratio), "numerics"),
+        measure(tap.reference, "float32", tap.inputs_ratio, "numerics", " inputs"),
+    ]
+
+
+def _ratio(pair: ErrorPair) -> float:
+    return max(pair.rms_ratio, pair.max_ratio)

@@ -1,0 +1,181 @@
+"""The reference's side of a comparison: run the PyTorch model on one case of the battery.
+
+There are two implementations: a model that runs here, wdport's or the user's own, and a recording (see
+:mod:`wdport.parity.recording`), which needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from numpy.typing import ArrayLike
+
+from wdport.compare.calls import Case
+from wdport.errors import MisfitError, error_of
+from wdport.model import Array
+from wdport.recorder import (
+    Conditioning,
+    Input,
+    Observation,
+    Refusal,
+    Sweep,
+    bias_shifts,
+    checked_inputs,
+    conditioning,
+    highest_precision,
+    is_repeatable,
+    module_names,
+    moved_biases,
+    observe,
+    one_line,
+    sweep,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+MakeInputs = Callable[[int, int, float], Sequence[ArrayLike]]
+
+
+class Reference(Protocol):
+    """The interface of a reference."""
+
+    @property
+    def framework(self) -> str:
+        """The framework it runs in."""
+        ...
+
+    @property
+    def told(self) -> str:
+        """The name of the user's own model; "" for wdport's implementation."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its modules that a tap can name, including the parts of attention."""
+        ...
+
+    @property
+    def shifts(self) -> Mapping[str, Array]:
+        """The shifts of its random biases, float32 by parameter; the port's biases get the same."""
+        ...
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it runs in evaluation mode."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Versions and settings of its run, including "torch" and "torch_matmul"."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[str]:
+        """Reasons why it is unfit as a reference, one sentence each."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes for the reader, one sentence each."""
+        ...
+
+    def use(self, random_biases: bool) -> None:
+        """Use the converted weights, or those with random biases, from now on."""
+        ...
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        """The observation of ``case``; in float32, the modules ``taps`` are isolated."""
+        ...
+
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        """How far every tap moves in ``case`` when everything that it is given is perturbed by the rounding of
+        ``dtype``."""
+        ...
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
+        recorded are left out."""
+        ...
+
+
+class Live:
+    """A PyTorch model that runs here: ``modules`` by dtype with equal weights, in evaluation mode."""
+
+    framework = "torch"
+
+    def __init__(
+        self,
+        modules: Mapping[str, torch.nn.Module],
+        make_inputs: MakeInputs,
+        notes: Sequence[str] = (),
+        told: str = "",
+        drawn: Sequence[Input] = (),
+    ) -> None:
+        self.modules = modules
+        self.told = told
+        self.names = module_names(modules["float64"])
+        self.shifts = bias_shifts(modules["float32"])
+        self.environment: dict[str, str] = {}
+        self.findings: list[str] = []
+        self._notes = dict.fromkeys(notes)
+        self._make_inputs, self._drawn = make_inputs, drawn
+        self._moved: ExitStack | None = None
+
+    @property
+    def evaluating(self) -> bool:
+        return not any(part.training for module in self.modules.values() for part in module.modules())
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    def use(self, random_biases: bool) -> None:
+        if random_biases and self._moved is None:
+            self._moved = ExitStack()
+            self._moved.enter_context(moved_biases(self.modules, self.shifts))
+        elif not random_biases and self._moved is not None:
+            self._moved.close()
+            self._moved = None
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        self.use(case.random_biases)
+        with translated(), highest_precision() as precision:
+            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
+            try:
+                seen = observe(
+                    self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
+                )
+            except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+                if not self.told:
+                    raise
+                what = f"running it raises {one_line(error)}"
+                raise MisfitError(self.told, what, "correct the module, or its inputs") from error
+            if not self.environment:
+                import torch
+
+                self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
+                if not is_repeatable(self.modules["float64"], seen):
+                    self.findings.append("the reference does not repeat itself bit for bit")
+        return seen
+
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        self.use(case.random_biases)
+        with translated():
+            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
+            return conditioning(self.modules["float64"], case, inputs, dtype)
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        with translated():
+            return sweep(self.modules, names, times)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Convert the recorder's refusals to errors of wdport."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
