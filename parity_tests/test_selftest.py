@@ -9,10 +9,10 @@ import pytest
 from tests.parity.test_selftest import PLACES, simultaneous
 from wdport.compare.bounds import bounds
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.run import further_groups, run_example
+from wdport.parity.selftest.specimen import Specimen
 
 EXAMPLES = tuple(FAMILY.examples())
 
@@ -41,18 +41,18 @@ def test_faults_around_the_network_die() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_three_faults_at_once(name: str) -> None:
-    assert simultaneous(Example(name, FAMILY, FAMILY.examples()[name])) == list(PLACES.values())
+    assert simultaneous(Specimen(name, FAMILY, FAMILY.examples()[name])) == list(PLACES.values())
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("qk_norm", [False, True], ids=["packed", "QK-norm"])
 def test_every_fault_dies_at_every_place(qk_norm: bool) -> None:
     config = replace(FAMILY.smallest(), qk_norm=qk_norm)
-    example = Example("smallest", FAMILY, config)
+    specimen = Specimen("smallest", FAMILY, config)
     tried = 0
     for mutant in FAMILY.mutants(config):
-        for place in mutant.places(example.layers()):
-            kill, _ = inject(example, mutant, place, bounds(), brief=True)
+        for place in mutant.places(specimen.layers()):
+            kill = inject(specimen, mutant, place)
             assert kill.right, (mutant.name, place, kill)
             tried += 1
     assert tried > 390

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wdport.families.masked_lm.family import FAMILY
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
 
 EXAMPLES = tuple(FAMILY.examples())
@@ -16,8 +16,8 @@ PARTS = 11
 
 def test_a_fault_of_every_part_dies_where_it_is() -> None:
     assert FAMILY.smallest() == FAMILY.examples()[EXAMPLES[0]]
-    example = Example(EXAMPLES[0], FAMILY, FAMILY.smallest())
-    kills = list(run_mutants(example, chosen=lambda mutant: mutant.quick, diagnose=False, brief=True))
+    specimen = Specimen(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.quick, diagnose=False))
     assert [kill for kill in kills if not kill.right] == []
     assert len({kill.mutant.partition(":")[0] for kill in kills}) == PARTS
 
@@ -25,9 +25,8 @@ def test_a_fault_of_every_part_dies_where_it_is() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "count"), list(zip(EXAMPLES, (80, 74, 71), strict=True)))
 def test_every_fault_dies_where_it_is(name: str, count: int) -> None:
-    example = Example(name, FAMILY, FAMILY.examples()[name])
-    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+    specimen = Specimen(name, FAMILY, FAMILY.examples()[name])
+    kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) == count
-    example.use(example.cases[0])
-    assert example.logic().logic < 1e-15  # and nothing of them is left
+    assert specimen.verify()  # and nothing of them is left

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from keras import ops
 
-from wdport.compare.bounds import bounds
 from wdport.families.mutants import Mutant, calling
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.rewrites import rewrites
 from wdport.families.waveletdiff.wavelet_faults import FAULTS, run_wavelet_faults
-from wdport.keras_runtime import layers_by_path
 from wdport.parity.selftest.canaries import run_quick
-from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.inject import broken, judge_logic, run_mutants
+from wdport.parity.selftest.inject import judgement_of, run_mutants
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.variants import run_rewrites
 from wdport.wavelets.transform import WaveletTransform
 
 
 @pytest.fixture(scope="module")
-def example() -> Example:
-    return Example("smallest", FAMILY, FAMILY.smallest())
+def specimen() -> Specimen:
+    return Specimen("smallest", FAMILY, FAMILY.smallest())
 
 
 @pytest.mark.full
-def test_every_fault_of_the_network_dies_where_it_is(example: Example) -> None:
-    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+def test_every_fault_of_the_network_dies_where_it_is(specimen: Specimen) -> None:
+    kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert len(kills) > 55
     assert [kill for kill in kills if not kill.right] == []
     assert {kill.gate for kill in kills} == {"", "0", "A", "A'", "B"}
@@ -38,13 +35,12 @@ def test_every_fault_of_the_network_dies_where_it_is(example: Example) -> None:
     seen = {kill.mutant: kill.inputs.partition(", ")[2] for kill in kills}
     assert seen["tokens clipped at 30"] == "batch 4, scale x50, converted weights"
     assert seen["weights captured at trace time"] == "batch 4, scale x1, random biases"
-    example.use(example.cases[0])
-    assert example.logic().logic < 1e-15  # and nothing of them is left
+    assert specimen.verify()  # and nothing of them is left
 
 
-def test_three_faults_at_once(example: Example) -> None:
+def test_three_faults_at_once(specimen: Specimen) -> None:
     """The places reported are those three, in the order of the computation."""
-    assert simultaneous(example) == list(PLACES.values())
+    assert simultaneous(specimen) == list(PLACES.values())
 
 
 PLACES = {
@@ -54,23 +50,16 @@ PLACES = {
 }
 
 
-def simultaneous(example: Example) -> list[str]:
-    """Three faults in three parts of an example at once: the places found."""
-    known = {mutant.name: mutant for mutant in FAMILY.mutants(example.config)}
-    example.use(example.cases[0])
-    with ExitStack() as stack:
-
-        def inside(dtype: str) -> ExitStack:
-            for name, place in PLACES.items():
-                stack.enter_context(broken(example, known[name], place, dtype))
-            return stack
-
-        return list(judge_logic(example, inside, bounds()).sites)
+def simultaneous(specimen: Specimen) -> list[str]:
+    """Three faults in three parts of a specimen at once: the places that verify names."""
+    known = {mutant.name: mutant for mutant in FAMILY.mutants(specimen.config)}
+    verdict = specimen.verify([(known[name], place) for name, place in PLACES.items()])
+    return list(judgement_of(verdict).sites)
 
 
-def test_the_cause_is_named(example: Example) -> None:
+def test_the_cause_is_named(specimen: Specimen) -> None:
     names = {"layer norm epsilon 1e-6", "query bias dropped", "one minus the gate", "levels 0 and 1 swapped"}
-    kills = list(run_mutants(example, lambda mutant: mutant.name in names))
+    kills = list(run_mutants(specimen, lambda mutant: mutant.name in names))
     assert {kill.mutant for kill in kills} == names
     assert all(kill.diagnosed and len(kill.causes) == 1 for kill in kills)
     assert {kill.mutant for kill in kills if kill.causes == (kill.mutant,)} == {
@@ -82,24 +71,23 @@ LOOSE = {"logic": 1e-4, "numerics": 1e5, "table_ulp": 100.0}
 
 
 @pytest.mark.parametrize("bound", LOOSE)
-def test_a_loosened_bound_lets_its_faults_live(example: Example, bound: str) -> None:
+def test_a_loosened_bound_lets_its_faults_live(specimen: Specimen, bound: str) -> None:
     names = {"logic": "layer norm epsilon 1e-6", "numerics": "matrix products in TF32",
              "table_ulp": "position angles in float32"}  # fmt: skip
     for held in (None, {bound: LOOSE[bound]}):
-        kills = run_mutants(example, lambda mutant: mutant.name == names[bound], held, diagnose=False, brief=True)
+        kills = run_mutants(specimen, lambda mutant: mutant.name == names[bound], held, diagnose=False)
         assert [kill.right for kill in kills] == [held is None]
 
 
 @pytest.mark.full
-def test_rewritten_ports_live(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example, "cases", example.cases[:1])
-    found = list(run_rewrites(example))
+def test_rewritten_ports_live(specimen: Specimen) -> None:
+    found = list(run_rewrites(specimen))
     assert [each for each in found if each.alarms] == []
-    assert [each.name for each in found] == [each.name for each in rewrites(example.config)]
+    assert [each.name for each in found] == [each.name for each in rewrites(specimen.config)]
     assert 1e-16 < max(each.logic or 0.0 for each in found) < 1e-13
 
 
-def test_a_rewrite_that_leaks_is_an_alarm(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_that_leaks_is_an_alarm(specimen: Specimen, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mean in float32 inside a float64 model."""
 
     def leaky(layer: Any, x: Any) -> Any:
@@ -108,8 +96,8 @@ def test_a_rewrite_that_leaks_is_an_alarm(example: Example, monkeypatch: pytest.
 
     rewrite = Mutant("norm by a narrow mean", ("*/norm1/norm",), calling(leaky), equivalent="it is not")
     monkeypatch.setattr(FAMILY, "rewrites", lambda config: (rewrite,))
-    (found,) = run_rewrites(example)
-    places = [path for path in layers_by_path(example.port()) if path.endswith("norm1/norm")]
+    (found,) = run_rewrites(specimen)
+    places = [path for path in specimen.layers() if path.endswith("norm1/norm")]
     assert {(each.gate, each.place) for each in found.alarms} == {("A", path) for path in places}
 
 

@@ -10,11 +10,10 @@ from wdport.diffusion.process_faults import faults_of
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.scheduler_faults import SCHEDULER_FAULTS
 from wdport.families.unet2d.family import FAMILY
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
-from wdport.parity.selftest.weights import Weights
 
 EXAMPLES = tuple(FAMILY.examples())
 PARTS = 12
@@ -22,19 +21,18 @@ PARTS = 12
 
 
 def every_fault_dies(name: str, count: int) -> None:
-    example = Example(name, FAMILY, FAMILY.examples()[name])
-    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+    specimen = Specimen(name, FAMILY, FAMILY.examples()[name])
+    kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) == count
-    example.use(example.cases[0])
-    assert example.logic().logic < 1e-15  # and nothing of them is left
+    assert specimen.verify()  # and nothing of them is left
 
 
 @pytest.mark.full
 def test_a_fault_of_every_part_dies_where_it_is() -> None:
     assert FAMILY.smallest() == FAMILY.examples()[EXAMPLES[0]]
-    example = Example(EXAMPLES[0], FAMILY, FAMILY.smallest())
-    kills = list(run_mutants(example, chosen=lambda mutant: mutant.quick, diagnose=False, brief=True))
+    specimen = Specimen(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.quick, diagnose=False))
     assert [kill for kill in kills if not kill.right] == []
     assert len({kill.mutant.partition(":")[0] for kill in kills}) == PARTS
 
@@ -49,8 +47,8 @@ def test_every_fault_dies_where_it_is(name: str, count: int) -> None:
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_every_fault_of_a_scheduler_dies(prediction: str) -> None:
     scheduler = replace(FAMILY.smallest().scheduler or Scheduler(), prediction_type=prediction)
-    weights = Weights(FAMILY, replace(FAMILY.smallest(), scheduler=scheduler), 0)
-    kills = list(run_sampler_faults("smallest", FAMILY, weights))
+    specimen = Specimen("smallest", FAMILY, replace(FAMILY.smallest(), scheduler=scheduler))
+    kills = list(run_sampler_faults(FAMILY, specimen))
     assert len(kills) == 1 + len(SCHEDULER_FAULTS)
     assert [kill for kill in kills if not kill.right] == []
 

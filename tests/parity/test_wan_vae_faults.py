@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wdport.families.wan_vae.family import FAMILY
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
 
 EXAMPLES = tuple(FAMILY.examples())
@@ -19,21 +19,20 @@ CHOSEN = ("convolution: past one frame too old", "frames doubled: first frame se
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_fault_dies_where_it_is(name: str) -> None:
-    example = Example(name, FAMILY, FAMILY.examples()[name])
-    kills = [*run_mutants(example, diagnose=False, brief=True), *run_state_faults(example)]
+    specimen = Specimen(name, FAMILY, FAMILY.examples()[name])
+    kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) >= 45
-    example.use(example.cases[0])
-    assert example.logic().logic < 1e-14  # and nothing of them is left
+    assert specimen.verify()  # and nothing of them is left
 
 
 @pytest.mark.full
 def test_some_faults_die_where_they_are() -> None:
-    example = Example(EXAMPLES[0], FAMILY, FAMILY.smallest())
-    kills = list(run_mutants(example, chosen=lambda mutant: mutant.name in CHOSEN, diagnose=False, brief=True))
+    specimen = Specimen(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.name in CHOSEN, diagnose=False))
     assert len(kills) == len(CHOSEN)
     assert [kill for kill in kills if not kill.right] == []
-    assert {tap.reference.partition("#")[2] for tap in example.taps} >= {"", "2", "3"}
+    assert {tap.reference.partition("#")[2] for tap in specimen.verify().taps} >= {"", "2", "3"}
 
 
 def test_faults_have_places() -> None:

@@ -144,7 +144,7 @@ def convert(
                 whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
             else:
                 arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
-                whole = _by_arrays(prepared, target, arrays)
+                whole = write_arrays(prepared, target, arrays)
         odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
     return Conversion(
@@ -166,7 +166,7 @@ def _streamed(plans: Plans) -> Manifest:
     return manifest
 
 
-def _by_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Manifest:
+def write_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Manifest:
     """Write one variable after another to a file, with the manifest beside it."""
     with ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import wraps
 from unittest.mock import patch
 
 import numpy as np
@@ -73,7 +74,11 @@ def calling(function: Callable[..., KerasTensor]) -> Change:
     """A fault whose layer computes ``function(layer, *inputs)`` instead."""
 
     def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        return patch.object(layer, "call", lambda *inputs, **kwargs: function(layer, *inputs, **kwargs))
+        @wraps(layer.call)  # inputs are matched by the names of the layer's parameters
+        def call(*inputs: KerasTensor, **kwargs: KerasTensor) -> KerasTensor:
+            return function(layer, *inputs, **kwargs)
+
+        return patch.object(layer, "call", call)
 
     return change
 

@@ -314,7 +314,7 @@ def _verify(
         reference_kind=kind,
         reference_code=code,
         rounded_to=", ".join(sorted(set(converted.rounded.values()))),
-        inputs=tuple(case.describe() for case in CASES),
+        inputs=tuple(case.describe() for case in CASES[: comparison.cases]),
         environment=_environment(comparison),
         bounds=bounds(prepared.family.bounds),
         rests_on=dict(prepared.family.rests_on),

@@ -29,7 +29,7 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
     valid = [each for each in policy.waivers if each.tap in taps and not each.expired(today)]
-    judged = {gate.name: _under(gate, held) for gate in verdict.gates}
+    judged = {gate.name: under(gate, held) for gate in verdict.gates}
     needed = [each for each in valid if each.gate in judged and each.tap in by_subject(_faults(judged[each.gate]))]
     gates = [_waived(gate, [each for each in needed if each.gate == gate.name]) for gate in judged.values()]
     unneeded = [each for each in policy.waivers if not each.expired(today) and each not in needed]
@@ -37,7 +37,8 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     return replace(verdict, gates=(*gates, _policy_gate(policy, today, unneeded, taps, unmet)), bounds=held)
 
 
-def _under(gate: Gate, held: Mapping[str, float]) -> Gate:
+def under(gate: Gate, held: Mapping[str, float]) -> Gate:
+    """The gate with its numbers compared with these bounds."""
     return replace(gate, measures=tuple(each.under(held) for each in gate.measures))
 
 

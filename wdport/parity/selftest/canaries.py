@@ -15,9 +15,9 @@ from wdport.families.faults import Bounds, Kill
 from wdport.families.registry import shipped
 from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.training import run_training_faults
 
 QUICK_SAMPLER_FAULT = "target mixed up"
@@ -72,13 +72,12 @@ def require_torch(where: str, fix: str) -> None:
 def quick_faults(held: Bounds) -> Iterator[Kill]:
     """Yield the outcomes of the quick faults: those of the first family, which together go through every gate."""
     family = faulty_families()[0]
-    example = Example("the smallest port", family, family.smallest())
-    yield from run_mutants(example, lambda mutant: mutant.quick, held, diagnose=False, brief=True)
+    specimen = Specimen("the smallest port", family, family.smallest())
+    yield from run_mutants(specimen, lambda mutant: mutant.quick, held, diagnose=False)
     if isinstance(family, FaultyAround):
         for group in family.faults(held, quick=True):
             yield from group.kills
-    example.use(example.cases[0])  # a fault that lived has seen them all
     if isinstance(family, Sampled):
-        yield from run_sampler_faults(example.name, family, example.weights, held, QUICK_SAMPLER_FAULT)
+        yield from run_sampler_faults(family, specimen, held, QUICK_SAMPLER_FAULT)
     if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
-        yield from run_training_faults(example.name, family, example.weights, held)
+        yield from run_training_faults(family, specimen, held)

@@ -16,15 +16,14 @@ from wdport.families.faults import Bounds, Group
 from wdport.families.roles import Edited, Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.selftest.canaries import faulty_families, quick_faults, require_torch
 from wdport.parity.selftest.edits import read_edits, run_edits
-from wdport.parity.selftest.example import Example
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.training import run_training_faults
 from wdport.parity.selftest.variant import Variant
 from wdport.parity.selftest.variants import run_variants
-from wdport.parity.selftest.weights import Weights
 
 Say = Callable[[str], None]
 
@@ -76,20 +75,20 @@ def run_example(
 ) -> tuple[GroupResult, tuple[Variant, ...]]:
     """Try the faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
     say(f"{name}: building both models")
-    example = Example(name, family, family.examples()[name])
-    group = _gather(layer_group(example, held or {}, single), say)
+    specimen = Specimen(name, family, family.examples()[name])
+    group = _gather(layer_group(specimen, held or {}, single), say)
     variants = []
-    for variant in run_variants(example, held, single):
+    for variant in run_variants(specimen, held, single):
         say(f"{name}, correct: {variant.name}")
         variants.append(variant)
     return group, tuple(variants)
 
 
-def layer_group(example: Example, held: Bounds, single: bool) -> Group:
-    """Faults of an example's layers and of its state; causes are looked for if the text of a correct one is known."""
-    family = example.family
-    known = run_mutants(example, held=held, diagnose=family.causes_known, single=single)
-    return Group("A", f"{family.name}: the network, {example.name}", chain(known, run_state_faults(example, held)))
+def layer_group(specimen: Specimen, held: Bounds, single: bool) -> Group:
+    """Faults of a specimen's layers and of its state; causes are looked for if the text of a correct one is known."""
+    family = specimen.family
+    known = run_mutants(specimen, held=held, diagnose=family.causes_known, single=single)
+    return Group("A", f"{family.name}: the network, {specimen.name}", chain(known, run_state_faults(specimen, held)))
 
 
 def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
@@ -99,10 +98,10 @@ def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
             yield replace(group, name=f"{family.name}: {group.name}")
     name, config = "the smallest network", family.smallest()
     if isinstance(family, Sampled):
-        tried = run_sampler_faults(name, family, Weights(family, config, 0), held)
+        tried = run_sampler_faults(family, Specimen(name, family, config), held)
         yield Group("E", f"{family.name}: the samplers", tried)
     if isinstance(family, Trained):
-        tried = run_training_faults(name, family, Weights(family, config, 0), held)
+        tried = run_training_faults(family, Specimen(name, family, config), held)
         yield Group("D", f"{family.name}: training", tried)
 
 

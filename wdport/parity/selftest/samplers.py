@@ -13,7 +13,7 @@ from wdport.diffusion.process_faults import faults_of
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
 from wdport.model import Array
-from wdport.parity.selftest.weights import Weights
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
 from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
 from wdport.recorder import lifted, run
@@ -22,11 +22,11 @@ PLACE = "the sampler"
 
 
 def run_sampler_faults(
-    name: str, family: Sampled, weights: Weights, held: Bounds | None = None, only: str = ""
+    family: Sampled, specimen: Specimen, held: Bounds | None = None, only: str = ""
 ) -> Iterator[Kill]:
     """Yield the outcome of no fault, then of every one, or ``only`` of the fault of this name."""
     limit = {**bounds(), **(held or {})}["trajectory"]
-    reference, model = _reference(family, weights), weights.port("float64")
+    name, reference, model = specimen.name, _reference(family, specimen), specimen.model("float64")
     if not only:
         gate, _ = trajectories_gate(reference, {"float64": model})
         worst = float("inf") if gate.worst is None else gate.worst
@@ -38,14 +38,13 @@ def run_sampler_faults(
         yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
 
 
-def _reference(family: Sampled, weights: Weights) -> Reference:
+def _reference(family: Sampled, specimen: Specimen) -> Reference:
     """The reference's network with the schedule in its tensors."""
-    module = weights.reference.modules["float64"]
-
-    sources = {constant: source for source, constant in weights.plan.checks.items()}
-    process = family.process(weights.config, lambda name: weights.tensors[sources[name]])
-    about = family.diffused(weights.config)
-    signature = weights.family.signature(weights.config)
+    module = specimen.live.modules["float64"]
+    sources = {constant: source for source, constant in specimen.plan.checks.items()}
+    process = family.process(specimen.config, lambda name: specimen.tensors[sources[name]])
+    about = family.diffused(specimen.config)
+    signature = specimen.family.signature(specimen.config)
 
     def double(inputs: tuple[Array, ...]) -> Array:
         with lifted():

@@ -6,33 +6,27 @@ A single set of weights cannot reveal it. The battery's last case has other bias
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import jax
 
-from wdport.compare.bounds import bounds
 from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
-from wdport.parity.diagnose import tapped
-from wdport.parity.selftest.example import Example
-from wdport.parity.selftest.inject import judge, kill_of
+from wdport.parity.selftest.inject import inject
+from wdport.parity.selftest.specimen import Specimen
 
 NAME = "weights captured at trace time"
 
 
-def run_state_faults(example: Example, held: Bounds | None = None) -> Iterator[Kill]:
-    """Try the fault at one layer of the example."""
-    layers = example.layers()
-    tapped_layers = {path: layer for path, layer in layers.items() if path in example.paths}
-    places = [path for path, layer in tapped_layers.items() if _has_bias(layer)]
-    places = places or [path for path, layer in tapped_layers.items() if _has_scale(layer)]
+def run_state_faults(specimen: Specimen, held: Bounds | None = None) -> Iterator[Kill]:
+    """Try the fault at one layer of the specimen."""
+    tapped = {path: layer for path, layer in specimen.layers().items() if path in specimen.tapped}
+    places = [path for path, layer in tapped.items() if _has_bias(layer)]
+    places = places or [path for path, layer in tapped.items() if _has_scale(layer)]
     place = places[len(places) // 2]
-    example.use(example.cases[0])
-    with captured(layers[place]):  # before the weights change, and for as long as they do
-        found = judge(example, lambda _: nullcontext(), {**bounds(), **(held or {})})
-    yield kill_of(example.name, Mutant(NAME, (place,), lambda *_: nullcontext()), tapped(place, example.paths), found)
+    yield inject(specimen, Mutant(NAME, (place,), lambda layer, _: captured(layer)), place, held)
 
 
 def _has_bias(layer: Any) -> bool:

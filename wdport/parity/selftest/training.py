@@ -10,23 +10,23 @@ import jax
 from wdport.compare.bounds import bounds
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Trained
-from wdport.parity.selftest.weights import Weights
+from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.training_kills import kill_training_faults
 
 PLACE = "the training step"
 
 
-def run_training_faults(name: str, trained: Trained, weights: Weights, held: Bounds | None = None) -> Iterator[Kill]:
+def run_training_faults(trained: Trained, specimen: Specimen, held: Bounds | None = None) -> Iterator[Kill]:
     """Yield the outcome of no fault, then of every one. Changes the port's weights."""
     limit = {**bounds(), **(held or {})}["gradient"]
-    family, config, model = weights.family, weights.config, weights.port("float64")
+    family, config, model = specimen.family, specimen.config, specimen.model("float64")
     with jax.enable_x64(True):
         objective = trained.objective(config, model)
     for fault, margin, killed in kill_training_faults(
-        weights.plan.moves,
-        lambda: family.build_reference(config, weights.tensors, "float64"),
+        specimen.plan.moves,
+        lambda: family.build_reference(config, specimen.tensors, "float64"),
         model,
         objective,
         limit,
     ):
-        yield fate(name, PLACE, "D", fault, margin, killed)
+        yield fate(specimen.name, PLACE, "D", fault, margin, killed)

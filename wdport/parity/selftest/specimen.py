@@ -1,0 +1,215 @@
+"""A correct pair of small models in files, and verdicts of `verify` on it, with and without faults in the port.
+
+A fault of weights is written into the converted file; a fault of code is in every Keras model of the family that is
+built meanwhile. The port runs eagerly, since its code differs from run to run; everything else is what users run.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import numpy as np
+
+from wdport.compare.calls import CASES, Case
+from wdport.compare.layouts import axes, laid_out
+from wdport.compare.probe import Probe
+from wdport.compare.reference import Live
+from wdport.compare.taps import align
+from wdport.conversion.apply import converted_arrays
+from wdport.conversion.prepare import Settings, prepare
+from wdport.conversion.river import write_arrays
+from wdport.families.mutants import Mutant
+from wdport.families.roles import Faulty
+from wdport.files.target import choose_target
+from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
+from wdport.model import Array, KerasLayer, KerasModel
+from wdport.parity.pair import Pair
+from wdport.parity.policy.judge import under
+from wdport.parity.reference import family_reference
+from wdport.parity.shown import Verdict
+from wdport.parity.verify import Setup, compare_files
+from wdport.recorder import Conditioning, Observation, Sweep, cast, highest_precision, run
+
+DTYPES = ("float64", "float32")
+EAGER = Setup(eager=True, network=True)
+"""The network, run eagerly."""
+
+Injected = tuple[Mutant, str]
+"""A fault, and the path of its layer; "" is the network."""
+
+
+class Recalled(Live):
+    """A live reference that runs every case once."""
+
+    def __init__(self, live: Live) -> None:
+        vars(self).update(vars(live))
+        self._observations: dict[tuple[Case, tuple[str, ...]], Observation] = {}
+        self._conditionings: dict[tuple[Case, str], Conditioning] = {}
+        self._sweeps: dict[tuple[str, ...], Mapping[str, Sweep]] = {}
+
+    def observe(self, case: Case, taps: Collection[str]) -> Observation:
+        """As :meth:`Live.observe`."""
+        key = (case, tuple(taps))
+        if key not in self._observations:
+            self._observations[key] = super().observe(case, taps)
+        return self._observations[key]
+
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        """As :meth:`Live.conditioning`."""
+        if (case, dtype) not in self._conditionings:
+            self._conditionings[case, dtype] = super().conditioning(case, dtype)
+        return self._conditionings[case, dtype]
+
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+        """As :meth:`Live.sweep`; every call is with the same times."""
+        if tuple(names) not in self._sweeps:
+            self._sweeps[tuple(names)] = super().sweep(names, times)
+        return self._sweeps[tuple(names)]
+
+
+class Specimen:
+    """A checkpoint with random weights and its conversion, in a temporary folder that goes with this object."""
+
+    def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0) -> None:
+        import torch
+
+        self.name, self.family, self.config = name, family, config
+        self._folder = TemporaryDirectory(prefix="wdport-selftest-")
+        self.checkpoint = Path(self._folder.name) / "specimen.pt"
+        self.tensors = family.random_tensors(config, seed)
+        torch.save({name: torch.from_numpy(array) for name, array in self.tensors.items()}, self.checkpoint)
+        self.settings = Settings(known=asdict(config))
+        with prepare(self.checkpoint, self.settings) as prepared:
+            self.plan, self.table = prepared.plan, prepared.table
+            self.arrays = dict(converted_arrays(prepared))
+            self.live = family_reference(prepared, self.tensors)
+        self.converted = self._written("correct", self.arrays)
+        self._models: dict[str, KerasModel] = {}
+        self._outputs: dict[bool, Array] = {}
+        self.reference = Recalled(self.live)
+
+    def model(self, dtype: str) -> KerasModel:
+        """The Keras model with the converted weights."""
+        if dtype not in self._models:
+            with jax.enable_x64(dtype == "float64"):
+                self._models[dtype] = self.family.build(self.config, dtype)
+                for path, variable in variables_by_path(self._models[dtype]).items():
+                    set_variable(variable, self.arrays[path])
+        return self._models[dtype]
+
+    @cached_property
+    def tapped(self) -> frozenset[str]:
+        """The paths of the layers that are compared, "" for the network among them."""
+        signature, features = self.family.signature(self.config), self.family.features(self.config)
+        taps = align(self.table, self.live.names, self.layers(), features, signature.axes, signature.words.one)
+        return frozenset(["", *(tap.candidate for tap in taps)])
+
+    def layers(self) -> dict[str, KerasLayer]:
+        """The port's layers by path."""
+        return layers_by_path(self.model("float32"))
+
+    def verify(
+        self,
+        faults: Sequence[Injected] = (),
+        *,
+        held: Mapping[str, float] | None = None,
+        setup: Setup = EAGER,
+    ) -> Verdict:
+        """The verdict on the pair with these faults in the port, under the bounds ``held``."""
+        setup = replace(setup, reference=setup.reference or self.reference)
+        with self._converted_with(faults) as (file, code), injected(self.family, code):
+            verdict = compare_files(Pair(file, self.checkpoint), setup=setup)
+        if held is None:
+            return verdict
+        bounds = {**verdict.bounds, **held}
+        return replace(verdict, gates=tuple(under(gate, bounds) for gate in verdict.gates), bounds=bounds)
+
+    def outputs(self, faults: Sequence[Injected], ones: bool) -> tuple[Array, Array]:
+        """All outputs, flat, of the float32 port and of the float32 reference, for the first case or inputs of ones."""
+        signature, case = self.family.signature(self.config), CASES[0]
+        inputs = tuple(cast(signature.make(case.seed, case.batch, case.scale), np.float32))
+        if ones:
+            inputs = tuple(np.ones_like(array) for array in inputs)
+        probe = Probe(self.model("float32"), (), eager=True)
+        with self._changed(faults), jax.default_matmul_precision("highest"):
+            own = probe.whole(signature.in_port(inputs))
+        if ones not in self._outputs:
+            self.live.use(False)
+            with highest_precision():
+                theirs = run(self.live.modules["float32"], inputs)
+            self._outputs[ones] = _flat(theirs, [each.shape for each in own], signature.axes)
+        return _flat(own), self._outputs[ones]
+
+    @contextmanager
+    def _converted_with(self, faults: Sequence[Injected]) -> Iterator[tuple[Path, Sequence[Injected]]]:
+        """The converted file with the faults of weights among these, and the others."""
+        in_file = [fault for fault in faults if self._weights_with([fault])]
+        if not in_file:
+            yield self.converted, faults
+            return
+        yield (
+            self._written("faulty", self.arrays | self._weights_with(in_file)),
+            [f for f in faults if f not in in_file],
+        )
+
+    def _weights_with(self, faults: Sequence[Injected]) -> dict[str, Array]:
+        """The variables that the faults change."""
+        with self._changed(faults):
+            variables = variables_by_path(self.model("float32"))
+            found = {path: np.array(variable.value) for path, variable in variables.items()}
+        return {path: array for path, array in found.items() if not np.array_equal(array, self.arrays[path])}
+
+    @contextmanager
+    def _changed(self, faults: Sequence[Injected]) -> Iterator[None]:
+        """Inside, the float32 model has these faults."""
+        with ExitStack() as stack:
+            _enter(stack, faults, self.model("float32"))
+            yield
+
+    def _written(self, name: str, arrays: Mapping[str, Array]) -> Path:
+        """A converted file with these variables."""
+        file = self.checkpoint.with_name(f"{name}.keras")
+        with prepare(self.checkpoint, self.settings) as prepared:
+            write_arrays(prepared, choose_target(self.checkpoint, file, True, {}, False), iter(arrays.items()))
+        return file
+
+
+@contextmanager
+def injected(family: Faulty, faults: Sequence[Injected]) -> Iterator[None]:
+    """Inside, every model of the family that is built has these faults in its code."""
+    build = family.build
+    with ExitStack() as stack:
+
+        def faulty(config: Any, dtype: str | None = None) -> KerasModel:
+            model = build(config, dtype)
+            _enter(stack, faults, model)
+            return model
+
+        with patch.object(family, "build", faulty):
+            yield
+
+
+def _enter(stack: ExitStack, faults: Iterable[Injected], model: KerasModel) -> None:
+    layers = layers_by_path(model)
+    for mutant, place in faults:
+        stack.enter_context(mutant.change(layers[place] if place else model, model))
+    stack.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("ignore", message="You are using a softmax over axis")
+
+
+def _flat(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...]] = (), stated: Sequence[str] = ()) -> Array:
+    """One output as it is, several one after another; in the port's layout, if its ``shapes`` are given."""
+    rules = [axes(text) for text in stated]
+    made = (
+        [laid_out(output, shape, rules) for output, shape in zip(outputs, shapes, strict=True)] if shapes else outputs
+    )
+    return made[0] if len(made) == 1 else np.concatenate([output.ravel() for output in made])
