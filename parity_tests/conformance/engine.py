@@ -1,4 +1,4 @@
-"""Runs a pair: weights drawn in PyTorch, moved by the kind's own rules, both outputs compared in float64."""
+"""Runs a pair: weights drawn in PyTorch, moved by the kind's own rules, both sides compared as verify compares them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ import keras
 import numpy as np
 import torch
 
+from wdport.compare.calls import Case
+from wdport.compare.candidate import Candidate
+from wdport.compare.engine import compare
 from wdport.compare.layouts import Layout
 from wdport.compare.layouts import axes as layout
 from wdport.compare.pairs import Pair as Layers
 from wdport.compare.probe import Arguments, Compute, intercepted
+from wdport.compare.reference import Live
 from wdport.compare.setting import Setting
 from wdport.compare.settings import compare_pair
 from wdport.keras_runtime import (
@@ -33,8 +37,12 @@ from wdport.keras_runtime import (
 )
 from wdport.mapping.arrays import Array, apply_rule
 from wdport.mapping.axes import parse_rule
+from wdport.mapping.names import NamePattern
 from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rows import Table, TapRow
 from wdport.mapping.table import parse_table
+from wdport.model import Port as Output
+from wdport.model import Signature
 
 from .layers import Cut, Twin
 from .pair import OF_THE_PAIR, Pair, State
@@ -168,10 +176,54 @@ def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tu
             output = first(port(*inputs))
         if output.dtype != "float64":
             raise AssertionError(f"{pair.name}: Keras computes in {output.dtype}")
-        got = np.asarray(output)
+        error = inf if output.shape != wanted.shape else largest_error(pair, reference, port)
         rows = {} if isinstance(layer, Cut) else rows
         told = [each for path in rows for each in settings(pair, reference, rows[path], shaped.given.get(path, ()))]
-    return relative(got, wanted), told
+    return error, told
+
+
+def largest_error(pair: Pair, reference: Reference, port: Port) -> float:
+    """The largest float64 error that verify's engine finds."""
+    module, inputs = Whole(reference.module["m"]), reference.inputs
+    end = NamePattern("end")
+    table = Table(pair.name, "", "", "", None, (), (TapRow(0, end, end),))
+    output = Output("output", (pair.out or pair.axes).removeprefix("..."))
+    candidate = Candidate({"float64": port}, table, LaidOut((), (output,), layout=pair.axes), eager=True)
+    live = Live({"float64": module, "float32": module}, lambda *_: inputs)
+    comparison = compare(live, candidate, [Float64(0, len(inputs[0]), 1.0)])
+    taps = comparison.taps.values()
+    return max(max(each.isolated, each.cumulative, each.inputs, each.conditioned) for each in taps)
+
+
+@dataclass(frozen=True)
+class Float64(Case):
+    """A case in float64 alone."""
+
+    @property
+    def numerics(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class LaidOut(Signature):
+    """Inputs that all have one layout."""
+
+    layout: str = ""
+
+    def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(laid_out(array, self.layout) for array in inputs)
+
+
+class Whole(torch.nn.Module):
+    """A network of the module alone, whose state it does not give."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.m, self.end = module, torch.nn.Identity()
+        self.eval()
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.end(first(self.m(*inputs)))
 
 
 class Shaped:
@@ -207,10 +259,11 @@ class Port(Twin):
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
-        self.k = layer
+        self.k, self.end = layer, keras.layers.Identity()
 
     def call(self, *inputs: Any) -> Any:
-        return self.k(*inputs)
+        given = inputs[0] if isinstance(inputs[0], tuple) else inputs
+        return self.end(first(self.k(*given)))
 
 
 def fill(pair: Pair, state: Mapping[str, Array], port: Port) -> None:
@@ -241,14 +294,6 @@ def laid_out(array: Array, text: str, sizes: Mapping[str, int] | None = None) ->
     if shape is None:
         raise AssertionError(f"the layout {text} is not one of {array.shape}")
     return apply_rule(rule, [array], rule.sizes([array.shape], [shape], sizes))[0]
-
-
-def relative(got: Array, wanted: Array) -> float:
-    """||got - wanted|| / ||wanted||; infinite where the shapes differ or a value is no number."""
-    if got.shape != wanted.shape:
-        return inf
-    error = float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
-    return error if np.isfinite(error) else inf
 
 
 def shape(value: Any) -> tuple[int, ...]:
