@@ -30,6 +30,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "coded": 1,
     "generated": 1,
     "export": 1,
+    "verification": 1,
     "suggestion": 1,
     "outline": 1,
     "check": 1,

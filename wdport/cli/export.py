@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -27,6 +28,7 @@ from wdport.cli.options import (
     stored_variables,
 )
 from wdport.cli.verb import OneOf, Verb, Whole
+from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
@@ -35,6 +37,7 @@ from wdport.files.writable import by_name, with_manifests
 if TYPE_CHECKING:  # it brings in jax
     from wdport.conversion.load import Converted
     from wdport.exporting.api import Exported, Order
+    from wdport.exporting.verification import Verification
     from wdport.files.target import Target
 
 
@@ -101,6 +104,8 @@ class Options(TypedDict):
 @click.option("-o", "--output", metavar="FILE", type=File([".stablehlo", ".safetensors", ".pt"]),
               help="NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  "
               "[default: MODEL.stablehlo or MODEL.torch.safetensors beside it]")  # fmt: skip
+@click.option("--verify", is_flag=True, help="Compare the programs with MODEL, in a process without wdport, or the "
+              "tensors with the checkpoint; write nothing if they differ.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
 def command(
     model: str,
@@ -118,6 +123,7 @@ def command(
     function: str | None,
     sha256: str | None,
     json_file: str | None,
+    verify: bool,
     force: bool,
     **options: Unpack[Options],
 ) -> int:
@@ -127,12 +133,12 @@ def command(
     """
     # Files are checked before jax is imported, so that errors are instant.
     from wdport.checkpoint.known import require_sha256
-    from wdport.exporting.artefact import export_target
+    from wdport.exporting.artefact import export_target, write_compared
     from wdport.files.target import stem_of
 
     require_sha256(model, sha256)
     if to == "torch":
-        return export_torch(model, output, mapping, function, like, optimizer, key, force, json_file)
+        return export_torch(model, output, mapping, function, like, optimizer, key, verify, force, json_file)
     for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
@@ -153,8 +159,16 @@ def command(
     start_jax()
     names = checked_platforms(name.strip() for name in platforms.split(",") if name.strip())
     order = Order(what, names, sizes=_sizes(sizes), **options)
-    made = (_network if what == "network" else _denoiser)(converted, dtype, target, order)
-    give("export", lambda: _document(converted.path.name, made), json_file, lambda: _text(converted.path.name, made))
+    export = _network if what == "network" else _denoiser
+    with unverified(target, verify) as first:
+        made, found = export(converted, dtype, first, order), None
+        if verify:
+            found = verified_artefact(converted, first.path)
+            if not passes(found, target, lambda: write_compared(target, first.path, found.compared()), json_file):
+                return found.exit_code
+            made = replace(made, path=target.path, size=target.path.stat().st_size)
+    name = converted.path.name
+    give("export", lambda: _document(name, made, found), json_file, lambda: _text(name, made, found))
     return 0
 
 
@@ -200,7 +214,7 @@ def _network(converted: Converted, dtype: str, target: Target, order: Order) -> 
     return export_functions(functions, values, POLICIES[dtype][0], converted.config.to_dict(), target, order)
 
 
-def _document(name: str, made: Exported) -> dict[str, object]:
+def _document(name: str, made: Exported, found: Verification | None) -> dict[str, object]:
     """What was written, as JSON; shapes are those of one sample, and of a network's whole arrays."""
     held, plan = made.facts, made.plan
     arrays = {each[0]: list(each[1]) for each in (made.state, made.decoded) if each}
@@ -216,15 +230,17 @@ def _document(name: str, made: Exported) -> dict[str, object]:
         "compute_dtype": held["compute_dtype"],
         "precision": held["precision"],
         "sampler": plan and {"name": plan.sampler, "network_calls": len(plan.steps), "eta": plan.eta},
+        **({"verified": [gate.to_json() for gate in found.gates]} if found else {}),
     }
 
 
-def _text(name: str, made: Exported) -> str:
+def _text(name: str, made: Exported, found: Verification | None) -> str:
     held = made.facts
     rows = [
         *(_sampled_rows(made) if made.state else _network_rows(held["programs"])),
         ("platforms", ", ".join(made.platforms)),
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
+        verified_row(found),
         ("wrote", f"{made.path} ({size(made.size)})"),
     ]
     return f"{printable(name, None)}: {held['what']} exported\n{facts(rows)}"

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
+from wdport.cli.verification import passes, unverified, verified_row
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.files.writable import by_name, with_manifests
@@ -18,6 +19,7 @@ from wdport.files.writable import by_name, with_manifests
 if TYPE_CHECKING:
     from wdport.conversion.back import Restored
     from wdport.conversion.load import Converted
+    from wdport.exporting.verification import Verification
 
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
           "sizes", "inputs")  # fmt: skip
@@ -26,7 +28,7 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
 
 def export_torch(
     model: str, output: str | None, mapping: str | None, function: str | None, like: str | None,
-    optimizer: str | None, key: str | None, force: bool, json_file: str | None,
+    optimizer: str | None, key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
     _require_none_of_programs()
@@ -34,6 +36,7 @@ def export_torch(
     from wdport.conversion.load import open_converted
     from wdport.exporting.torch_file import torch_target, write_tensors, write_training
     from wdport.families.choice import own_model
+    from wdport.files.atomic import copy_file
     from wdport.files.target import stem_of
     from wdport.mapping.table import load_table
 
@@ -46,13 +49,22 @@ def export_torch(
     target = torch_target(path, inputs, force)
     require_document(json_file, inputs, {"-o": target.path}, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
-    if optimizer:
-        written = write_training(target, _training(back, Path(optimizer), converted))
-    else:
-        written = write_tensors(target, back.tensors)
+    with unverified(target, verify) as first:
+        if optimizer:
+            written = write_training(first, _training(back, Path(optimizer), converted))
+        else:
+            written = write_tensors(first, back.tensors)
+        found = None
+        if verify:
+            from wdport.exporting.torch_verification import verify_tensors
+
+            where = back.key if optimizer else None
+            found = verify_tensors(converted, first.path, back, Path(like) if like else None, where)
+            if not passes(found, target, lambda: copy_file(first.path, target.path), json_file):
+                return found.exit_code
     name = converted.path.name
-    give("export", lambda: _document(name, back, target.path, written), json_file,
-         lambda: _text(name, back, target.path, written))  # fmt: skip
+    give("export", lambda: _document(name, back, target.path, written, found), json_file,
+         lambda: _text(name, back, target.path, written, found))  # fmt: skip
     return 0
 
 
@@ -67,7 +79,7 @@ def _training(back: Restored, optimizer: Path, converted: Converted) -> dict[str
     return training_file(state, back.plan, back.tensors, back.key)
 
 
-def _document(name: str, back: Restored, path: Path, written: int) -> dict[str, object]:
+def _document(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> dict[str, object]:
     """What was written, as JSON."""
     return {
         "model": name,
@@ -78,10 +90,11 @@ def _document(name: str, back: Restored, path: Path, written: int) -> dict[str, 
         "recomputed": list(back.recomputed),
         "chosen": list(back.chosen),
         "left_out": dict(back.left_out),
+        **({"verified": [gate.to_json() for gate in found.gates]} if found else {}),
     }
 
 
-def _text(name: str, back: Restored, path: Path, written: int) -> str:
+def _text(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> str:
     rows = [
         ("tensors", f"{len(back.tensors)} of the checkpoint's names, shapes and dtypes"),
         ("names", f"without the prefix {' and '.join(back.prefixes)} of the checkpoint" if back.prefixes else ""),
@@ -89,6 +102,7 @@ def _text(name: str, back: Restored, path: Path, written: int) -> str:
          if back.recomputed else ""),
         ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
         ("left out", _left_out(back.left_out)),
+        verified_row(found),
         ("wrote", f"{path} ({size(written)})"),
     ]  # fmt: skip
     return f"{printable(name, None)}: back in PyTorch's layout\n{facts(rows)}"

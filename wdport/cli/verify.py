@@ -35,6 +35,7 @@ from wdport.cli.options import (
 )
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
+from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import by_name, require_apart, with_manifests
@@ -42,7 +43,9 @@ from wdport.parity.repro_files import KINDS
 
 
 @click.command(name="verify", cls=Verb, arity=lambda given: (1, 1) if "--against" in given else (2, 2))
-@click.argument("files", nargs=-1, type=File([*CHECKPOINTS, *CONVERTED]), metavar="[CHECKPOINT] CONVERTED")
+@click.argument(
+    "files", nargs=-1, type=File([*CHECKPOINTS, *CONVERTED, ".stablehlo"]), metavar="[CHECKPOINT] CONVERTED"
+)
 @mapping_option
 @click.option("--config", metavar="FILE", type=TABLE, help="Training configuration, to compare with that of CONVERTED.")
 @click.option(
@@ -118,10 +121,15 @@ def command(
 ) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from: run both, layer by layer.
 
+    `wdport verify CONVERTED NAME.stablehlo` compares an exported program with the model that it came from.
+
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
+    from wdport.exporting.artefact import is_artefact
     from wdport.parity.pair import Pair
 
+    if len(files) == 2 and against is None and is_artefact(Path(files[1])):
+        return verify_exported(files, mapping, model, inputs, sha256, json_file, force)
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,

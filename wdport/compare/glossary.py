@@ -45,6 +45,8 @@ _TERMS: Final = (
     Term("D'", "resumed", "from the checkpoint's optimiser, the port takes the steps that PyTorch takes, in float64"),
     Term("E", "trajectories", "every state of a sampling run with the same noise agrees in float64"),
     Term("E'", "sampling network", "the network as samplers run it agrees with the model, in float32"),
+    Term("X", "artefact", "every program of an exported file, run without wdport, computes what the model computes"),
+    Term("T", "tensors", "every tensor of an exported checkpoint is the checkpoint's, bit for bit"),
     Term("S", "known faults", "known faults injected into a small model are all found, under the bounds in force"),
     Term("P", "policy", "the policy's own entries are valid: none has expired, none is unnecessary"),
     Term("R", "baseline", "no layer's error has become larger or smaller than in the recorded run"),

@@ -162,7 +162,7 @@ def export_network(
         lowered = lower_denoiser(network, lowering)
     else:
         plan = plan_of(network, order.sampler, order.steps, order.eta)
-        sampler = {"sampler": _plan_facts(plan)}
+        sampler = {"sampler": _plan_facts(plan, order.steps)}
         lowered = lower_sampler(network, plan, lowering)
     told = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
     facts = {"what": order.what, **_facts(network, lowering), **told, **sampler}
@@ -215,5 +215,6 @@ def _made(lowering: Lowering) -> dict[str, object]:
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
-def _plan_facts(plan: Plan) -> dict[str, object]:
-    return {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}
+def _plan_facts(plan: Plan, count: int | None) -> dict[str, object]:
+    steps = {"steps": plan.steps.tolist(), "slots": plan.slots, "count": count}
+    return {"name": plan.sampler, "eta": plan.eta, **steps}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from wdport.declared import Count, Positive
+from wdport.declared import Count, Number, Positive, Sha256
 
 
 class SamplerFacts(TypedDict):
@@ -18,6 +18,8 @@ class SamplerFacts(TypedDict):
     """Diffusion steps in the order of the run."""
     slots: Count
     """How many steps add noise: the length of the noise tape."""
+    count: NotRequired[Positive | None]
+    """The number of steps that was asked for; null for the sampler's default."""
 
 
 class WeightFacts(TypedDict):
@@ -47,6 +49,24 @@ class ProgramFacts(TypedDict):
     """Its inputs in order, after the weights."""
     outputs: list[ArrayFacts]
     """Its outputs in order."""
+
+
+class ComparedFacts(TypedDict):
+    """What ``wdport export --verify`` compared with the model before it wrote the file."""
+
+    model: Sha256
+    """SHA-256 of the converted file."""
+    members: dict[str, Sha256]
+    """SHA-256 of the weights and of every program that were compared, by member of the file."""
+    programs: dict[str, Number]
+    """For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own
+    error in its dtype."""
+    bound: Number
+    """The largest multiple that passes."""
+    inputs: list[str]
+    """The inputs that were compared, in words."""
+    device: str
+    """The device that the programs ran on."""
 
 
 class ExportFacts(TypedDict):
@@ -83,5 +103,7 @@ class ExportFacts(TypedDict):
     """Configuration of the model; the model family defines its meaning."""
     sampler: NotRequired[SamplerFacts]
     """The sampler; absent for a denoiser or network."""
+    compared: NotRequired[ComparedFacts]
+    """What was compared with the model; absent if nothing was."""
     weights: list[WeightFacts]
     """The arrays of ``weights.bin``, one after another."""

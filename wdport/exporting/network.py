@@ -72,7 +72,7 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
     """The model's call with these inputs, or those that it was made with, if none are stated."""
     if not model.built:
         raise UsageError("model", "is not built", "call it once on arrays")
-    inputs = _taken(signature) if signature.inputs else _made_with(model)
+    inputs = _taken(signature) if signature.inputs else model_inputs(model)
     if not inputs:
         what = f"the inputs of a {type(model).__name__} are not known"
         raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (--input)")
@@ -105,7 +105,7 @@ def _taken(signature: Signature) -> tuple[Taken, ...]:
                  for each in signature.inputs)  # fmt: skip
 
 
-def _made_with(model: KerasModel) -> tuple[Taken, ...]:
+def model_inputs(model: KerasModel) -> tuple[Taken, ...]:
     """The inputs of a functional or sequential model; none for others."""
     kinds = {"i": "int", "u": "int", "b": "bool"}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +78,12 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write, which replaces ``path`` when the block succeeds: see :func:`replacing`."""
     with replacing(path) as (temporary,), temporary.open("wb") as file:
         yield file
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file; raises :class:`MachineError` if writing fails."""
+    with whole_file(path) as file, source.open("rb") as stream:
+        shutil.copyfileobj(stream, file)
 
 
 def write_text(path: Path, text: str) -> None:

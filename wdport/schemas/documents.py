@@ -8,7 +8,7 @@ from wdport.conversion.entries import ConfigEntry, Manifest, Shape
 from wdport.declared import Count, Number, Positive, Sha256
 from wdport.exporting.facts import ProgramFacts
 from wdport.parity.recording_form import CheckpointFacts, Environment
-from wdport.schemas.verdict import SettingsFacts, VerdictDocument
+from wdport.schemas.verdict import GateFacts, SettingsFacts, VerdictDocument
 
 
 class OutputFile(TypedDict):
@@ -475,6 +475,41 @@ class ExportDocument(TypedDict):
     bits are not."""
     left_out: NotRequired[dict[str, str]]
     """Tensors of the checkpoint that the file lacks, each with the reason."""
+    verified: NotRequired[list[GateFacts]]
+    """The gates of ``--verify``; absent without it."""
+
+
+class VerificationDocument(TypedDict):
+    """What ``wdport verify`` of an exported file prints with ``--json``, and ``wdport export --verify`` if it fails."""
+
+    schema: Literal[1]
+    """Format of the document."""
+    kind: Literal["verification"]
+    """Kind of the document."""
+    passed: bool
+    """Whether everything was compared and agrees."""
+    complete: bool
+    """Whether everything that had to be compared was compared."""
+    exit_code: Literal[0, 1, 6]
+    """Exit code of the command."""
+    gates: list[GateFacts]
+    """The gates."""
+    model: str
+    """Path of the converted file."""
+    exported: str
+    """Path of the exported file."""
+    digests: dict[str, Sha256]
+    """SHA-256 of both files, by these names."""
+    inputs: list[str]
+    """The calls that were compared, in words."""
+    ratios: dict[str, Number]
+    """For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own."""
+    members: dict[str, Sha256]
+    """SHA-256 of the weights and programs of a StableHLO file."""
+    environment: dict[str, str]
+    """Versions of the libraries, and the device."""
+    seconds: float
+    """Seconds that it took, with compiling."""
 
 
 class PlaceFacts(TypedDict):

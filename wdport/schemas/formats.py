@@ -35,6 +35,7 @@ from wdport.schemas.documents import (
     SelftestDocument,
     SuggestionDocument,
     TrainingDocument,
+    VerificationDocument,
 )
 from wdport.schemas.table import CONDITIONS
 from wdport.schemas.typed import Schema, schema_of
@@ -51,6 +52,7 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "coded": ("Document of wdport encode and decode", CodedDocument),
     "generated": ("Document of wdport generate", GeneratedDocument),
     "export": ("Document of wdport export", ExportDocument),
+    "verification": ("Document of wdport verify for an exported file", VerificationDocument),
     "suggestion": ("Document of wdport map suggest", SuggestionDocument),
     "outline": ("Document of wdport map outline", OutlineDocument),
     "check": ("Document of wdport map check", CheckDocument),

@@ -43,7 +43,7 @@ _MAX_FAULTS = 6
 def render_text(verdict: Verdict, columns: int | None = None) -> str:
     """The report that `wdport verify` prints; tables wider than ``columns``, if given, are divided."""
     lines = [render_line(verdict), "", *_settings(verdict)]
-    lines += [line for gate in verdict.gates for line in _gate(gate)]
+    lines += [line for gate in verdict.gates for line in gate_lines(gate)]
     if verdict.parts:
         lines += ["", *_table(_parts(verdict), columns)]
     if verdict.trajectories:
@@ -91,7 +91,8 @@ def _settings(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _gate(gate: Gate) -> list[str]:
+def gate_lines(gate: Gate) -> list[str]:
+    """A gate and its findings."""
     mark = "ok  " if gate.passed else "FAIL"
     text = f"{mark} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:

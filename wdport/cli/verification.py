@@ -1,0 +1,121 @@
+"""Verify exported files, for `wdport verify` and `wdport export --verify`: reports and exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from wdport.cli.console import console
+from wdport.cli.documents import give, require_document
+from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.options import facts, open_own
+from wdport.cli.progress import steps
+from wdport.errors import UsageError, printable
+from wdport.files.writable import by_name, with_manifests
+
+if TYPE_CHECKING:
+    from wdport.conversion.load import Converted
+    from wdport.exporting.verification import Verification
+    from wdport.files.target import Target
+
+TAKEN = ("files", "mapping", "model", "inputs", "sha256", "json_file", "force")
+"""Parameters of `wdport verify` that apply to an artefact."""
+
+
+def verify_exported(
+    files: Sequence[str], mapping: str | None, function: str | None, inputs: Sequence[str], sha256: str | None,
+    json_file: str | None, force: bool,
+) -> int:  # fmt: skip
+    """Verify the artefact ``files[1]`` against the converted file ``files[0]`` and print the report."""
+    from wdport.checkpoint.known import require_sha256
+
+    context = click.get_current_context()
+    for each in context.command.params:
+        if each.name not in TAKEN and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
+            raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
+    require_sha256(files[0], sha256)
+    read = with_manifests(by_name(model=files[0], exported=files[1], mapping=mapping), ["model"])
+    require_document(json_file, read, force=force)
+    require_jax()
+    start_jax()
+    found = verified_artefact(open_own(files[0], mapping, function, inputs), Path(files[1]))
+    give_verification(found, json_file)
+    return found.exit_code
+
+
+def verified_artefact(converted: Converted, path: Path) -> Verification:
+    """Verify an artefact, with its progress shown."""
+    with steps() as show:
+        from wdport.exporting.verification import verify_artefact
+
+        return verify_artefact(converted, path, show or (lambda _: None))
+
+
+@contextmanager
+def unverified(target: Target, verify: bool) -> Iterator[Target]:
+    """The target itself, or to ``verify`` one of the same name in a temporary folder beside it."""
+    from wdport.files.held_back import held_back
+    from wdport.files.temporary import make_temporary_folder
+
+    if not verify:
+        yield target
+        return
+    folder = make_temporary_folder(target.path)
+    inner = folder.path / "export"  # writers lock the folder that they write to, and this process holds the outer one
+    try:
+        inner.mkdir()
+        yield replace(target, path=inner / target.path.name)
+    finally:
+        with held_back():
+            folder.discard()
+
+
+def passes(found: Verification, target: Target, keep: Callable[[], object], json_file: str | None) -> bool:
+    """Write the verified file with ``keep`` if it passes; otherwise print the report."""
+    found = replace(found, exported=str(target.path))
+    if found:
+        keep()
+    else:
+        give_verification(found, json_file)
+        console.note(f"{target.path.name} was not written")
+    return bool(found)
+
+
+def verified_row(found: Verification | None) -> tuple[str, str]:
+    """The row of an export's summary."""
+    if found is None:
+        return "verified", ""
+    worst = max((gate.worst for gate in found.gates if gate.worst is not None), default=None)
+    errors = "" if worst is None else f", errors up to {worst:.2f} times the model's own"
+    return "verified", f"{'; '.join(found.inputs)}{errors if found.ratios else ''}"
+
+
+def give_verification(found: Verification, json_file: str | None) -> None:
+    """Print the report, or the document."""
+    give("verification", found.to_json, json_file, lambda: _text(found), verdict=lambda: _line(found))
+
+
+def _line(found: Verification) -> str:
+    outcome = {0: "PASS", 1: "FAIL"}.get(found.exit_code, "INCOMPLETE")
+    ours, theirs = (printable(Path(each).name) for each in (found.exported, found.model))
+    says = {0: f"is what {theirs} computes", 1: f"is not what {theirs} computes"}
+    return f"{outcome}  {ours} {says.get(found.exit_code, f'could not be compared with {theirs} completely')}"
+
+
+def _text(found: Verification) -> str:
+    from wdport.parity.reports.text import gate_lines
+
+    rows = [
+        ("compared", "; ".join(found.inputs)),
+        *((what, f"{Path(path).name}, SHA-256 {found.digests[what]}")
+          for what, path in (("model", found.model), ("exported", found.exported))),
+        ("run", ", ".join([*(f"{name} {each}" for name, each in found.environment.items()), f"{found.seconds:.0f} s"])),
+    ]  # fmt: skip
+    lines = [line for gate in found.gates for line in gate_lines(gate)]
+    return "\n".join([_line(found), "", *lines, "", facts(rows)])

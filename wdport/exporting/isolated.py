@@ -1,0 +1,67 @@
+"""A script: run an artefact with the loader alone, in a process that can import neither wdport nor Keras nor PyTorch.
+
+``python -I isolated.py FOLDER ARTEFACT SHA256 PATH...``: FOLDER has ``loader.py``, ``calls.json``, a list of programs,
+and ``inputs.npz``, the inputs CALL.POSITION of each. It gets ``results.json``, for each call its outputs' dtypes or an
+error, and ``outputs.npz``. The PATHs are where jax and what it needs are installed, if not in this Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ABSENT = ("wdport", "keras", "torch", "tensorflow")
+"""Packages that users of an artefact need not have."""
+
+
+def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
+    """Run every call and write the results."""
+    sys.modules.update(dict.fromkeys(ABSENT))  # type: ignore[arg-type]  # importing one of them raises ImportError
+    sys.path[:0], sys.path[len(sys.path) :] = [str(folder)], paths
+    import numpy as np
+    from loader import load  # type: ignore[import-not-found]
+
+    with open(artefact, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise ValueError("the file changed while it was verified")
+    loaded: Any = load(artefact)
+    results: list[dict[str, Any]] = []
+    outputs: dict[str, Any] = {}
+    with np.load(folder / "inputs.npz") as given:
+        for at, name in enumerate(json.loads((folder / "calls.json").read_text())):
+            inputs = [given[f"{at}.{place}"] for place in range(sum(key.startswith(f"{at}.") for key in given))]
+            try:
+                made = _arrays(_program(loaded, name)(*inputs))
+            except Exception as error:
+                results.append({"error": _line(error)})
+                continue
+            results.append({"dtypes": [str(each.dtype) for each in made]})
+            wide = [each.astype(np.float32) if str(each.dtype) == "bfloat16" else np.asarray(each) for each in made]
+            outputs |= {f"{at}.{place}": each for place, each in enumerate(wide)}
+    np.savez(folder / "outputs.npz", **outputs)
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+def _program(loaded: Any, name: str) -> Any:
+    """How users run the program of this name."""
+    if name == "drawn":
+        return lambda seed, *rest: loaded(int(seed), *rest)
+    return {"denoise": loaded, "call": loaded, "given": getattr(loaded, "start_from", None)}.get(name) or loaded[name]
+
+
+def _arrays(made: Any) -> list[Any]:
+    return [each for each in (made if isinstance(made, tuple) else (made,)) if each is not None]
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])
+    except Exception as error:  # of the loader, or of jax, which explains at length
+        sys.exit(_line(error))

@@ -1,0 +1,245 @@
+"""The model's side of the comparison with an artefact: what the Keras model computes, in its own dtype and in float64.
+
+Nothing here is shared with the code that lowers programs: the network is the Keras model's call, an autoencoder is its
+own methods, and a sampler is a plain loop over the rows of its plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import jax
+import numpy as np
+
+from wdport.compare.probe import stateless, tensors
+from wdport.compare.programs import Program
+from wdport.compile_cache import FAST_COMPILE
+from wdport.conversion.load import Converted, fill
+from wdport.diffusion.noise import FIRST, sample_keys, step_noise
+from wdport.diffusion.plans import Plan
+from wdport.exporting.network import CALL, model_inputs
+from wdport.families.roles import Programmed, Sampled
+from wdport.keras_runtime import exact_float64
+from wdport.model import Array, KerasModel, Signature, Taken
+from wdport.sampling.network import Network, keras_network
+from wdport.sampling.sampler import plan_of
+
+SEED = 11
+INDICES = (5, 0, 7)
+"""The seed and the indices of the samples of the comparison."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call of a program: its inputs, the names of its outputs ("" where the model has none), and the function of
+    one side of the model that gives the same."""
+
+    program: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[str, ...]
+    expected: Callable[[Side], list[Array]]
+
+    def __str__(self) -> str:
+        shapes = " ".join(str(each.shape).replace(" ", "") for each in self.inputs if each.ndim)
+        return f"{self.program} {shapes}"
+
+
+class Side:
+    """The Keras model of a converted file under one dtype policy, with products of this precision."""
+
+    def __init__(self, converted: Converted, policy: str, precision: str) -> None:
+        self.exact, self.dtype, self.precision = policy == "float64", policy, precision
+        with self.context():
+            self.model: KerasModel = converted.family.build(converted.config, policy)
+            fill(self.model, converted)
+            self.network: Network | None = None
+            if isinstance(converted.family, Sampled) and not converted.family.unsampled(converted.config):
+                self.network = keras_network(self.model, (converted.family, converted.config))
+        self._program: Program[Any, Any, list[Any]] = Program(self._outputs, FAST_COMPILE)
+
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """JAX's settings for this side."""
+        with jax.enable_x64(self.exact), jax.default_matmul_precision(self.precision):
+            yield
+
+    def _outputs(self, weights: Any, inputs: tuple[Any, ...]) -> list[Any]:
+        trained, others = weights
+        with exact_float64() if self.exact else nullcontext():
+            return tensors(stateless(self.model, trained, others, inputs))
+
+    def call(self, *inputs: Array) -> list[Array]:
+        """The outputs of the model's call."""
+        groups = self.model.trainable_variables, self.model.non_trainable_variables
+        with self.context():
+            made = self._program([[each.value for each in group] for group in groups], self._cast(inputs))
+            return [np.asarray(each) for each in made]
+
+    def method(self, name: str, *inputs: Array) -> list[Array]:
+        """What the model's own method of this name returns, videos in chunks of two latent frames."""
+        with self.context():
+            made = getattr(self.model, name)(*self._cast(inputs), chunk=2)
+        return [np.asarray(each) for each in (made if isinstance(made, tuple) else (made,))]
+
+    def sample(self, plan: Plan, state: Array, tape: Array, labels: Sequence[Array]) -> list[Array]:
+        """The last state of a plan from ``state`` (B, *shape) with a ``tape`` (slots, B, *shape), and its decoding, if
+        there is one."""
+        network = cast("Network", self.network)
+        kind = np.dtype("float64" if self.exact else "float32")
+        state, slots = state.astype(kind), iter(tape.astype(kind))
+        state = self._loop(plan, state, slots, labels, network.about.clip)
+        with self.context():
+            _, decoded = network.finish(None, jax.numpy.asarray(state))
+            return [state] if decoded is None else [state, np.asarray(decoded)]
+
+    def _loop(
+        self, plan: Plan, state: Array, slots: Iterator[Array], labels: Sequence[Array], clip: float | None
+    ) -> Array:
+        """A row maps (state, base, memory, output, noise), and the clipped clean state, to the next (state, base,
+        memory)."""
+        kind, nothing = state.dtype, np.zeros_like(state)
+        base = memory = nothing
+        rows = zip(plan.times, plan.coefficients.astype(kind), plan.clean.astype(kind), plan.noisy, strict=True)
+        for time, matrix, clean, noisy in rows:
+            (output,) = self.call(state, np.full(len(state), time, kind), *labels)
+            terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
+            if clip is not None:
+                terms.append(np.clip(clean[0] * state + clean[1] * terms[3], -clip, clip))
+            state, base, memory = np.tensordot(matrix, np.stack(terms), 1)
+        return state
+
+    def _cast(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Floating-point inputs, which hold float32 values, in the dtype of the model's variables; integers in 32
+        bits."""
+        kinds = {"f": "float64" if self.exact else "float32", "i": "int32"}
+        return tuple(each.astype(kinds.get(each.dtype.kind, each.dtype)) for each in inputs)
+
+
+def network_trials(converted: Converted, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
+    """Trials of a network: the functions that its family names, or its call; of two sizes where they vary."""
+    family = converted.family
+    if not isinstance(family, Programmed):
+        return _call_trials(family.signature(converted.config), side, facts)
+    functions = dict(family.functions(side.model))
+    return [trial for name, each in functions.items()
+            for trial in _function_trials(name, each.inputs, each.outputs, facts)]  # fmt: skip
+
+
+def _shapes(facts: Mapping[str, Any], name: str) -> list[list[object]]:
+    """The shapes of a program's inputs, as the artefact states them; none for a program that it lacks."""
+    return [list(each["shape"]) for each in facts["programs"].get(name, {"inputs": []})["inputs"]]
+
+
+def _call_trials(signature: Signature, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
+    stated = _shapes(facts, CALL)
+    if not signature.inputs:
+        return _function_trials(CALL, model_inputs(side.model), (), facts)
+    fixed = {axis: size for each, shape in zip(signature.inputs, stated, strict=False)
+             for axis, size in zip(each.keras_axes, shape, strict=False) if isinstance(size, int)}  # fmt: skip
+    free = {axis: step for axis, step in signature.free.items() if axis not in fixed}
+    trials = []
+    for at, batch in enumerate((3, 1 if not any(each.alone and not free for each in signature.inputs) else 2)):
+        sizes = {axis: size for axis, size in fixed.items() if axis != "b"}
+        own = {axis: size for each in signature.inputs for axis, size in each.sizes.items()}
+        sizes |= {axis: own[axis] + at * step for axis, step in free.items()}
+        inputs = _drawn(signature, sizes, SEED + at, fixed.get("b", batch))
+        names = tuple(port.name for port in signature.outputs)
+        trials.append(Trial(CALL, inputs, names, _calling(inputs)))
+    return trials
+
+
+def _drawn(signature: Signature, sizes: Mapping[str, int], seed: int, batch: int) -> tuple[Array, ...]:
+    """Inputs in the Keras model's layout, of float32 values, with these sizes in place of the signature's."""
+    inputs = tuple(
+        replace(each, sizes={**each.sizes, **{axis: size for axis, size in sizes.items() if axis in each.sizes}},
+                alone={axis: size for axis, size in each.alone.items() if axis not in sizes})
+        for each in signature.inputs
+    )  # fmt: skip
+    resized = replace(signature, inputs=inputs)
+    return tuple(map(_rounded, resized.in_port(resized.make(seed, batch, 1.0))))
+
+
+def _rounded(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _function_trials(
+    name: str, taken: Sequence[Taken], outputs: tuple[str, ...], facts: Mapping[str, Any]
+) -> list[Trial]:
+    """Two trials; every size that varies is 2 and then 3, the batch 2 and then 1."""
+    trials = []
+    for at in range(2):
+        rng = np.random.default_rng([SEED, at])
+        shapes = [[_size(size, at) for size in each.sizes] for each in taken]
+        for shape, stated in zip(shapes, _shapes(facts, name), strict=False):
+            shape[:] = [size if isinstance(size, int) else own for size, own in zip(stated, shape, strict=False)]
+        inputs = tuple(_values(each, shape, rng) for each, shape in zip(taken, shapes, strict=True))
+
+        expected = _calling(inputs) if name == CALL else _calling_method(name, inputs)
+        trials.append(Trial(name, inputs, outputs, expected))
+    return trials
+
+
+def _size(size: Any, at: int) -> int:
+    if isinstance(size, int):
+        return size
+    return int(size.at(2 - at if size.name == "b" else 2 + at))
+
+
+def _values(each: Taken, shape: Sequence[int], rng: np.random.Generator) -> Array:
+    if each.kind == "float":
+        return rng.uniform(-1.0, 1.0, shape).astype(np.float32)
+    return rng.integers(0, 2, shape).astype(np.bool_ if each.kind == "bool" else np.int32)
+
+
+def denoiser_trials(converted: Converted, network: Network, batches: Sequence[int]) -> list[Trial]:
+    """Trials of a denoiser: every sample of a batch at its own time."""
+    signature, about = converted.family.signature(converted.config), network.about
+    sizes = dict(zip(signature.inputs[0].keras_axes[1:], about.shape, strict=True))
+    trials = []
+    for at, batch in enumerate(batches):
+        inputs = _drawn(signature, sizes, SEED + at, batch)
+        narrow = (inputs[0], inputs[1].astype(np.float32), *inputs[2:])
+        trials.append(Trial("denoise", narrow, ("",), _calling(inputs)))
+    return trials
+
+
+def _calling(inputs: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+    return lambda side: side.call(*inputs)
+
+
+def _calling_method(name: str, inputs: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+    return lambda side: side.method(name, *inputs)
+
+
+def sampler_plan(network: Network, told: Mapping[str, Any]) -> Plan:
+    """The plan of a sampler with these settings; raises :class:`UsageError` if the model has none."""
+    return plan_of(network, str(told["name"]), told["count"], float(told["eta"]))
+
+
+def sampler_trials(network: Network, plan: Plan, batches: Sequence[int]) -> list[Trial]:
+    """Trials of a sampler, from seeds and from a noise tape."""
+    trials = []
+    for at, batch in enumerate(batches):
+        indices = np.resize(np.array(INDICES, np.uint32), batch) + np.arange(batch, dtype=np.uint32) // len(INDICES) * 8
+        keys = sample_keys(jax.numpy.uint32(SEED + at), jax.numpy.asarray(indices))
+        init, *slots = (np.asarray(step_noise(keys, number, network.shape, "float32"))
+                        for number in (FIRST, *plan.draws[plan.noisy].tolist()))  # fmt: skip
+        rng = np.random.default_rng([SEED, at])
+        other = rng.standard_normal((1 + plan.slots, batch, *network.shape)).astype(np.float32)
+        classes = network.about.classes
+        labels = () if classes is None else ((np.arange(batch) + at) % classes).astype(np.int32)[None]
+        names = (network.about.state.name, network.about.decoded.name)
+        tape = np.stack(slots) if slots else np.zeros((0, *init.shape), np.float32)
+        seeded = (np.asarray(SEED + at), indices, *labels)
+        taped = (other[0], *([other[1:]] if plan.slots else []), *labels)
+        trials.append(Trial("drawn", seeded, names, _sampling(plan, init, tape, tuple(labels))))
+        trials.append(Trial("given", taped, names, _sampling(plan, other[0], other[1:], tuple(labels))))
+    return trials
+
+
+def _sampling(plan: Plan, init: Array, tape: Array, labels: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+    return lambda side: side.sample(plan, init, tape, labels)

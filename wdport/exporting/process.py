@@ -1,0 +1,82 @@
+"""Run the programs of an artefact in a process of its own: with the loader, and without wdport, Keras and PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from wdport.errors import InputError, printable
+from wdport.model import Array
+
+Call = tuple[str, Sequence[Array]]
+"""The name of a program, and its inputs."""
+
+HERE: Final = Path(__file__).parent
+NEEDED: Final = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum", "flatbuffers")
+"""What the loader needs, and what jax needs."""
+
+PASSED: Final = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                 "XLA_FLAGS", "JAX_PLATFORMS")  # fmt: skip
+"""Environment variables without which the devices of this process may not be found."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outputs of one call and their dtypes, of which bfloat16 is given in float32; or the reason why it failed."""
+
+    outputs: tuple[Array, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    error: str = ""
+
+
+def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
+    """Run the calls of an artefact with this SHA-256; raises :class:`InputError` if it cannot be loaded."""
+    with TemporaryDirectory(prefix="wdport-") as name:
+        folder = Path(name)
+        shutil.copy(HERE / "loader.py", folder)
+        (folder / "calls.json").write_text(json.dumps([program for program, _ in calls]))
+        arrays: dict[str, Any] = {f"{at}.{place}": each for at, (_, inputs) in enumerate(calls)
+                                  for place, each in enumerate(inputs)}  # fmt: skip
+        np.savez(folder / "inputs.npz", **arrays)
+        command = [sys.executable, "-I", str(HERE / "isolated.py"), name, str(path.absolute()), sha256, *_installed()]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=name,
+                              stdin=subprocess.DEVNULL, env=_environment())  # fmt: skip
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
+            what = said.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
+            raise InputError(path, f"does not run: {printable(what)}", "export the model again")
+        results = json.loads((folder / "results.json").read_text())
+        with np.load(folder / "outputs.npz") as outputs:
+            return [_result(at, each, outputs) for at, each in enumerate(results)]
+
+
+def _result(at: int, told: dict[str, Any], outputs: Any) -> Result:
+    if "error" in told:
+        return Result(error=told["error"])
+    arrays = tuple(outputs[f"{at}.{place}"] for place in range(len(told["dtypes"])))
+    return Result(arrays, tuple(told["dtypes"]))
+
+
+def _installed() -> list[str]:
+    """The folders of the packages, which an isolated Python does not find where an environment variable names them."""
+    specs = (importlib.util.find_spec(name) for name in NEEDED)
+    return list(dict.fromkeys(str(Path(each.origin).parents[1]) for each in specs if each and each.origin))
+
+
+def _environment() -> dict[str, str]:
+    found = {name: os.environ[name] for name in PASSED if name in os.environ}
+    if folder := jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
+        found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    return {**found, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

@@ -1,0 +1,280 @@
+"""Verify an artefact: run every program in a process without wdport, and compare the outputs with the model's.
+
+As in the gate float32, errors are relative to the model in float64, and are multiples of the model's own error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import keras  # before our modules that need it: importing it imports the ports
+
+from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
+from wdport.compare.findings import Finding, Gate, Measure, fact, measure
+from wdport.compare.glossary import GATES
+from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.conversion.load import Converted
+from wdport.diffusion.plans import Plan
+from wdport.errors import InputError, MachineError, UsageError
+from wdport.exporting.artefact import EXPORT_AGAIN, PROGRAM, member_digests, read_facts
+from wdport.exporting.model_side import Side, Trial, denoiser_trials, network_trials, sampler_plan, sampler_trials
+from wdport.exporting.process import Result, run_calls
+from wdport.files.manifests import file_sha256
+from wdport.files.model_files import sha256_at
+from wdport.model import Array
+from wdport.sampling.network import Network
+from wdport.version import VERSION
+
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float64": "float64"}
+"""The Keras dtype policy of an artefact that computes in a dtype."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the comparison of an exported file with its model found; true if it passes.
+
+    ``ratios`` are the largest errors of every program, ``inputs`` the inputs that were compared, in words, and
+    ``members`` the SHA-256 of the members of an artefact.
+    """
+
+    model: str
+    exported: str
+    gates: tuple[Gate, ...]
+    digests: Mapping[str, str]
+    inputs: tuple[str, ...] = ()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.gates) and all(gate.passed for gate in self.gates)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that had to be compared was compared."""
+        return bool(self.gates) and all(gate.complete for gate in self.gates)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if equal, 1 if different, 6 if not everything was compared."""
+        return 0 if self else 1 if any(gate.differs for gate in self.gates) else 6
+
+    def to_json(self) -> dict[str, object]:
+        """All results, as ``wdport verify --json`` writes them."""
+        outcome = {"passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
+        gates = [gate.to_json() for gate in self.gates]
+        names = ("model", "exported", "digests", "inputs", "ratios", "members", "environment", "seconds")
+        return {**outcome, "gates": gates, **{name: getattr(self, name) for name in names}}
+
+    def compared(self) -> dict[str, object]:
+        """What the facts of the artefact say about it."""
+        return {"model": self.digests["model"], "members": dict(self.members), "programs": dict(self.ratios),
+                "bound": NUMERICS, "inputs": list(self.inputs), "device": self.environment["device"]}  # fmt: skip
+
+
+def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None] = lambda _: None) -> Verification:
+    """Compare an artefact with the model of a converted file.
+
+    Raises:
+        InputError: the file is damaged, or its facts are not those that wdport writes.
+        MachineError: this machine lacks what the artefact needs.
+        UsageError: the artefact computes in a dtype that is not compared.
+    """
+    started = time.monotonic()
+    sha256, facts, members = file_sha256(path), read_facts(path), member_digests(path)
+    _require_facts(path, facts)
+    _require_machine(path, facts)
+    say("building the model")
+    policy = POLICIES[facts["compute_dtype"]]
+    own = Side(converted, policy, facts["precision"])
+    plan = _plan(path, own.network, facts)
+    trials = _trials(converted, own, facts, plan)
+    say("running the artefact")
+    results = run_calls(path, sha256, [(each.program, each.inputs) for each in trials])
+    exact = own if policy == "float64" else Side(converted, "float64", "highest")
+    comparison = Comparison(facts["compute_dtype"])
+    for trial, result in zip(trials, results, strict=True):
+        say(f"comparing {trial}")
+        comparison.add(trial, result, trial.expected(own), trial.expected(exact))
+    stated = _stated(converted, own.network, plan, trials, facts)
+    stated += _members(facts, members, {trial.program for trial in trials}, sha256_at(converted.path))
+    return Verification(
+        str(converted.path), str(path), (comparison.gate(stated),),
+        {"model": sha256_at(converted.path), "exported": sha256}, tuple(map(str, trials)), comparison.ratios(), members,
+        {"wdport": VERSION, "jax": jax.__version__, "keras": keras.__version__, "device": str(jax.devices()[0])},
+        time.monotonic() - started,
+    )  # fmt: skip
+
+
+def _require_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` unless the facts have the form that is read here."""
+    programs = facts.get("programs", {}) if facts.get("what") == "network" else {}
+    sampler: Any = facts.get("sampler") if facts.get("what") == "sampler" else {"name": "", "eta": 0.0, "count": None}
+    try:
+        sound = (
+            facts["what"] in ("denoiser", "sampler", "network")
+            and facts["precision"] in ("highest", "default")
+            and (facts["batch"] is None or 0 < facts["batch"] < 1 << 24)
+            and all(isinstance(each, str) for each in facts["platforms"])
+            and all(isinstance(each["shape"], list) and isinstance(each["name"], str) and each["dtype"]
+                    for told in programs.values() for each in (*told["inputs"], *told["outputs"]))
+            and isinstance(sampler["name"], str) and isinstance(sampler["eta"], (int, float))
+            and (sampler["count"] is None or isinstance(sampler["count"], int))
+        )  # fmt: skip
+        if not sound:
+            raise InputError(path, "its facts are not those that wdport writes", EXPORT_AGAIN)
+        if facts["compute_dtype"] not in POLICIES:
+            what = f"computes in {facts['compute_dtype']}, which is not compared"
+            raise UsageError(path, what, f"export it in {' or '.join(POLICIES)}")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(path, f"its facts are not those that wdport writes ({error})", EXPORT_AGAIN) from None
+
+
+def _require_machine(path: Path, facts: Mapping[str, Any]) -> None:
+    """Raise :class:`MachineError` if the artefact cannot run here."""
+    if importlib.util.find_spec("flatbuffers") is None:
+        what = "running it needs flatbuffers, which is not installed"
+        raise MachineError(path, what, "pip install flatbuffers, or install wdport[export]")
+    here = jax.devices()[0].platform
+    if not {"gpu": {"cuda", "rocm", "gpu"}}.get(here, {here}) & set(facts["platforms"]):
+        made = ", ".join(facts["platforms"])
+        fix = f"verify it on one of these, or export it with --platforms {made},{here}"
+        raise MachineError(path, f"was exported for {made}, and this machine has {here}", fix)
+
+
+def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> Plan | None:
+    """The plan of a sampler, as the model's process makes it; None for other artefacts."""
+    if facts["what"] == "network":
+        return None
+    if network is None:
+        raise UsageError(path, f"is a {facts['what']}, and the model draws no samples", "give the model of this file")
+    return sampler_plan(network, facts["sampler"]) if facts["what"] == "sampler" else None
+
+
+def _trials(converted: Converted, own: Side, facts: Mapping[str, Any], plan: Plan | None) -> list[Trial]:
+    if own.network is None or facts["what"] == "network":
+        return network_trials(converted, own, facts)
+    batches = (3, 1) if facts["batch"] is None else (facts["batch"],) * 2
+    if plan is None:
+        return denoiser_trials(converted, own.network, batches)
+    return sampler_trials(own.network, plan, batches)
+
+
+class Comparison:
+    """The errors of every output of every program, over its trials, and other differences."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype, self._unit = dtype, UNIT_ROUNDOFF_16 if dtype == "bfloat16" else UNIT_ROUNDOFF
+        self._pairs: dict[tuple[str, str], ErrorPair] = {}
+        self._errors: dict[tuple[str, str], float] = {}
+        self._facts: list[Finding] = []
+        self._compared = self._expected = 0
+
+    def add(self, trial: Trial, result: Result, own: Sequence[Array], exact: Sequence[Array]) -> None:
+        """Add what one call gave, what the model gives, and what it gives in float64."""
+        self._expected += len(own)
+        self._compared += len(own)
+        if result.error:
+            self._object(trial, f"does not run: {result.error}")
+            return
+        if len(result.outputs) != len(own):
+            self._object(trial, f"gives {len(result.outputs)} arrays, the model {len(own)}")
+            return
+        for at, (found, wanted, truth) in enumerate(zip(result.outputs, own, exact, strict=True)):
+            name = trial.outputs[at] if at < len(trial.outputs) else f"output {at}" if len(own) > 1 else ""
+            if found.shape != wanted.shape:
+                self._object(trial, f"gives {name or 'an array'} of shape {found.shape}, the model {wanted.shape}")
+            elif (kind := result.dtypes[at]) != str(wanted.dtype):
+                self._object(trial, f"gives {name or 'an array'} in {kind}, the model in {wanted.dtype}")
+            elif self._dtype == "float64":
+                key = (trial.program, name)
+                self._errors[key] = max(self._errors.get(key, 0.0), relative_l2(found, truth))
+            else:
+                pair = self._pairs.setdefault((trial.program, name), ErrorPair(unit=self._unit))
+                pair.add(found, wanted, truth)
+
+    def _object(self, trial: Trial, what: str) -> None:
+        self._facts.append(fact(f"{trial} {what}", trial.program))
+
+    def _measures(self) -> list[Measure]:
+        kind = "bfloat16" if self._dtype == "bfloat16" else "float32"
+        errors = [measure(program, "error", error, "logic", _part(name))
+                  for (program, name), error in self._errors.items()]  # fmt: skip
+        return errors + [Measure(program, kind, max(pair.rms_ratio, pair.max_ratio), "numerics", NUMERICS, _part(name))
+                         for (program, name), pair in self._pairs.items()]  # fmt: skip
+
+    def ratios(self) -> dict[str, float]:
+        """The largest error of every program."""
+        found: dict[str, float] = {}
+        for each in self._measures():
+            found[each.subject] = max(found.get(each.subject, 0.0), each.size)
+        return found
+
+    def gate(self, stated: Sequence[Finding | None]) -> Gate:
+        """Gate artefact (X), with other comparisons: a finding, or None for what agrees."""
+        facts = [*self._facts, *(each for each in stated if each is not None), *self._exacter()]
+        compared, expected = self._compared + len(stated), self._expected + len(stated)
+        return GATES["X"].gate(compared, expected if self._expected else 0, tuple(self._measures()), tuple(facts))
+
+    def _exacter(self) -> list[Finding]:
+        """Programs in 16 bits by their facts, whose errors are far smaller."""
+        return [fact(f"{program}{_part(name)} does not compute in {self._dtype}: its errors are far smaller", program)
+                for (program, name), pair in self._pairs.items() if self._dtype == "bfloat16"
+                and pair.reference_square**0.5 > NUMERICS * pair.candidate_square**0.5]  # fmt: skip
+
+
+def _part(name: str) -> str:
+    return f", {name}" if name else ""
+
+
+def _stated(
+    converted: Converted, network: Network | None, plan: Plan | None, trials: Sequence[Trial], facts: Mapping[str, Any]
+) -> list[Finding | None]:
+    """What the artefact states of the model, beside what the model states."""
+    pairs: dict[str, tuple[object, object]] = {"model": (facts.get("model"), converted.config.to_dict())}
+    if facts["what"] == "network":
+        told = facts["programs"]
+        pairs |= {f"the outputs of {trial.program}": (_names(told, trial.program), list(trial.outputs))
+                  for trial in trials if trial.outputs}  # fmt: skip
+    elif network is not None:
+        pairs["target"] = facts.get("target"), network.process().target
+        pairs["classes"] = facts.get("classes"), network.about.classes
+        pairs |= {name: (facts.get(name), size) for name, size in network.about.sizes.items()}
+    if plan is not None:
+        wanted = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}
+        pairs |= {f"sampler, {name}": (facts["sampler"].get(name), each) for name, each in wanted.items()}
+    return [_unlike(name, *pair) for name, pair in pairs.items()]
+
+
+def _names(programs: Mapping[str, Any], name: str) -> list[str]:
+    return [each["name"] for each in programs[name]["outputs"]] if name in programs else []
+
+
+def _unlike(name: str, found: object, wanted: object) -> Finding | None:
+    if json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True):
+        return None
+    return fact(f"facts.json, {name}: {str(found)[:60]} where the model has {str(wanted)[:60]}", name)
+
+
+def _members(
+    facts: Mapping[str, Any], members: Mapping[str, str], called: set[str], model: str
+) -> list[Finding | None]:
+    """Programs that were not run, and what the facts say was compared earlier."""
+    programs = {name.removesuffix(PROGRAM) for name in members if name.endswith(PROGRAM)}
+    told = {True: "is no program of the model", False: "is missing: the model has this program"}
+    found: list[Finding | None] = [fact(f"{name} {told[name in programs]}", name) for name in sorted(programs ^ called)]
+    before = facts.get("compared")
+    if before is None:
+        return [*found, None]
+    if not isinstance(before, dict) or before.get("members") != members:
+        return [*found, fact("not the programs and weights that were verified when the file was written")]
+    other = fact("verified with another model when the file was written")
+    return [*found, None if before.get("model") == model else other]
