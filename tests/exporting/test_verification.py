@@ -1,0 +1,318 @@
+"""Exports are verified: correct ones of every family pass, and faults of the code that exports fail and are named."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from tests.exporting.test_artefact import damage, edited
+from tests.exporting.test_network import autoencoder, exported, language_model
+from tests.families.test_custom import files
+from tests.families.ts2vec import make as encoders
+from tests.families.unet2d import make as unets
+from tests.make import SETTINGS, make_state, save
+from wdport.cli.main import main
+from wdport.conversion.load import open_converted
+from wdport.errors import InputError, MachineError
+from wdport.exporting import api, artefact, lower, network, process, verification
+from wdport.families.choice import own_model
+
+TWIN = """
+import keras
+from keras import layers, ops
+
+class Labelled(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.embed = layers.Dense(16), layers.Dense(2), layers.Embedding(3, 16)
+
+    def call(self, x, t, labels, training=None):
+        given = ops.concatenate([x, ops.cast(ops.reshape(t, (-1, 1)), x.dtype)], axis=1)
+        return self.last(ops.tanh(self.first(given) + self.embed(labels)))
+
+def build():
+    return Labelled()
+"""
+TABLE = """
+format: 2
+keras: labelled_twin:build
+inputs: ["x: b 2", "t: b, steps 1000", "labels: b, below 3"]
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: last, keras: last, kind: linear}
+  - {torch: embed, keras: embed, kind: embedding}
+sampling: {process: diffusion, beta_schedule: linear, num_train_timesteps: 1000, prediction_type: epsilon,
+           time: fraction, shape: [2], name: points, classes: 3}
+"""
+SAMPLER = ("--what", "sampler", "--sampler", "ddim", "--steps", "4", "--eta", "0.5")
+
+
+def converted(folder: Path, seed: int) -> Path:
+    """A small denoiser with classes, and its table beside it."""
+    torch.manual_seed(seed)
+    shapes = {"first.weight": (16, 3), "first.bias": (16,), "last.weight": (2, 16), "last.bias": (2,),
+              "embed.weight": (3, 16)}  # fmt: skip
+    torch.save({name: torch.randn(shape) for name, shape in shapes.items()}, folder / f"{seed}.pt")
+    (folder / "table.yaml").write_text(TABLE)
+    return wdport.convert(folder / f"{seed}.pt", folder / f"{seed}.keras", mapping=folder / "table.yaml").output
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("verified")
+    (folder / "labelled_twin.py").write_text(TWIN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        make, made = verification.Side, dict[tuple[object, ...], Any]()
+
+        def side(converted: Any, *settings: str) -> Any:
+            """The model is the same for all faults, and is compiled once."""
+            key = (converted.path, *settings)
+            if key not in made:
+                made[key] = make(converted, *settings)
+            return made[key]
+
+        patch.setattr(verification, "Side", side)
+        yield converted(folder, 1)
+    sys.modules.pop("labelled_twin", None)
+
+
+@lru_cache
+def opened(path: Path) -> Any:
+    return open_converted(path, own_model(path.with_name("table.yaml"), None, None, ()))
+
+
+def written(model: Path, path: Path, *words: str) -> Path:
+    table = str(model.with_name("table.yaml"))
+    assert main(["export", str(model), "--mapping", table, "-o", str(path), *words, "-q"]) == 0
+    return path
+
+
+def rounded(apply: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda weights, x, *more: apply(weights, x.astype(jnp.bfloat16).astype(x.dtype), *more)
+
+
+def of_network(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Change the network that is lowered."""
+
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        import wdport.sampling.network as networks
+
+        made = networks.stored_network
+        patch.setattr(networks, "stored_network", lambda *given: change(made(*given)))
+
+    return patched
+
+
+def of(place: Any, name: str, change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Replace a function by ``change(function, *arguments)``."""
+
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        own = getattr(place, name)
+        patch.setattr(place, name, lambda *given, **more: change(own, *given, **more))
+
+    return patched
+
+
+def one_row(make: Any, *given: Any) -> Any:
+    plan = make(*given)
+    coefficients = plan.coefficients.copy()
+    coefficients[2] *= 1.001
+    return replace(plan, coefficients=coefficients)
+
+
+def another_slot(make: Any, *given: Any) -> Any:
+    rows, slots = make(*given)
+    return rows, np.maximum(slots, 1) - 1
+
+
+FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], set[str]]] = {
+    "one step is edited": (of(api, "plan_of", one_row), SAMPLER, {"drawn", "given"}),
+    "labels are shifted": (
+        of(lower, "_run", lambda run, *given: run(*given[:-1], [(given[-1][0] + 1) % 3])), SAMPLER, {"drawn", "given"}
+    ),
+    "indices are shifted": (of(lower, "sample_keys", lambda keys, seed, at: keys(seed, at + 1)), SAMPLER, {"drawn"}),
+    "slots of the tape are shifted": (of(lower, "_segments", another_slot), SAMPLER, {"given"}),
+    "the state is rounded": (
+        of_network(lambda made: replace(made, apply=rounded(made.apply))), ("--what", "denoiser"), {"denoise"}
+    ),
+    "one time for all samples": (
+        of_network(lambda made: replace(made, conditions=lambda w, t: made.conditions(w, t[:1].repeat(t.shape[0])))),
+        ("--what", "denoiser"), {"denoise"},
+    ),
+    "weights are stored in 16 bits": (
+        of(api, "write_artefact", lambda write, target, facts, programs, arrays: write(
+            target, facts, programs, [each.astype(np.float16).astype(each.dtype) for each in arrays])),
+        ("--what", "denoiser"), {"denoise"},
+    ),
+    "the outputs are negative": (
+        of(network, "stateless", lambda call, *given: -call(*given)), ("--what", "network"), {"call"}
+    ),
+    "an integer input is cast": (
+        of(network, "stateless", lambda call, m, w, v, inputs: call(m, w, v, (*inputs[:2], inputs[2] * 0))),
+        ("--what", "network", "--batch", "2"), {"call"},
+    ),
+}  # fmt: skip
+LONG = {"one step is edited", "slots of the tape are shifted", "one time for all samples", "the outputs are negative"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] * (name in LONG)) for name in FAULTS])
+def test_a_fault_fails_and_its_programs_are_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    change, words, programs = FAULTS[name]
+    with monkeypatch.context() as patch:
+        change(patch)
+        path = written(model, tmp_path / "a.stablehlo", *words)
+    found = verification.verify_artefact(opened(model), path)
+    assert found.exit_code == 1
+    assert {each.subject for gate in found.gates for each in gate.findings} == programs
+
+
+@pytest.mark.parametrize("words", [SAMPLER, ("--what", "denoiser", "--dtype", "mixed_bfloat16")])
+def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = written(model, tmp_path / "a.stablehlo", *words)
+    found = verification.verify_artefact(opened(model), path)
+    assert found
+    assert all(0 < each < 4 for each in found.ratios.values())
+    assert {name.partition(" ")[0] for name in found.inputs} == set(found.ratios)
+    if "sampler" not in words:
+        damage(path, edited(compute_dtype="float32"))
+        assert verification.verify_artefact(opened(model), path).exit_code == 1
+        return
+    for change, subject in (
+        (edited(target="sample"), "target"),
+        (edited(classes=4), "classes"),
+        (edited(sampler={**json.loads(zipfile.ZipFile(path).read("facts.json"))["sampler"], "steps": [1000, 500, 1]}),
+         "sampler, steps"),
+        (lambda members: members.update({"more.program": members["given.program"]}), "more"),
+    ):  # fmt: skip
+        (tmp_path / "b.stablehlo").write_bytes(path.read_bytes())
+        damage(tmp_path / "b.stablehlo", change)
+        found = verification.verify_artefact(opened(model), tmp_path / "b.stablehlo")
+        assert (found.exit_code, [each.subject for each in found.gates[0].findings]) == (1, [subject])
+
+
+def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was compared is in the facts; another model's file fails, and nothing is written."""
+    path, table = tmp_path / "a.stablehlo", ["--mapping", str(model.with_name("table.yaml"))]
+    assert main(["export", str(model), *table, "-o", str(path), "--verify", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"][0]["passed"]
+    compared = artefact.read_facts(path)["compared"]
+    assert compared["members"] == artefact.member_digests(path)
+    assert list(compared["programs"]) == ["denoise"]
+    assert main(["verify", str(model), str(path), *table]) == 0
+    assert "PASS  a.stablehlo is what 1.keras computes" in capsys.readouterr().out
+    other = converted(model.parent, 2)
+    assert main(["verify", str(other), str(path), *table, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "verification"
+    said = [each["text"] for each in document["gates"][0]["findings"]]
+    assert said[0].startswith("denoise has ")
+    assert "verified with another model when the file was written" in said
+    with pytest.MonkeyPatch.context() as patch:
+        FAULTS["the state is rounded"][0](patch)
+        words = [*table, "--what", "denoiser", "-o", str(tmp_path / "b.stablehlo"), "--verify"]
+        assert main(["export", str(model), *words]) == 1
+    assert "FAIL  b.stablehlo is not what 1.keras computes" in capsys.readouterr().out
+    assert [each.name for each in tmp_path.iterdir()] == ["a.stablehlo"]
+    assert main(["verify", str(model), str(path), *table, "--full"]) == 2
+    assert "--full: does not apply to an exported program" in capsys.readouterr().err
+    damage(path, lambda members: members.update({"weights.bin": bytes(len(members["weights.bin"]))}))
+    assert main(["verify", str(model), str(path), *table]) == 1
+    assert "not the programs and weights that were verified when" in capsys.readouterr().out
+
+
+def test_what_this_machine_lacks_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(model, tmp_path / "a.stablehlo", "--platforms", "cuda")
+    with pytest.raises(MachineError, match="was exported for cuda, and this machine has cpu; verify it on"):
+        verification.verify_artefact(opened(model), path)
+    monkeypatch.setattr(verification.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MachineError, match="needs flatbuffers, which is not installed"):
+        verification.verify_artefact(opened(model), path)
+
+
+def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can import none of wdport, Keras and PyTorch, nor a module of the working folder or of PYTHONPATH, and it
+    refuses another file than the one that was looked at."""
+    path = written(model, tmp_path / "a.stablehlo", "--what", "network")
+    for name in ("jax", "numpy", "loader", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("SECRET", "1")
+    assert "SECRET" not in process._environment()
+    inputs = (np.zeros((2, 2), "f4"), np.zeros(2, "f4"), np.zeros(2, "i4"))
+    (result,) = process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
+    assert (result.error, result.dtypes) == ("", ("float32",))
+    script = process.HERE / "isolated.py"
+    text = script.read_text().replace("loaded: Any = load(artefact)", "import wdport")
+    (tmp_path / "isolated.py").write_text(text)
+    monkeypatch.setattr(process, "HERE", tmp_path)
+    (tmp_path / "loader.py").write_bytes((script.parent / "loader.py").read_bytes())
+    with pytest.raises(InputError, match="import of wdport halted"):
+        process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
+    with pytest.raises(InputError, match="the file changed while it was verified"):
+        process.run_calls(path, "0" * 64, [("call", inputs)])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", ["masked_lm", "ts2vec", "unet2d", "wan_vae", "waveletdiff", "custom"])
+def test_every_family(tmp_path: Path, family: str) -> None:
+    more: list[str] = []
+    if family == "masked_lm":
+        path = language_model(tmp_path)
+    elif family == "ts2vec":
+        path = wdport.convert(encoders.save(tmp_path / "a.pt"), tmp_path / "a.keras").output
+    elif family == "unet2d":
+        path = wdport.convert(unets.save(tmp_path / "a", unets.fields_of("attention at every size"))).output
+    elif family == "wan_vae":
+        path = autoencoder(tmp_path)
+    elif family == "waveletdiff":
+        path = wdport.convert(save(tmp_path / "a.ckpt", make_state()), values=SETTINGS).output
+    else:
+        checkpoint, table = files(tmp_path, "shared")
+        path, more = wdport.convert(checkpoint, tmp_path / "a.keras", mapping=table).output, ["--mapping", str(table)]
+    kinds = {"waveletdiff": ((), SAMPLER), "unet2d": (("--what", "network"), ())}.get(family, ((),))
+    for words in kinds:
+        made = exported(path, *more, *words, "--force")
+        assert main(["verify", str(path), str(made), *more]) == 0
+        names = [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".program")]
+        found = verification.verify_artefact(
+            open_converted(path, own_model(more[1] if more else None, None, None, ())), made
+        )
+        assert sorted(f"{name}.program" for name in found.ratios) == sorted(names)
+
+
+@pytest.mark.parametrize("name", ["shared", "lstm"])
+def test_tensors_are_read_back(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, name)
+    model = wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output
+    words = ["export", str(model), "--mapping", str(table), "--to", "torch", "--verify"]
+    assert main([*words, "-o", str(tmp_path / "a.safetensors")]) == 0
+    assert f"bits of {checkpoint.name}" in capsys.readouterr().out
+    from wdport.conversion import back
+
+    with pytest.MonkeyPatch.context() as patch:
+        of(back, "_inverted", lambda make, *given: {
+            name: each[::-1] if each.ndim == 2 else each for name, each in make(*given).items()})(patch)  # fmt: skip
+        assert main([*words, "-o", str(tmp_path / "b.pt")]) == 1
+    assert "does not give the variable" in capsys.readouterr().out
+    assert not (tmp_path / "b.pt").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        of(back, "_inverted", lambda make, *given: {
+            name: each.astype("f8") for name, each in make(*given).items()})(patch)  # fmt: skip
+        assert main([*words, "-o", str(tmp_path / "b.pt"), "--like", str(checkpoint)]) == 1
+    assert "is float64" in capsys.readouterr().out
