@@ -35,12 +35,13 @@ INDICES = (5, 0, 7)
 @dataclass(frozen=True)
 class Trial:
     """One call of a program: its inputs, the names of its outputs ("" where the model has none), and the function of
-    one side of the model that gives the same."""
+    one side of the model that gives the same. ``dtype`` is that of the outputs, "" for the model's own."""
 
     program: str
     inputs: tuple[Array, ...]
     outputs: tuple[str, ...]
     expected: Callable[[Side], list[Array]]
+    dtype: str = ""
 
     def __str__(self) -> str:
         shapes = " ".join(str(each.shape).replace(" ", "") for each in self.inputs if each.ndim)
@@ -203,7 +204,7 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
     for at, batch in enumerate(batches):
         inputs = _drawn(signature, sizes, SEED + at, batch)
         narrow = (inputs[0], inputs[1].astype(np.float32), *inputs[2:])
-        trials.append(Trial("denoise", narrow, ("",), _calling(inputs)))
+        trials.append(Trial("denoise", narrow, ("",), _calling(inputs), network.dtype))
     return trials
 
 

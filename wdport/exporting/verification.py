@@ -192,8 +192,8 @@ class Comparison:
             name = trial.outputs[at] if at < len(trial.outputs) else f"output {at}" if len(own) > 1 else ""
             if found.shape != wanted.shape:
                 self._object(trial, f"gives {name or 'an array'} of shape {found.shape}, the model {wanted.shape}")
-            elif (kind := result.dtypes[at]) != str(wanted.dtype):
-                self._object(trial, f"gives {name or 'an array'} in {kind}, the model in {wanted.dtype}")
+            elif (kind := result.dtypes[at]) != (stated := trial.dtype or str(wanted.dtype)):
+                self._object(trial, f"gives {name or 'an array'} in {kind}, not in {stated}")
             elif self._dtype == "float64":
                 key = (trial.program, name)
                 self._errors[key] = max(self._errors.get(key, 0.0), relative_l2(found, truth))
