@@ -47,7 +47,9 @@ def is_constant(values: Array) -> bool:
 
 
 def ulps(values: Array, exact: Array) -> float:
-    """Largest distance from ``exact`` in float32 units in the last place of ``exact``."""
+    """Largest distance from ``exact`` in float32 units in the last place of ``exact``; infinite if shapes differ."""
+    if values.shape != exact.shape:
+        return inf
     spacing = np.spacing(np.maximum(np.abs(exact), np.finfo(np.float32).tiny).astype(np.float32)).astype(np.float64)
     return float(np.max(np.abs(values.astype(np.float64) - exact) / spacing, initial=0.0))
 

@@ -15,7 +15,7 @@ from wdport.families.faults import Bounds, Kill
 from wdport.families.registry import shipped
 from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
-from wdport.parity.selftest.inject import run_mutants
+from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
 from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.training import run_training_faults
@@ -73,6 +73,7 @@ def quick_faults(held: Bounds) -> Iterator[Kill]:
     """Yield the outcomes of the quick faults: those of the first family, which together go through every gate."""
     family = faulty_families()[0]
     specimen = Specimen("the smallest port", family, family.smallest())
+    yield inject(specimen, NOTHING, "", held)
     yield from run_mutants(specimen, lambda mutant: mutant.quick, held, diagnose=False)
     if isinstance(family, FaultyAround):
         for group in family.faults(held, quick=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, log10
@@ -58,6 +59,10 @@ def run_mutants(
         if not places:
             raise InternalError(mutant.name, f"matches no layer of {specimen.name}", "correct its pattern")
         yield inject(specimen, mutant, places[len(places) // 2], held, diagnose, single)
+
+
+NOTHING = Mutant("no fault", ("",), lambda *_: nullcontext(), equivalent="nothing is changed")
+"""A correct port, which must pass."""
 
 
 def inject(

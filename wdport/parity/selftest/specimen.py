@@ -12,9 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import patch
+from weakref import finalize
 
 import jax
 import numpy as np
@@ -83,8 +85,9 @@ class Specimen:
         import torch
 
         self.name, self.family, self.config = name, family, config
-        self._folder = TemporaryDirectory(prefix="wdport-selftest-")
-        self.checkpoint = Path(self._folder.name) / "specimen.pt"
+        folder = Path(mkdtemp(prefix="wdport-selftest-"))
+        finalize(self, rmtree, folder, ignore_errors=True)
+        self.checkpoint = folder / "specimen.pt"
         self.tensors = family.random_tensors(config, seed)
         torch.save({name: torch.from_numpy(array) for name, array in self.tensors.items()}, self.checkpoint)
         self.settings = Settings(known=asdict(config))

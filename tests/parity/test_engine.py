@@ -1,0 +1,82 @@
+"""One engine: what compares is `wdport.compare.engine`, and whoever vouches for it fails when it does not compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from parity_tests.conformance import suite
+from parity_tests.conformance.engine import run as run_pair
+from tests.make import SETTINGS, make_state, save
+from wdport.compare import engine, measure
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.parity.selftest.canaries import canary_gate, run_quick
+from wdport.parity.selftest.run import run_example, run_selftest
+from wdport.parity.selftest.specimen import Specimen
+from wdport.parity.selftest.training import run_training_faults
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = save(tmp_path_factory.mktemp("engine") / "small.ckpt", make_state())
+    wdport.convert(path, values=SETTINGS)
+    return path
+
+
+CALLERS: dict[str, Callable[[Path], object]] = {
+    "verify": lambda path: wdport.verify(path, path.with_suffix(".keras")),
+    "self-test": lambda _: run_selftest(quick=True),
+    "self-test of a family": lambda _: run_example(FAMILY, next(iter(FAMILY.examples()))),
+    "known faults before a policy": lambda _: canary_gate(None),
+    "conformance": lambda _: run_pair(suite.PAIRS["group_norm"]),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_every_caller_fails_without_the_engine(caller: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("the engine is broken")
+
+    monkeypatch.setattr(engine._Engine, "run", broken)
+    with pytest.raises(ZeroDivisionError, match="the engine is broken"):
+        CALLERS[caller](checkpoint)
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every measure of a difference is 0."""
+    own = measure.relative_l2
+    for module in list(sys.modules.values()):
+        if getattr(module, "relative_l2", None) is own:
+            monkeypatch.setattr(module, "relative_l2", lambda *_: 0.0)
+    monkeypatch.setattr(measure, "_ratio", lambda *_: 0.0)
+    monkeypatch.setattr(measure, "_quotient", lambda *_: 0.0)
+
+
+@pytest.mark.usefixtures("blind")
+def test_the_self_test_notices_that_nothing_is_measured() -> None:
+    kills = run_quick()
+    living = {kill.mutant for kill in kills if not kill.killed}
+    assert {kill.expected for kill in kills if not kill.right} >= {"A", "B", "E"}
+    assert {"layer norm epsilon 1e-6", "matrix products in TF32", "target mixed up"} <= living
+    assert [kill.right for kill in kills if kill.mutant == "no fault"] == [True]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("blind")
+def test_the_training_faults_live_if_nothing_is_measured() -> None:
+    specimen = Specimen("smallest", FAMILY, FAMILY.smallest())
+    kills = list(run_training_faults(FAMILY, specimen))
+    assert len(kills) > 5
+    assert not any(kill.killed for kill in kills)
+
+
+def test_a_port_with_a_table_of_another_shape_is_a_finding() -> None:
+    values: Any = np.zeros(3)
+    assert measure.ulps(values, np.zeros(2)) == float("inf")
