@@ -64,7 +64,7 @@ def open_folder(folder: Path) -> Folder:
     with located(path):
         source = Source(path)
         try:
-            return Folder(weights, source, _read_config(source))
+            return Folder(weights, source, _read_config(source, CONFIG))
         except BaseException:
             source.close()
             raise
@@ -94,7 +94,7 @@ def read_beside(weights: Path, name: str) -> dict[str, object]:
     if (folder / PIPELINE).is_file():
         places.append(folder / name.partition("_")[0] / name)
     found = next((place for place in places if place.is_file()), None)
-    return {} if found is None else read_config(found)
+    return {} if found is None else read_config(found, finite=False)
 
 
 def choose(names: list[str]) -> str:
@@ -113,22 +113,23 @@ def choose(names: list[str]) -> str:
     raise Fault("is a directory without a safetensors or .bin checkpoint", "give the path of a checkpoint file")
 
 
-def read_config(path: Path) -> dict[str, object]:
-    """Read a ``config.json`` as plain data; raises :class:`InputError`."""
+def read_config(path: Path, finite: bool = True) -> dict[str, object]:
+    """Read a ``config.json`` as plain data; ``finite=False`` accepts NaN and infinity, which diffusers writes for its
+    solvers. Raises :class:`InputError`."""
     with located(path):
         source = Source(path)
         try:
-            return _read_config(source)
+            return _read_config(source, path.name, finite)
         finally:
             source.close()
 
 
-def _read_config(source: Source) -> dict[str, object]:
+def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, object]:
     if source.size > MAX_CONFIG_BYTES:
         raise Fault(f"has {source.size} bytes (at most {MAX_CONFIG_BYTES} are read)", _WITHOUT)
     try:
-        config = strict_json(source.read(0, source.size), CONFIG)
-        require_shallow(config, CONFIG)
+        config = strict_json(source.read(0, source.size), name, finite)
+        require_shallow(config, name)
     except Fault as fault:
         fault.fix = _WITHOUT
         raise

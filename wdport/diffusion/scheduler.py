@@ -1,7 +1,8 @@
 """The process of a diffusers pipeline, from its ``scheduler_config.json``.
 
 Facts: diffusers 0.42.1, ``DDPMScheduler`` and ``DDIMScheduler``. Its steps are numbered 0 to T - 1, ours 1 to T: its
-    network gets step - 1 at our step. Its tables are float32, these are float64.
+    network gets step - 1 at our step. Its tables are float32, these are float64. The classes that are read are in
+    :mod:`wdport.diffusion.scheduler_classes`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import scheduler_ddim, scheduler_ddpm, scheduler_steps
+from wdport.diffusion.scheduler_classes import scheduler_fields
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
 from wdport.diffusion.updates import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.errors import UsageError
@@ -34,12 +36,6 @@ SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
     "sigmoid": lambda count, start, end: start + (end - start) / (1.0 + np.exp(-np.linspace(-6.0, 6.0, count))),
 }
 """(T, beta_start, beta_end) to beta (T,), float64."""
-
-_CLIPPING: Final = ("DDPMScheduler", "DDIMScheduler")
-"""Classes that clip by default."""
-
-_REFUSED: Final = {"thresholding": False, "rescale_betas_zero_snr": False}
-"""Fields that are supported only with this value."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +87,17 @@ class Scheduler:
     @classmethod
     def from_document(cls, document: Mapping[str, object]) -> Scheduler:
         """From the content of a ``scheduler_config.json``; raises ``ValueError``."""
-        for name, supported in _REFUSED.items():
-            if document.get(name, supported) not in (supported, None):
-                raise ValueError(f"{name} is not supported")
-        kind = document.get("_class_name", _CLIPPING[0])
-        values = {each.name: document[each.name] for each in fields(cls) if each.name in document}
-        clips = document.get("clip_sample", kind in _CLIPPING)
+        return cls.from_fields(scheduler_fields(document))
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, object]) -> Scheduler:
+        """From the library's fields that are this class's, without clipping unless they say so; raises
+        ``ValueError``."""
+        clips = values.get("clip_sample", False)
         if type(clips) is not bool:
             raise ValueError("clip_sample is not true or false")
-        values["clip"] = document.get("clip_sample_range", 1.0) if clips else None
-        return cls(**values)  # type: ignore[arg-type]
+        read = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Scheduler:

@@ -105,7 +105,7 @@ def _diffusion(document: Document) -> tuple[Process, float | None]:
     if told not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")
     values = {name: value for name, value in document.items() if name not in _OWN}
-    scheduler = Scheduler.from_document({"clip_sample": False, **values})
+    scheduler = Scheduler.from_fields(values)
     return scheduler.process(told == "fraction"), scheduler.clip
 
 

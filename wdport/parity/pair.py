@@ -90,7 +90,8 @@ class Pair:
         if own is not None:  # planning would build the model
             with open_checkpoint(Path(self.checkpoint), key=self.key) as opened:
                 return opened.files
-        with prepare(self.checkpoint, Settings(mapping=self.mapping, key=self.key)) as prepared:
+        settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key)
+        with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
 
 

@@ -141,10 +141,45 @@ def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Pa
         ({"class_embed_type": "timestep"}, "its class embedding is a timestep"),
         ({"sample_size": None}, "its sample_size is null"),
         ({"sample_size": 9}, "its sample_size is not a multiple of 2"),
+        ({"scheduler": None}, "its scheduler is null"),
         ({}, ""),
     ],
 )
 def test_models_that_draw_no_samples(changes: dict[str, Any], text: str) -> None:
-    why = unsampled(Config(**{**FIELDS, **changes}))
+    why = unsampled(Config(**{"scheduler": Scheduler(), **FIELDS, **changes}))
     assert why.startswith(text)
     assert bool(why) == bool(text)
+
+
+def test_a_folder_of_another_process_is_refused_by_name(
+    pipeline: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = pipeline
+    file = folder / "scheduler" / "scheduler_config.json"
+    diffusers.DPMSolverMultistepScheduler(num_train_timesteps=100).save_pretrained(folder / "scheduler")
+    assert main(["convert", str(folder), "-o", str(tmp_path / "a.keras")]) == 0
+    assert "a DPMSolverMultistepScheduler, the diffusion is read" in capsys.readouterr().out
+    solver = json.loads(file.read_text())
+    for change, what in (
+        ({"_class_name": "FlowMatchEulerDiscreteScheduler"}, "'FlowMatchEulerDiscreteScheduler' is not supported"),
+        ({"use_flow_sigmas": True}, "use_flow_sigmas is not supported with True"),
+        ({"predction_type": "sample"}, "unknown field 'predction_type'"),
+    ):
+        file.write_text(json.dumps({**solver, **change}))
+        assert main(["verify", str(folder), str(tmp_path / "a.keras")]) == 4
+        found = capsys.readouterr().err
+        assert what in found
+        assert "or leave sampling out: --set scheduler=null" in found
+        assert found.count("\n") == 1
+    words = ["convert", str(folder), "-o", str(tmp_path / "b.keras"), "--set", "scheduler=null"]
+    assert main(words) == 0
+    assert main(["verify", str(folder), str(tmp_path / "b.keras"), "--set", "scheduler=null"]) == 0
+    assert "ok   sampling network" not in capsys.readouterr().out
+    assert main(["sample", str(tmp_path / "b.keras"), "-n", "1", "-o", str(tmp_path / "b.npz")]) == 2
+    assert "its scheduler is null" in capsys.readouterr().err
+    values = {"time_embedding_type": "fourier"}
+    other = diffusers.UNet2DModel(**{**FIELDS, **values})
+    other.save_pretrained(tmp_path / "other")
+    diffusers.ScoreSdeVeScheduler().save_pretrained(tmp_path / "other")
+    assert main(["convert", str(tmp_path / "other"), "-o", str(tmp_path / "c.keras")]) == 0
+    assert "scheduler_config.json is not read: _class_name 'ScoreSdeVe" in capsys.readouterr().out

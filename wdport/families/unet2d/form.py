@@ -40,7 +40,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "class_embed_type": "How a class conditions the network.",
     "num_class_embeds": "Number of classes.",
     "num_train_timesteps": "Steps of training, of a learned time embedding.",
-    "scheduler": "Process that the network was trained to undo, with the fields of scheduler_config.json.",
+    "scheduler": "Process that the network was trained to undo, as in scheduler_config.json; null: it is not sampled.",
 }
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_classes import OWN_STEPS
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.unet2d.config import FIELDS, MID, Config
+from wdport.families.unet2d.sampled import unsampled
 from wdport.families.unet2d.sizes import require_sizes
 from wdport.families.unet2d.stages import Stage, down_stages, faults, up_stages
 from wdport.mapping.axes import Shape
@@ -38,7 +41,8 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         raise MisfitError(source.path, "an image model has no series to normalise", "leave out --norm-stats and --data")
     if "scheduler" in document:
         raise MisfitError(source.path, "unknown field 'scheduler'", _SUPPORTED)
-    undone = _scheduler(source)
+    settled = {**config, **flags}
+    undone, refusal, notes = (None, None, ()) if "scheduler" in settled else _scheduler(source)
     given = {
         "scheduler": "assumed" if undone is None else SCHEDULER,
         **dict.fromkeys(document, "config.json"),
@@ -46,23 +50,32 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         **dict.fromkeys(flags, "flag"),
     }
     try:
-        made = load({"scheduler": undone or Scheduler(), **document, **config, **flags})
+        made = load({"scheduler": undone or Scheduler(), **document, **settled})
     except ValueError as error:
         raise MisfitError(source.path, str(error), _FIX) from None
+    if refusal is not None:
+        if not unsampled(made):
+            raise refusal
+        made, notes = replace(made, scheduler=None), (f"{SCHEDULER} is not read: {refusal.what}",)
     wrong = list(contradictions(made, source.shapes))
     if wrong:
         raise MisfitError(source.path, "; ".join(wrong), _FIX, wrong)
-    return Resolved(made, {name: given.get(name, "default") for name in FIELDS}, notes=_unused(made))
+    return Resolved(made, {name: given.get(name, "default") for name in FIELDS}, notes=(*_unused(made), *notes))
 
 
-def _scheduler(source: Source) -> Scheduler | None:
-    """The scheduler from the file beside the model; raises :class:`MisfitError` for unsupported values."""
+def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
+    """The scheduler from the file beside the model, the error for one that is not supported, and notes."""
     document = source.beside(SCHEDULER)
+    if not document:
+        return None, None, ()
     try:
-        return Scheduler.from_document(document) if document else None
+        found = Scheduler.from_document(document)
     except ValueError as error:
-        fix = "correct it, or say --set scheduler='{...}' with the fields of docs/unet2d.md"
-        raise MisfitError((source.path, SCHEDULER), str(error), fix) from None
+        fix = "give --set scheduler='{...}' (docs/unet2d.md), or leave sampling out: --set scheduler=null"
+        return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
+    kind = str(document["_class_name"])
+    note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
+    return found, None, () if kind in OWN_STEPS else (note,)
 
 
 def load(values: Document) -> Config:

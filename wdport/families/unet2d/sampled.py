@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.stages import down_stages
 from wdport.model import Array, Decoding, Diffused, Named
@@ -31,13 +30,15 @@ def unsampled(config: Config) -> str:
         return "its sample_size is null; convert it with --set sample_size=N"
     if any(size % config.stride for size in _size(config)):
         return f"its sample_size is not a multiple of {config.stride}, and the network does not run there"
+    if config.scheduler is None:
+        return "its scheduler is null; convert it with --set scheduler='{...}'"
     return ""
 
 
 def diffused(config: Config) -> Diffused:
     """Images (H, W, C) as states and as samples."""
     shape = (*_size(config), config.in_channels)
-    clip = (config.scheduler or Scheduler()).clip
+    clip = None if config.scheduler is None else config.scheduler.clip
     one = (1.0,) * config.in_channels
     half = tuple(each / 2.0 for each in one)
     decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
