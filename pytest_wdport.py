@@ -60,6 +60,7 @@ OPTIONS = (
     Option("key", "Key of the state_dict, if the checkpoint holds several.", "NAME", file=False),
     Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
     Option("resume", "Compare training steps from the converted optimizer's state as well.", kind="flag"),
+    Option("schedule", "Class of the checkpoint's learning-rate schedule.", "MODULE:CLASS", file=False),
     Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
 )  # fmt: skip
 SOURCES = ("checkpoint", "against")

@@ -100,12 +100,73 @@ def test_a_plateau_is_found_where_torch_finds_it(mode: Any, relative: Any) -> No
         ours.step()
 
 
-def test_every_class_is_told_apart() -> None:
+OTHERS: dict[str, Make] = {
+    "restarts": lambda o: lrs.CosineAnnealingWarmRestarts(o, 3, 2),
+    "cycle": lambda o: lrs.CyclicLR(o, 1e-3, 2e-3, 4, mode="triangular"),
+    "cycle, halved": lambda o: lrs.CyclicLR(o, 1e-3, 2e-3, 4, mode="triangular2"),
+    "cycle, exponential": lambda o: lrs.CyclicLR(o, 1e-3, 2e-3, 4, mode="exp_range", gamma=0.99),
+    "cycle without momentum": lambda o: lrs.CyclicLR(o, 1e-3, 2e-3, 4, cycle_momentum=False),
+    "chained": lambda o: lrs.ChainedScheduler([lrs.ConstantLR(o, 0.1, 3), lrs.ExponentialLR(o, 0.9)]),
+    "function": lambda o: lrs.LambdaLR(o, lambda step: 1.0 / (step + 1)),
+    "product": lambda o: lrs.MultiplicativeLR(o, lambda step: 0.9),
+    "sequence of another": lambda o: lrs.SequentialLR(
+        o, [lrs.ConstantLR(o, 0.1, 3), lrs.CosineAnnealingWarmRestarts(o, 3, 2)], milestones=[2]
+    ),
+    "swa": lambda o: torch.optim.swa_utils.SWALR(o, 1e-4),
+}
+"""What is refused."""
+
+
+class Inverse(lrs.LRScheduler):
+    """A user's own class whose only setting is called as that of another class."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, gamma: float, extra: bool = False) -> None:
+        self.gamma = gamma
+        if extra:
+            self.warm = 0
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float]:
+        return [base / (1.0 + self.gamma * self.last_epoch) for base in self.base_lrs]
+
+
+def _went(make: Make, steps: int) -> tuple[Any, torch.optim.Optimizer]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for make in SCHEDULES.values():
-            schedule = make(_optimizer())
-            assert kind_of(schedule.state_dict()) == type(schedule).__name__
+        optimizer = _optimizer()
+        schedule = make(optimizer)
+        for _ in range(steps):
+            schedule.step()
+    return schedule, optimizer
+
+
+def test_every_class_of_torch_is_resumed_or_refused_by_name() -> None:
+    known = {name for name, each in vars(lrs).items() if isinstance(each, type) and issubclass(each, lrs.LRScheduler)}
+    covered = {"LRScheduler", "_LRScheduler", "ReduceLROnPlateau"}
+    for make in SCHEDULES.values():
+        schedule, optimizer = _went(make, 5)
+        covered.add(type(schedule).__name__)
+        assert kind_of(schedule.state_dict()) == type(schedule).__name__
+        assert kind_of({**schedule.state_dict(), "verbose": False}) == type(schedule).__name__
+        assert kind_of({**schedule.state_dict(), "warm": 0}) == ""
+        Schedule(schedule.state_dict(), _options(optimizer))
+    for name, make in OTHERS.items():
+        schedule, optimizer = _went(make, 5)
+        covered.add(type(schedule).__name__)
+        shown = (
+            "unknown class" if name == "swa" else type(schedule).__name__.replace("SequentialLR", "CosineAnnealingWarm")
+        )
+        with pytest.raises(UsageError, match=shown):
+            Schedule(schedule.state_dict(), _options(optimizer))
+    assert covered >= known
+
+
+def test_a_class_of_the_users_own_is_not_read_as_torchs() -> None:
+    texts = {True: "is of an unknown class", False: "has the fields of ExponentialLR, but at 5 the rate 0.00057"}
+    for extra, text in texts.items():
+        schedule, optimizer = _went(lambda o, extra=extra: Inverse(o, 0.5, extra), 5)  # type: ignore[misc]
+        with pytest.raises(UsageError, match=text):
+            Schedule(schedule.state_dict(), _options(optimizer))
 
 
 def test_a_schedule_per_epoch_holds_its_rates_for_an_epoch() -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 import wdport
 from tests.conversion.test_optimiser import trained
-from tests.make import SETTINGS, save_run
+from tests.make import SETTINGS, save_run, stated
 from wdport.compare.findings import Gate
 from wdport.conversion.optimiser import Optimised
 from wdport.conversion.optimiser_file import read_optimiser, write_optimiser
 from wdport.errors import MisfitError
+from wdport.families.code import find_function
 from wdport.optimisers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
 
@@ -161,3 +163,21 @@ def test_an_optimizer_of_another_run_is_refused(own: Callable[[str], Files]) -> 
     files = own("adamw")
     with pytest.raises(MisfitError, match="not the optimizer of this checkpoint"):
         gate(files, own("sgd")[2])
+
+
+@pytest.mark.parametrize("cls", ["torch.optim.lr_scheduler:ExponentialLR", "tests.optimisers.test_schedules:Inverse"])
+def test_the_class_of_a_schedule_is_what_the_user_names(tmp_path: Path, cls: str) -> None:
+    """Before their first step, both classes store the same: what tells them apart is the name alone."""
+    checkpoint, table, _, optimizer, _ = trained(tmp_path, "sgd")
+    for group in optimizer.param_groups:
+        del group["initial_lr"]
+    schedule = find_function(cls)(optimizer, 0.5)
+    whole = torch.load(checkpoint, weights_only=False)
+    torch.save({**whole, "scheduler": schedule.state_dict(), "optimizer": stated(optimizer)}, checkpoint)  # type: ignore[attr-defined]
+    made = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    verdict = wdport.verify(checkpoint, made.output, mapping=table, resume=made.optimizer.path, schedule=cls)
+    (found,) = [each for each in verdict.gates if each.name == "D'"]
+    assert found.passed == bool(verdict) == cls.startswith("torch")
+    worst = max(found.measures, key=lambda each: each.value)
+    assert found.passed or (str(worst.subject).startswith("learning rate") and worst.value > 0.1)

@@ -16,7 +16,7 @@ from wdport.checkpoint.tensor import TensorRef
 
 _SCHEDULES: Final = ("lr_schedulers", "lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict",
                      "lr_sched", "sched")  # fmt: skip
-"""Keys under which training programs keep the state of a schedule."""
+"""Keys under which training programs keep the state of a schedule; under others it is known by its ``_last_lr``."""
 
 _SAVE_AGAIN: Final = "save the optimiser with optimizer.state_dict()"
 
@@ -153,9 +153,9 @@ def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]
 
 
 def _schedules(table: Table) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for key in _SCHEDULES:
-        value = table.get(key)
+    """All that may be the state of a schedule; who reads it says which class it is of."""
+    for key, value in table.items():
         several = {f"{key}.{at}": each for at, each in enumerate(value)} if isinstance(value, list) else {key: value}
         for name, each in several.items():
-            if isinstance(each, dict) and ("last_epoch" in each or "num_bad_epochs" in each):
-                yield name, {str(field): entry for field, entry in each.items()}
+            if isinstance(each, dict) and each and (key in _SCHEDULES or "_last_lr" in each):
+                yield str(name), {str(field): entry for field, entry in each.items()}

@@ -66,6 +66,8 @@ from wdport.parity.repro_files import KINDS
 @click.option("--full", is_flag=True, help="Also compare bfloat16, gradients, optimiser steps and sampling.")
 @click.option("--resume", is_flag=True,
               help="Also compare training steps from the optimizer's state (convert --with-optimizer).")  # fmt: skip
+@click.option("--schedule", metavar="MODULE:CLASS",
+              help="Class of the checkpoint's learning-rate schedule, for --resume.")  # fmt: skip
 @click.option(
     "--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, instead of the built-in reference."
 )
@@ -106,6 +108,7 @@ def command(
     sha256: str | None,
     full: bool,
     resume: bool,
+    schedule: str | None,
     reference: str | None,
     against: str | None,
     json_file: str | None,
@@ -133,7 +136,7 @@ def command(
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
-                sha256=sha256, full=full, resume=resume)  # fmt: skip
+                sha256=sha256, full=full, resume=resume, schedule=schedule)  # fmt: skip
     pair.require_consistent()
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")

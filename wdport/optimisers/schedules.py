@@ -23,25 +23,51 @@ from wdport.errors import UsageError
 Values = dict[str, Any]
 """The state of a schedule, or the hyper-parameters of a group, by torch's names."""
 
-_FIELDS: Final[Mapping[str, frozenset[str]]] = {
-    "OneCycleLR": frozenset({"_schedule_phases", "total_steps"}),
-    "CosineAnnealingLR": frozenset({"T_max", "eta_min", "base_lrs"}),
-    "SequentialLR": frozenset({"_schedulers", "_milestones"}),
-    "ReduceLROnPlateau": frozenset({"num_bad_epochs", "patience", "factor"}),
-    "LinearLR": frozenset({"start_factor", "end_factor", "total_iters"}),
-    "ConstantLR": frozenset({"factor", "total_iters"}),
-    "PolynomialLR": frozenset({"power", "total_iters"}),
-    "StepLR": frozenset({"step_size", "gamma"}),
-    "MultiStepLR": frozenset({"milestones", "gamma"}),
-    "LambdaLR": frozenset({"lr_lambdas"}),
-    "ExponentialLR": frozenset({"gamma"}),
+_EACH: Final = ("base_lrs", "last_epoch", "_last_lr")
+_MOMENTA: Final = ("use_beta1", "base_momentums", "max_momentums")
+
+RELEASES: Final = frozenset({"verbose", "_step_count", "_is_initial", "_get_lr_called_within_step", "default_min_lr"})
+"""Fields that some releases of PyTorch store and others do not, which tell no class apart."""
+
+_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    name: (frozenset(needed), frozenset(others))
+    for name, needed, others in (
+        ("OneCycleLR", (*_EACH, "total_steps", "_schedule_phases", "_anneal_func_type", "cycle_momentum"),
+         _MOMENTA[:1]),
+        ("CosineAnnealingLR", (*_EACH, "T_max", "eta_min"), ()),
+        ("CosineAnnealingWarmRestarts", (*_EACH, "T_0", "T_i", "T_mult", "T_cur", "eta_min"), ()),
+        ("CyclicLR", (*_EACH, "max_lrs", "total_size", "step_ratio", "mode", "gamma", "scale_mode", "cycle_momentum",
+                      "_scale_fn_custom"), _MOMENTA),
+        ("SequentialLR", ("last_epoch", "_last_lr", "_schedulers", "_milestones"), ()),
+        ("ChainedScheduler", ("_last_lr", "_schedulers"), ()),
+        ("ReduceLROnPlateau", ("last_epoch", "factor", "min_lrs", "patience", "cooldown", "cooldown_counter", "eps",
+                               "mode", "mode_worse", "threshold", "threshold_mode", "best", "num_bad_epochs"),
+         _EACH[-1:]),
+        ("LinearLR", (*_EACH, "start_factor", "end_factor", "total_iters"), ()),
+        ("ConstantLR", (*_EACH, "factor", "total_iters"), ()),
+        ("PolynomialLR", (*_EACH, "power", "total_iters"), ()),
+        ("StepLR", (*_EACH, "step_size", "gamma"), ()),
+        ("MultiStepLR", (*_EACH, "milestones", "gamma"), ()),
+        ("LambdaLR", (*_EACH, "lr_lambdas"), ()),
+        ("ExponentialLR", (*_EACH, "gamma"), ()),
+    )
+}  # fmt: skip
+"""All fields of a class: those that it always stores, and those that it may store. A MultiplicativeLR stores what a
+LambdaLR stores."""
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "LambdaLR": "is a function of the training program, which the file does not contain",
+    **dict.fromkeys(("CyclicLR", "CosineAnnealingWarmRestarts", "ChainedScheduler"), "is not implemented"),
 }
-"""What tells the states apart; the first that fits."""
+
+_CLOSE: Final = 1e-6
+"""How far a stored rate is at most from its closed form, relative to the base rate."""
 
 
 def kind_of(state: Values) -> str:
-    """Return the class that wrote a schedule's state; "" if it is not known."""
-    return next((name for name, needed in _FIELDS.items() if needed <= state.keys()), "")
+    """Return the class that wrote a schedule's state, by the whole set of its fields; "" if it is not known."""
+    fields = state.keys() - RELEASES
+    return next((name for name, (needed, others) in _FIELDS.items() if needed <= fields <= needed | others), "")
 
 
 class Schedule:
@@ -52,7 +78,8 @@ class Schedule:
         groups: the groups' hyper-parameters, also copied; :attr:`groups` holds the current ones.
 
     Raises:
-        UsageError: the schedule is a function of the training program, or of an unknown class.
+        UsageError: the schedule is a function of the training program, of an unknown class or of one that is not
+            implemented, or its stored rate is not that of the class that has its fields.
     """
 
     def __init__(self, state: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> None:
@@ -108,16 +135,21 @@ class Schedule:
         return np.array(rates), np.array(momenta)
 
 
-def _require_known(state: Values) -> str:
+def _require_known(state: Values, inner: bool = False) -> str:
     kind = kind_of(state)
     fix = "give the learning rates of the steps to come as an array"
-    if kind == "SequentialLR":
-        for each in state["_schedulers"]:
-            _require_known(each)
-    elif kind == "LambdaLR":
-        raise UsageError("LambdaLR", "is a function of the training program, which the file does not contain", fix)
-    elif not kind:
+    if kind in _REFUSED:
+        raise UsageError("MultiplicativeLR or LambdaLR" if kind == "LambdaLR" else kind, _REFUSED[kind], fix)
+    if not kind:
         raise UsageError("the schedule", f"with {', '.join(sorted(state)[:4])} is of an unknown class", fix)
+    for each in state["_schedulers"] if kind == "SequentialLR" else ():
+        _require_known(each, inner=True)
+    if kind in _CLOSED and not inner:
+        for base, rate in zip(state["base_lrs"], state["_last_lr"], strict=True):
+            usual = _CLOSED[kind](state, base)
+            if not abs(rate - usual) <= _CLOSE * abs(base):
+                what = f"has the fields of {kind}, but at {state['last_epoch']} the rate {rate:.6g} and not {usual:.6g}"
+                raise UsageError("the schedule", what, fix)
     return kind
 
 

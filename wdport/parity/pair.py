@@ -27,7 +27,7 @@ class Pair:
 
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
     is the expected hash of the checkpoint, or of the converted file if there is no checkpoint. ``resume`` compares
-    training steps from the optimizer's file beside the converted one.
+    training steps from the optimizer's file beside the converted one, and ``schedule`` names the class of its schedule.
     """
 
     converted: PathText
@@ -44,9 +44,12 @@ class Pair:
     sha256: str | None = None
     full: bool = False
     resume: bool = False
+    schedule: str | None = None
 
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
+        if self.schedule and not self.resume:
+            raise UsageError("--schedule", "is the class of the schedule that --resume resumes", "add --resume")
         if self.against is None:
             return
         if self.checkpoint is not None:
@@ -69,7 +72,8 @@ class Pair:
         named = by_name(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
                         mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
                         resume=self.optimizer)  # fmt: skip
-        return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model")}
+        return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model"),
+                **_module_files(self.schedule, "schedule")}  # fmt: skip
 
     @property
     def own(self) -> OwnFamily | None:

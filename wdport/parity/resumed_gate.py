@@ -25,7 +25,7 @@ from wdport.conversion.load import Converted
 from wdport.conversion.optimiser import Optimised, converted_optimiser
 from wdport.conversion.optimiser_file import read_optimiser
 from wdport.conversion.prepare import Prepared
-from wdport.errors import InputError, MisfitError
+from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
@@ -34,7 +34,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.losses import losses
 from wdport.parity.sides import Sides, converted_weights, unrounded
 from wdport.recorder import lifted
-from wdport.training.load import load_optimizer, steps_taken
+from wdport.training.load import load_optimizer, schedule_of, steps_taken
 
 if TYPE_CHECKING:
     import torch
@@ -52,17 +52,18 @@ class Resumed:
     file: Path
     state: Optimised
     raw: Mapping[int, Mapping[str, Any]]
+    schedule: type | None = None
 
 
-def open_resumed(prepared: Prepared, file: Path) -> Resumed:
-    """Read the optimiser's file and the checkpoint's own optimiser.
+def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) -> Resumed:
+    """Read the optimiser's file and the checkpoint's own optimiser; ``schedule`` names the class of its schedule.
 
     Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
     :func:`~wdport.conversion.optimiser.converted_optimiser` raises.
     """
     import torch
 
-    from wdport.parity.torch_resumed import raw_state
+    from wdport.parity.torch_resumed import raw_state, schedule_class
 
     if not file.is_file():
         raise InputError(file, "no such file, which a resumed comparison needs", "convert with --with-optimizer")
@@ -74,8 +75,16 @@ def open_resumed(prepared: Prepared, file: Path) -> Resumed:
     state = converted_optimiser(prepared, held.key, names, decoupled[0])
     if state.kind != held.kind or [each.name for each in state.parameters] != names:
         raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
+    try:
+        ours = schedule_of(state)
+    except UsageError as error:
+        fix = "leave out --resume: load_optimizer needs a learning_rate"
+        raise UsageError(error.where, error.what, fix) from None
+    theirs = schedule_class(state, schedule)
+    if ours is not None and ours.needs_metric:
+        theirs = None  # its rate changes only with a measured value
     tree = torch.load(prepared.checkpoint.path, weights_only=True, map_location="cpu")
-    return Resumed(file, state, raw_state(tree, state.key, state.parameters))
+    return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
 
 
 class ResumedStart:
@@ -116,8 +125,12 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
     from wdport.parity.torch_resumed import TorchResumed
 
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
-        theirs = TorchResumed(module, resumed.state, resumed.raw)
-        port = _Port(prepared, probe, resumed, theirs)
+        theirs = TorchResumed(module, resumed.state, resumed.raw, resumed.schedule)
+        try:
+            port = _Port(prepared, probe, resumed, theirs)
+        except UsageError as refusal:  # of the file's schedule: that of the checkpoint has been read
+            unread = fact(f"the optimizer's file cannot be resumed: {refusal.where} {refusal.what}", kind="unequal")
+            return GATES["D'"].gate(0, 0, (), (*unequal_moments(resumed), unread))
         compare = losses(prepared, probe)
         errors: dict[str, float] = {}
         for at in range(STEPS):
@@ -152,7 +165,8 @@ class _Port:
         moved = {target for move in self.moves for target in move.targets}
         self.missing = [name for name in self.names if name not in moved]
         self._update = Program(self.optimizer.stateless_apply, FAST_COMPILE)
-        how = "" if theirs.schedule is not None and not theirs.ended else ", at a constant rate"
+        moving = theirs.schedule is not None and not theirs.ended
+        how = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
         self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{how}")]
 
     def rates(self, at: int) -> dict[str, float]:

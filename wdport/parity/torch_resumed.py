@@ -1,20 +1,27 @@
 """PyTorch's side of resumed training: `torch.optim` and its scheduler, from the state in the checkpoint.
 
-Nothing of wdport computes here: the optimiser and the schedule are PyTorch's own, loaded by `load_state_dict`.
+Nothing of wdport computes here: the optimiser and the schedule are PyTorch's own, loaded by `load_state_dict`. Nor does
+wdport's reading of a schedule choose its class: the user names it, or PyTorch's classes are asked what they store.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
 
 from wdport.conversion.optimiser import DECOUPLED, Optimised, Parameter
+from wdport.errors import UsageError
+from wdport.families.code import find_function
 from wdport.model import Array
-from wdport.optimisers.schedules import kind_of
+from wdport.optimisers.schedules import RELEASES
 
 
 class TorchResumed:
@@ -24,9 +31,16 @@ class TorchResumed:
         module: float64, with the checkpoint's weights.
         state: the optimiser as converted, for its parameters' names, groups and schedules.
         raw: torch's own state of every index, as the checkpoint has it.
+        schedule: the class of the schedule, from :func:`schedule_class`; None for a constant rate.
     """
 
-    def __init__(self, module: torch.nn.Module, state: Optimised, raw: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        state: Optimised,
+        raw: Mapping[int, Mapping[str, Any]],
+        schedule: type | None = None,
+    ) -> None:
         self.module = module
         own = dict(module.named_parameters())
         self.trained = [each for each in state.parameters if each.name in own]
@@ -45,7 +59,8 @@ class TorchResumed:
             self.optimiser.load_state_dict({"state": held, "param_groups": described})
         for group in self.optimiser.param_groups:
             group["foreach"] = group["fused"] = False
-        self.schedule = _schedule(state, self.optimiser)
+        stored = next(iter(state.schedules.values()), {})
+        self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
         self.parameters = own
 
     @property
@@ -105,25 +120,74 @@ def _optimiser(state: Optimised) -> Any:
     return torch.optim.AdamW if decoupled else torch.optim.Adam
 
 
-def _schedule(state: Optimised, optimiser: torch.optim.Optimizer) -> Any:
-    """PyTorch's schedule at the stored position, None if the file has none that steps by itself."""
+def schedule_class(state: Optimised, named: str | None) -> type | None:
+    """The class of the file's schedule: the one that is ``named`` as ``module:class``, or PyTorch's own with the stored
+    fields; None for a file without a schedule.
+
+    Raises :class:`UsageError` if no class, or several, have these fields, or if the named one is another.
+    """
     if len(state.schedules) != 1:
+        if named is not None:
+            raise UsageError("--schedule", f"the file has {len(state.schedules)} schedules", "leave it out")
         return None
     (stored,) = state.schedules.values()
-    return None if kind_of(stored) in ("", "ReduceLROnPlateau", "LambdaLR") else _revived(stored, optimiser)
+    if named is None:
+        return _own_class(stored)
+    found: object = find_function(named)
+    if not isinstance(found, type) or not issubclass(found, LRScheduler):
+        raise UsageError("--schedule", f"{named} is not a learning-rate schedule of PyTorch", "name its class")
+    if found in _torch_classes() and found not in _classes_of(stored):
+        raise UsageError("--schedule", f"the file's schedule does not have the fields of {found.__name__}",
+                         "name the class that wrote it")  # fmt: skip
+    return found
 
 
-def _revived(stored: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> Any:
-    """An object of PyTorch's class with this state, without its constructor, which would begin at the first step."""
-    cls: Any = getattr(torch.optim.lr_scheduler, kind_of(dict(stored)))
-    made = cls.__new__(cls)
-    inner: Sequence[Mapping[str, Any]] = stored.get("_schedulers", ())
-    made.__dict__.update({key: value for key, value in stored.items() if key != "_schedulers"})
-    made.__dict__.setdefault("_get_lr_called_within_step", False)
-    made.__dict__.setdefault("_is_initial", False)
-    made.optimizer = optimiser
-    if inner:
-        made._schedulers = [_revived(each, optimiser) for each in inner]
+def _own_class(stored: Mapping[str, Any]) -> type:
+    """PyTorch's class that stores these fields, as PyTorch itself tells; raises :class:`UsageError`."""
+    found = _classes_of(stored)
+    if len(found) != 1:
+        which = " and of ".join(each.__name__ for each in found) or "no class of torch.optim.lr_scheduler"
+        raise UsageError("--schedule", f"the file's schedule does not name its class, and has the fields of {which}",
+                         "name it: --schedule MODULE:CLASS")  # fmt: skip
+    return found[0]
+
+
+def _torch_classes() -> list[type]:
+    classes = [each for each in vars(lr_scheduler).values() if isinstance(each, type) and issubclass(each, LRScheduler)]
+    return [each for each in classes if not each.__name__.endswith("LRScheduler")]
+
+
+def _classes_of(stored: Mapping[str, Any]) -> list[type]:
+    """PyTorch's classes whose objects store exactly these fields, except for those that depend on the release."""
+    return [each for each in _torch_classes() if not (_fields(each, stored) ^ stored.keys()) - RELEASES]
+
+
+def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
+    """The fields that a new object of this class stores, which depend on ``cycle_momentum``."""
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9)
+    inner = lr_scheduler.ExponentialLR(optimiser, 1.0)
+    any_value = {"lr_lambda": lambda _: 1.0, "schedulers": [inner, inner], "milestones": [1], "total_steps": 2}
+    parameters = list(inspect.signature(cls).parameters.values())
+    given = {each.name: any_value.get(each.name, 1) for each in parameters
+             if each.default is inspect.Parameter.empty or each.name == "total_steps"}  # fmt: skip
+    if any(each.name == "cycle_momentum" for each in parameters):
+        given["cycle_momentum"] = stored.get("cycle_momentum", True)
+    given.pop("optimizer", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = cls(**given) if parameters[0].name == "schedulers" else cls(optimiser, **given)
+    return set(made.state_dict())
+
+
+def _revived(cls: type, stored: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> Any:
+    """An object of this class with this state, without its constructor, which would begin at the first step."""
+    made: Any = object.__new__(cls)
+    made.__dict__.update(optimizer=optimiser, _get_lr_called_within_step=False, _is_initial=False)
+    if "_scale_fn_custom" in stored:
+        made._scale_fn_custom = None
+    if inner := stored.get("_schedulers", ()):
+        made._schedulers = [_revived(_own_class(each), each, optimiser) for each in inner]
+    made.load_state_dict(deepcopy(dict(stored)))
     return made
 
 

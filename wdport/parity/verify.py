@@ -99,6 +99,7 @@ def verify(
     values: Mapping[str, str] | None = None,
     norm_stats: PathText | None = None,
     resume: PathText | None = None,
+    schedule: str | None = None,
 ) -> Verdict:
     """Run a converted model and its checkpoint, and compare them layer by layer.
 
@@ -120,6 +121,8 @@ def verify(
         norm_stats: mean and standard deviation per feature.
         resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps are compared from
             its state.
+        schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which of
+            PyTorch's classes it is of; needs ``resume``.
 
     Returns:
         A verdict, which is true if the two are equal.
@@ -132,7 +135,8 @@ def verify(
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
                 config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, key=key,
-                full=full)  # fmt: skip
+                full=full, resume=resume is not None, schedule=schedule)  # fmt: skip
+    pair.require_consistent()
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
 
 
@@ -170,7 +174,7 @@ def compare_files(
         reference = setup.reference
         if named:
             reference = user_reference(named, prepared, pair.key, weights.tensors if opened.rounded else None)
-        trained = open_resumed(prepared, resume) if resume is not None else None
+        trained = open_resumed(prepared, resume, pair.schedule) if resume is not None else None
         return _verify(
             prepared, opened, weights, unequal, digests, reference, say, started, pair.full, repro, trained, setup
         )
