@@ -415,6 +415,63 @@ def test_other_optimisers_are_refused(tmp_path: Path, make: Any, message: str) -
         wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
 
 
+class Lamb(torch.optim.AdamW):
+    """A user's own optimizer with the state of AdamW, and a setting more."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters)
+        for group in self.param_groups:
+            group["trust"] = 0.5
+
+
+class Nesterov(torch.optim.SGD):
+    """The same of SGD."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__([{"params": list(parameters), "trust": 0.5}])
+
+
+def test_an_optimiser_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, Nesterov(module.parameters()), module)
+    with pytest.raises(InputError, match="has the setting trust, which no SGD of torch has"):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    checkpoint, table = saved(tmp_path, Lamb(module.parameters()), module)
+    with pytest.raises(
+        InputError, match="trust, which no ADAM of torch has; say --optimizer adam or adamw if it changes"
+    ):
+        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer="adamw")
+    assert made.optimizer is not None
+    whole = torch.load(checkpoint)
+    for group in whole["optimizer"]["param_groups"]:
+        del group["trust"]
+    for entry, value in (("exp_avg_sq", None), ("exp_avg_diff", torch.zeros(1))):
+        other = copy.deepcopy(whole)
+        for state in other["optimizer"]["state"].values():
+            state.pop(entry) if value is None else state.update({entry: value})
+        torch.save(other, checkpoint)
+        with pytest.raises(InputError, match="another optimiser than Adam"):
+            wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, force=True)
+
+
+@pytest.mark.parametrize("key", ["scheduler", "my_own_name"])
+def test_every_schedule_in_the_file_is_found(tmp_path: Path, key: str) -> None:
+    """A ChainedScheduler has no position of its own; a rate that stays constant unsaid would be a misreading."""
+    module = Two()
+    optimizer = torch.optim.AdamW(module.parameters())
+    checkpoint, table = saved(tmp_path, optimizer, module)
+    schedule = torch.optim.lr_scheduler.ChainedScheduler([torch.optim.lr_scheduler.StepLR(optimizer, 3)])
+    torch.save({**torch.load(checkpoint), key: schedule.state_dict()}, checkpoint)
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    assert made.optimizer.schedule == "ChainedScheduler"
+    model = wdport.load_model(made.output, mapping=table)
+    with pytest.raises(UsageError, match="ChainedScheduler: is not implemented; give learning_rate"):
+        wdport.load_optimizer(made.optimizer.path, model)
+    assert wdport.load_optimizer(made.optimizer.path, model, learning_rate=1e-3)
+
+
 def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
     module = Two()
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)

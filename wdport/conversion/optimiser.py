@@ -42,11 +42,18 @@ SETTINGS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"),
     "sgd": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
 }
-"""Hyper-parameters that a group must have. Those of other optimisers are a different set."""
+"""Hyper-parameters that a group must have."""
 
 DECOUPLED: Final = "decoupled_weight_decay"
-WITHOUT_EFFECT: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
-"""Options that change how torch computes, not what."""
+WITHOUT_EFFECT: Final = frozenset({"foreach", "fused", "capturable", "differentiable", "name", "initial_lr", "max_lr",
+                                   "min_lr", "swa_lr", "base_momentum", "max_momentum"})  # fmt: skip
+"""Further options that a group may have: they change how torch computes and not what, or schedules keep them there."""
+
+_STORED: Final[Mapping[Kind, frozenset[str]]] = {
+    "adam": frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    "sgd": frozenset(),
+}
+"""The entries of every state."""
 
 _OTHER: Final = "Adam, AdamW and SGD are converted; start with a new optimizer"
 
@@ -104,7 +111,8 @@ def converted_optimiser(
         prepared: the open checkpoint with its plan.
         key: the entry of the checkpoint, if it holds several optimisers.
         names: the parameters' names in the order of the groups, if the file does not determine them.
-        decoupled: True for AdamW and False for Adam, for a file of an older torch that does not say which.
+        decoupled: True for AdamW and False for Adam, for a file of an older torch that does not say which, or with
+            settings that neither has.
 
     Raises:
         InputError: the file has no optimiser, or a damaged one.
@@ -113,7 +121,7 @@ def converted_optimiser(
     checkpoint, plan = prepared.checkpoint, prepared.plan
     with located(checkpoint.path):
         found = find_optimiser(checkpoint.tree, key)
-        kind, candidates = _kind(found), _candidates(checkpoint, plan)
+        kind, candidates = _kind(found, decoupled is not None), _candidates(checkpoint, plan)
         own = (named(found, names, candidates) if names is not None
                else parameter_names(found, candidates, checkpoint.prefixes))  # fmt: skip
         groups = tuple(_options(checkpoint, group.options) for group in found.groups)
@@ -139,13 +147,26 @@ def _candidates(checkpoint: Checkpoint, plan: Plan) -> list[Candidate]:
     return list(found.values())
 
 
-def _kind(found: OptimiserState) -> Kind:
+def _kind(found: OptimiserState, named: bool) -> Kind:
+    """The optimiser by its whole set of settings and entries; other settings are accepted of an Adam that is ``named``
+    by the user."""
     options = set().union(*(group.options for group in found.groups))
-    entries = {name for state in found.state.values() for name in state} - {"step"}
+    entries = set().union(*found.state.values())
     for kind, needed in SETTINGS.items():
-        if all(set(needed) <= group.options.keys() for group in found.groups) and entries <= set(MOMENTS[kind]):
-            return kind
-    told = ", ".join(sorted(entries)[:3] or sorted(options)[:4])
+        has_settings = all(set(needed) <= group.options.keys() for group in found.groups)
+        stored = {*MOMENTS[kind], *_STORED[kind]}
+        if not has_settings or not all(_STORED[kind] <= each.keys() <= stored for each in found.state.values()):
+            continue
+        others = options - {*needed, *WITHOUT_EFFECT} - ({DECOUPLED} if kind == "adam" else set())
+        if others and not (named and kind == "adam"):
+            fix = (
+                "say --optimizer adam or adamw if it changes no step"
+                if kind == "adam"
+                else "start with a new optimizer"
+            )
+            raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, found.key)
+        return kind
+    told = ", ".join(sorted(entries - {"step"})[:3] or sorted(options)[:4])
     raise Fault(f"is of another optimiser than Adam, AdamW or SGD (it has {told})", _OTHER, found.key)
 
 
