@@ -82,6 +82,15 @@ def test_key_is_needed_for_two(tmp_path: Path) -> None:
         assert checkpoint.key == "ema"
 
 
+def test_a_copy_under_a_name_of_its_own_is_another_candidate(tmp_path: Path) -> None:
+    """As averaged weights are kept by timm, and by programs with names of their own."""
+    path = saved(tmp_path, {"state_dict": STATE, "state_dict_ema": dict(STATE), "callback": {"best": dict(STATE)}})
+    refuse(path, "3 candidates for the state_dict: state_dict, state_dict_ema, callback.best; choose one with key=NAME")
+    path = saved(tmp_path, {"state_dict": STATE, "other": {"x": T}})
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.key == "state_dict"
+
+
 def test_candidates_of_two_depths(tmp_path: Path) -> None:
     path = saved(tmp_path, {"model": {"state_dict": STATE, "net": STATE}, "generator": STATE, "discriminator": STATE})
     refuse(path, "4 candidates for the state_dict: model.state_dict, model.net, generator, discriminator; choose")

@@ -93,6 +93,8 @@ def test_what_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     wide = wdport.load_model(wdport.convert(save(tmp_path / "w", {**FIELDS, "vocab_size": 40})).output)
     with pytest.raises(InputError, match="has no token 31"):
         wdport.generate(wide, [TEXT], tokenizer=file.with_name("m"), mask=31)
+    with pytest.raises(InputError, match="has the ordinary token 'cat' as 5, which is the mask token"):
+        wdport.generate(wide, [TEXT], tokenizer=file.with_name("m"), mask=5)
     own = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "tokenizers" else own(name, *rest)

@@ -121,6 +121,8 @@ def _only_candidate(tree: dict[object, object]) -> str | None:
         elif isinstance(value, dict):
             known += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
     if len(known) == 1:
+        known += _copies(tree, known[0])
+    if len(known) == 1:
         return known[0]
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
@@ -128,6 +130,13 @@ def _only_candidate(tree: dict[object, object]) -> str | None:
     if _is_state(tree):
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
+
+
+def _copies(tree: dict[object, object], key: str) -> list[str]:
+    """Keys of other tables with the same names, such as averaged weights under a name of the program's own."""
+    tables = {name: _lookup(tree, name)[-1][1] for name in dict.fromkeys([key, *_candidates(tree)])}
+    names = {name: table.keys() for name, table in tables.items() if isinstance(table, dict)}
+    return [name for name in names if name != key and names[name] == names.get(key)]
 
 
 def _is_state(value: object) -> bool:

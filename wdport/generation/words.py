@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from wdport.checkpoint.regular import read_option
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.families.roles import Completing
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Array, KerasModel
@@ -37,6 +37,9 @@ class Words:
         if self.named is None:
             raise InputError(where, f"has no token {mask}, which is the mask token", "give the model's own tokenizer")
         self._special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        if mask not in self._special:
+            what = f"has the ordinary token {printable(self.named, 40)!r} as {mask}, which is the mask token"
+            raise InputError(where, what, "give the model's own tokenizer")
 
     @property
     def count(self) -> int:
