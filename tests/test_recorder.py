@@ -243,14 +243,13 @@ class Scaled(nn.MultiheadAttention):
 
 
 def test_attention_that_is_not_plain() -> None:
-    """Something of its own is refused; a mask is noted, and the insides are not recorded."""
+    """Something of its own is refused; keys of its own are noted, and the insides are not recorded."""
     module = Asks(batch_first=True)
     scaled = Scaled(8, 2, batch_first=True)
     scaled.load_state_dict(module.attn.state_dict())
     x, notes = tokens(2, 3, 8), []
-    masked = nn.Sequential(Masked())
-    record(masked.double().eval(), (x,), note=notes.append)
-    assert notes == ["0.attn is attention with attn_mask, so its parts are not recorded"]
+    record(Asks(batch_first=True, add_zero_attn=True).double().eval(), (x, x, x), note=notes.append)
+    assert notes == ["attn is attention with add_zero_attn, so its parts are not recorded"]
     module.attn = scaled
     module.double().eval()
     with pytest.raises(Refusal, match=r"attn: its output is \S+ off the one recomputed") as refusal:
@@ -261,13 +260,69 @@ def test_attention_that_is_not_plain() -> None:
 
 
 class Masked(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, masks: dict[str, Any], batch_first: bool = True) -> None:
         super().__init__()
-        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.attn, self.masks = nn.MultiheadAttention(8, 2, batch_first=batch_first), masks
 
     def forward(self, x: Tensor) -> Tensor:
-        mask = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
-        return self.attn(x, x, x, attn_mask=mask)[0]
+        return self.attn(x, x, x, **self.masks)[0]
+
+
+LATER = torch.ones(3, 3, dtype=torch.bool).triu(1)
+OTHERS = torch.tensor([[False, True, False], [False, True, False], [False, False, True]])
+PADDED = torch.tensor([[False, False, True], [False, True, True]])
+BY_HEAD = torch.stack([LATER, torch.eye(3, dtype=torch.bool), ~LATER, LATER.T])
+MASKS: dict[str, dict[str, Any]] = {
+    "bool": {"attn_mask": LATER},
+    "added": {"attn_mask": torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)},
+    "lowest": {"attn_mask": LATER.double() * torch.finfo(torch.float64).min},
+    "causal without a mask": {"attn_mask": torch.zeros(3, 3).bool(), "is_causal": True, "need_weights": False},
+    "causal with weights": {"attn_mask": LATER, "is_causal": True},
+    "by head": {"attn_mask": BY_HEAD, "need_weights": False},
+    "padding": {"key_padding_mask": PADDED},
+    "both": {"attn_mask": LATER, "key_padding_mask": PADDED, "need_weights": False},
+    "both, causal": {"attn_mask": OTHERS, "key_padding_mask": PADDED, "is_causal": True, "need_weights": False},
+    "no key": {"attn_mask": LATER, "key_padding_mask": PADDED.flip(1)},
+}
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("form", MASKS)
+def test_attention_with_a_mask_is_put_together(form: str, batch_first: bool) -> None:
+    """Its parts give torch's output, which is checked; what they give must follow the mask."""
+    torch.manual_seed(1)
+    x, notes = tokens(2, 3, 8) if batch_first else tokens(3, 2, 8), []
+    plain, module = (Masked(masks, batch_first).double().eval() for masks in ({}, MASKS[form]))
+    plain.load_state_dict(module.state_dict())
+    (output,), calls = record(module, (x,), note=notes.append)
+    out = calls["attn.out"]
+    assert np.isfinite(out.inputs[0]).all()
+    assert relative_l2(out.outputs[0] if batch_first else out.outputs[0].swapaxes(0, 1), output) < 1e-14
+    assert not relative_l2(output, record(plain, (x,))[0][0]) < 1e-3
+    blind = ["attn has queries that see no key; they get zeros, where torch may also give NaN"]
+    assert notes == (blind if form in ("no key", "by head") else [])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_fused_encoder_calls_its_submodules() -> None:
+    """In float32, too, where torch would run a layer as one function and leave the padding out."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    module = nn.TransformerEncoder(layer, 2).eval()
+    x = torch.from_numpy(tokens(2, 3, 8)).float()
+    with torch.no_grad():
+        assert not module(x, src_key_padding_mask=PADDED)[PADDED].any()
+    _, calls = record(Keeping(module, PADDED), (x.numpy(),))
+    assert {f"encoder.layers.{n}.self_attn.out" for n in (0, 1)} <= set(calls)
+    assert np.abs(calls["encoder"].outputs[0][PADDED.numpy()]).min() > 0
+
+
+class Keeping(nn.Module):
+    def __init__(self, encoder: nn.Module, mask: Tensor) -> None:
+        super().__init__()
+        self.encoder, self.mask = encoder, mask
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x, src_key_padding_mask=self.mask)
 
 
 # --- The lift

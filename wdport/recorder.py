@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
+import functools
 import hashlib
 import importlib
 import inspect
@@ -29,10 +30,9 @@ import secrets
 import sys
 import zipfile
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -99,12 +99,14 @@ class Refusal(Exception):
 @dataclass(frozen=True)
 class Call:
     """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost enclosing watched call
-    ("" is the network), and the names of its inputs if they are the parameters of a function."""
+    ("" is the network), the names of its inputs if they are the parameters of a function, and the mask (B, T) that
+    Keras hands on beside an input, true at the steps that count."""
 
     inputs: tuple[Nested, ...]
     outputs: tuple[Array, ...]
     caller: str = ""
     names: tuple[str, ...] = ()
+    mask: Array | None = None
 
 
 Calls = Mapping[str, Call]
@@ -478,7 +480,7 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
             _, alone = isolate(module, _moved(given, rng, unit), moved)
             whole, running = _disturbed(module, _moved(given, rng, unit), rng, unit)
             moves = zip(found.outputs, whole, outputs)
-            found.outputs = tuple(np.maximum(most, np.abs(a - b)) for most, a, b in moves)
+            found.outputs = tuple(np.maximum(most, _distance(a, b)) for most, a, b in moves)
             for name, spread in found.taps.items():
                 if name in alone:
                     spread.fed = _further(spread.fed, alone[name].inputs, calls[name].inputs)
@@ -501,9 +503,14 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
 
 def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:
     pairs = [(a, b) for a, b in zip(leaves(list(moved)), leaves(list(still))) if b.dtype.kind == "f"]
-    differences = [np.abs(a - b) for a, b in pairs]
+    differences = [_distance(a, b) for a, b in pairs]
     square = float(sum(float(np.sum(each * each)) for each in differences))
     return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
+
+
+def _distance(first: Array, second: Array) -> Array:
+    """|a - b|, which is 0 where both are the same infinity."""
+    return np.abs(np.subtract(first, second, where=first != second, out=np.zeros(first.shape, first.dtype)))
 
 
 def _disturbed(
@@ -644,12 +651,55 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     similar output are appended to ``names``."""
     import torch
 
-    with torch.no_grad():
+    with torch.no_grad(), _by_submodules(module):
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
         named = isinstance(output, dict) and all(len(_tensors(value)) == 1 for value in output.values())
         names[:] = list(map(str, output)) if named else [""] * len(_tensors(output))
     return tuple(to_array(tensor) for tensor in _tensors(output))
+
+
+@contextmanager
+def _by_submodules(module: Module) -> Iterator[None]:
+    """Inside, torch's own encoders and masked attention compute as in training: ``torch.nn.TransformerEncoderLayer``
+    calls its submodules in place of one function that no tap sees into, ``torch.nn.TransformerEncoder`` keeps padding,
+    and a query that sees no key gets zeros in place of NaN.
+    """
+    from torch import nn
+
+    forward = nn.MultiheadAttention.forward
+
+    @functools.wraps(forward)
+    def attend(self: MultiheadAttention, *args: Any, **kwargs: Any) -> object:
+        told = inspect.signature(forward).bind(self, *args, **kwargs).arguments
+        if told.get("attn_mask") is None and told.get("key_padding_mask") is None:
+            return forward(self, *args, **kwargs)
+        with patch.object(nn.functional, "softmax", _softmax), _unfused():
+            return forward(self, *args, **kwargs)
+
+    with patch.object(nn.MultiheadAttention, "forward", attend):
+        fused = any(isinstance(part, nn.TransformerEncoderLayer) for part in module.modules())
+        with _unfused() if fused else nullcontext():
+            yield
+
+
+def _unfused() -> AbstractContextManager[object]:
+    """A context that has no effect but this: torch takes no fast path while a ``TorchFunctionMode`` is active."""
+    from torch.overrides import TorchFunctionMode
+
+    class Unfused(TorchFunctionMode):
+        def __torch_function__(
+            self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
+            kwargs: Mapping[str, object] | None = None,
+        ) -> object:  # fmt: skip
+            return function(*args, **(kwargs or {}))
+
+    return Unfused()
+
+
+def _softmax(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
+    """The softmax that is zero where all scores are -inf, as in ``scaled_dot_product_attention`` since torch 2.5."""
+    return scores.softmax(dim).masked_fill((scores == -float("inf")).all(dim, keepdim=True), 0.0)
 
 
 @contextmanager
@@ -863,13 +913,14 @@ def _attention(
     name: str, part: MultiheadAttention, given: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
     """The four calls inside ``torch.nn.MultiheadAttention``, recomputed from its parameters and inputs, and its output,
-    in the module's own layout; empty and ``None``, with a note, if it does more than plain attention.
+    in the module's own layout; empty and ``None``, with a note, if it has keys of its own or no batch axis.
 
     Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
     from torch.nn.functional import linear
 
-    tokens = _plain_arguments(name, part, given, note)
+    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
+    tokens = _tokens(name, part, told, note)
     if tokens is None:
         return {}, None
     calls: dict[str, Call] = {}
@@ -889,18 +940,19 @@ def _attention(
         project(step, tokens[at], weights[at], biases[at]).unflatten(-1, (part.num_heads, width)).transpose(1, 2)
         for at, step in enumerate(ATTENTION[:3])
     )
-    attended = (query * width**-0.5 @ key.transpose(-1, -2)).softmax(-1) @ value
+    scores = query * width**-0.5 @ key.transpose(-1, -2)
+    mask = _additive_mask(part, told, scores)
+    if mask is not None and bool((mask == -float("inf")).all(-1).any()):
+        note(f"{name} has queries that see no key; they get zeros, where torch may also give NaN")
+    attended = _softmax(scores if mask is None else scores + mask) @ value
     made = project("out", attended.transpose(1, 2).flatten(2), part.out_proj.weight, part.out_proj.bias)
     return calls, made if part.batch_first else made.transpose(0, 1)
 
 
-def _plain_arguments(name: str, part: MultiheadAttention, given: Given, note: Note) -> list[Tensor] | None:
-    """Query, key and value as (B, L, E), or ``None`` if there is a mask or the like."""
-    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
+def _tokens(name: str, part: MultiheadAttention, told: Mapping[str, Any], note: Note) -> list[Tensor] | None:
+    """Query, key and value as (B, L, E), or ``None`` if the keys are not only these."""
     tokens = [told.get(step) for step in ATTENTION[:3]]
-    extras = [what for what in ("key_padding_mask", "attn_mask") if told.get(what) is not None]
-    extras += ["is_causal"] if told.get("is_causal") else []
-    extras += ["bias_k"] if part.bias_k is not None else []
+    extras = ["bias_k"] if part.bias_k is not None else []
     extras += ["add_zero_attn"] if part.add_zero_attn else []
     if not extras and any(each is None or each.ndim != 3 for each in tokens):
         extras = ["inputs other than query, key and value with a batch axis"]
@@ -908,6 +960,23 @@ def _plain_arguments(name: str, part: MultiheadAttention, given: Given, note: No
         note(f"{name} is attention with {', '.join(extras)}, so its parts are not recorded")
         return None
     return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
+
+
+def _additive_mask(part: MultiheadAttention, told: Mapping[str, Any], scores: Tensor) -> Tensor | None:
+    """What the masks add to the scores (B, heads, L, S): -inf where a mask of bool is true.
+
+    Without weights and without a mask of keys, ``is_causal`` replaces the mask, as in torch 2.0 and later.
+    """
+    import torch
+
+    attended, padded = told.get("attn_mask"), told.get("key_padding_mask")
+    if told.get("is_causal") and padded is None and not told.get("need_weights", True):
+        attended = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    masks = [] if attended is None else [attended if attended.ndim == 2 else attended.unflatten(0, scores.shape[:2])]
+    masks += [] if padded is None else [padded[:, None, None]]
+    added = [torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device).masked_fill(mask, -float("inf"))
+             if mask.dtype == torch.bool else mask for mask in masks]  # fmt: skip
+    return sum(added[1:], added[0]) if added else None
 
 
 def _check_apart(name: str, made: Sequence[Tensor], output: object) -> None:
@@ -1030,7 +1099,7 @@ def build(
     import torch
 
     if arguments:
-        factory = partial(factory, **arguments)
+        factory = functools.partial(factory, **arguments)
     state = None if takes_path(factory, target) else _Checkpoint(checkpoint, key, tensors, spare)
     single: Fresh = {}
     double: Fresh = {}
@@ -1058,7 +1127,7 @@ def build_alone(
     returns ``make_inputs`` if the factory does. ``checkpoint`` is for a factory that takes a path."""
     factory = _find_factory(target)
     if arguments:
-        factory = partial(factory, **arguments)
+        factory = functools.partial(factory, **arguments)
     takes = takes_path(factory, target)
     if takes and checkpoint is None:
         raise Refusal(2, target, "takes the path of a checkpoint", "give the checkpoint as well")

@@ -26,6 +26,9 @@ class Explained:
 
 NOTHING = Explained()
 
+MASKING = float(np.finfo(np.float32).max)
+"""Values from here on are not rounded; see :func:`wdport.recorder.conditioning`."""
+
 
 def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explained], Explained]:
     """The explained errors by the reference's names, and of the output: the effect of one rounding times the ratio that
@@ -51,6 +54,7 @@ def beyond(result: TapResult, error: float, allowed: float) -> float:
 
 
 def _size(values: Sequence[object]) -> float:
-    """Sum of squares of all arrays; always positive."""
+    """Sum of squares of all arrays, without the lowest numbers that masks hold; always positive."""
     arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
-    return max(float(sum(np.sum(array * array) for array in arrays)), float(np.finfo(np.float64).tiny))
+    squares = (np.square(array, where=np.abs(array) < MASKING, out=np.zeros_like(array)) for array in arrays)
+    return max(float(sum(np.sum(square) for square in squares)), float(np.finfo(np.float64).tiny))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from wdport.compare.bounds import FLOAT32_SHARE
 from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
-from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names
+from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
 from wdport.compare.measure import float32_share, relative_l2
-from wdport.compare.relations import arrangement
+from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule
 from wdport.model import Array
+from wdport.recorder import inside
 
 
 class InPort:
@@ -35,13 +36,14 @@ class InPort:
             call, own = calls.get(tap.reference), self._shapes.get(tap.candidate)
             if call is None or own is None:
                 continue
+            names, masks = leaf_names(own), mask_places(own)
             given, made = ([tuple(leaf.shape) for leaf in leaves(list(side))] for side in (own.inputs, own.outputs))
             try:
-                found[tap.candidate] = in_port(call, tap.layout, (given, made), leaf_names(own))
+                found[tap.candidate] = in_port(call, tap.layout, (given, made), names, masks=masks)
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
                 with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
-                    found[tap.candidate] = in_port(call, tap.layout, (given, made), leaf_names(own), strict=False)
+                    found[tap.candidate] = in_port(call, tap.layout, (given, made), names, False, masks)
             if (first := self._shapes.get(tap.fed)) is not None:
                 with suppress(ValueError):
                     found[tap.fed] = _fed_alone(call, tap, first)
@@ -51,7 +53,8 @@ class InPort:
 def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
     """The expected inputs of the first layer of a stack; its outputs have no counterpart in the reference."""
     shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
-    return Expected(fed_in_port(call, tap.layout, shapes, leaf_names(first)), len(shapes), (), call.caller)
+    inputs = fed_in_port(call, tap.layout, shapes, leaf_names(first), masks=mask_places(first))
+    return Expected(inputs, len(shapes), (), call.caller)
 
 
 def outputs_in_port(
@@ -96,7 +99,8 @@ def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> 
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
-    """How a tap's arrays are rearrangements of the reference's; "" if they are equal, ``None`` if they are not.
+    """How a tap's arrays are rearrangements of the reference's, or differ only at steps that a mask leaves out; "" if
+    they are equal, ``None`` if they are neither.
 
     ``reference`` are the reference's calls in its own layout, for shapes that differ from the port's.
     """
@@ -113,12 +117,47 @@ def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], ref
         inputs, outputs = (list(zip(*each, strict=True)) for each in zip(*sides, strict=True))
     if inputs is None or outputs is None:
         return None
+    masks = [*(each.mask for each in candidate.values() if each.mask is not None), *_seeing(reference)]
     for c, r in [*inputs, *outputs]:
         how = arrangement(*_alike(np.asarray(c), np.asarray(r)))
+        if how is None and any(_counted_alike(np.asarray(c), np.asarray(r), mask) for mask in masks):
+            how = "at steps that a mask leaves out"
         if how is None:
             return None
         found = found or how
     return found
+
+
+def _seeing(reference: Calls) -> Iterator[Array]:
+    """For every attention of the reference, the queries (B, L) that see a key in all heads, if some do not."""
+    for name, call in reference.items():
+        out, masks = reference.get(inside(name, "out")), dict(zip(call.names, call.inputs, strict=False))
+        attended, padded = (masks.get(each) for each in ("attn_mask", "key_padding_mask"))
+        if out is None or (attended is None and padded is None):
+            continue
+        count, length = np.shape(out.inputs[0])[:2]
+        hidden = np.zeros((1, 1, length, 1), bool)
+        if attended is not None:
+            shape = (count, -1) if np.ndim(attended) == 3 else (1, 1)
+            hidden = hidden | _hides(attended).reshape(*shape, *np.shape(attended)[-2:])
+        if padded is not None:
+            hidden = hidden | _hides(padded)[:, None, None]
+        sees = np.broadcast_to(~np.any(np.all(hidden, -1), 1), (count, length))
+        if not sees.all():
+            yield sees
+
+
+def _hides(mask: object) -> Array:
+    """Where a mask of PyTorch's attention hides a key."""
+    array = np.asarray(mask)
+    return array if array.dtype == bool else np.isneginf(array)
+
+
+def _counted_alike(candidate: Array, reference: Array, mask: Array) -> bool:
+    """Whether two arrays (B, T, ...) agree at the steps that a mask (B, T) counts."""
+    if candidate.shape != reference.shape or candidate.shape[:2] != mask.shape:
+        return False
+    return bool(mask.any()) and same(candidate[mask], reference[mask])
 
 
 def _alike(candidate: Array, reference: Array) -> tuple[Array, Array]:

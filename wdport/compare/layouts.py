@@ -6,7 +6,7 @@ outputs of the network state theirs. Other arrays stay unchanged, or have their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,14 +114,15 @@ def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[tuple[int
 
 
 def in_port(
-    call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True
-) -> Expected:
+    call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True,
+    masks: Collection[int] = (),
+) -> Expected:  # fmt: skip
     """Convert a call of the reference to the port's layout, given the flat shapes of the inputs and outputs, and the
-    names of the inputs, of the port's call.
+    names and masks of the inputs, of the port's call.
 
     Raises ``ValueError`` if counts do not fit, or, if ``strict``, shapes.
     """
-    inputs = {} if layout.outputs_only else fed_in_port(call, layout, shapes[0], names, strict)
+    inputs = {} if layout.outputs_only else fed_in_port(call, layout, shapes[0], names, strict, masks)
     made = _chosen(leaves(list(call.outputs)), shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]
@@ -131,20 +132,22 @@ def in_port(
 
 
 def fed_in_port(
-    call: Call, layout: Layout, shapes: Shapes, names: Sequence[str] = (), strict: bool = True
-) -> dict[int, Array]:
+    call: Call, layout: Layout, shapes: Shapes, names: Sequence[str] = (), strict: bool = True,
+    masks: Collection[int] = (),
+) -> dict[int, Array]:  # fmt: skip
     """The inputs of a call of the reference in the port's layout, by their position among the port's inputs; ``names``
-    are those of the port's, see :func:`leaf_names`.
+    and ``masks`` are those of the port's, see :func:`leaf_names` and :func:`mask_places`.
 
     Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
-    position; those that only one side has are left out. An array that the reference was given several times, as in
+    position; those that only one side has are left out. So are masks without a common name, since each library has its
+    own forms, and the layer's output shows a wrong one. An array that the reference was given several times, as in
     self-attention, the port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an
     input is left out if the padding is not known, since the layer's output is compared.
     """
     given = leaves(list(call.inputs))
     order = matched(leaf_names(call), names, len(given), len(shapes))
     if order is None:
-        order = _taken_once(given, len(shapes))
+        order = _matched_by_place(given, len(shapes), mask_places(call), masks)
     if order is None:
         raise ValueError(f"{len(given)} inputs where the port has {len(shapes)}")
     inputs = {}
@@ -183,18 +186,33 @@ def leaf_names(call: Call) -> tuple[str, ...]:
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:
-    """Pairs of positions of corresponding inputs; ``None`` if they cannot be determined."""
+    """Pairs of positions of inputs with corresponding names; ``None`` if the names do not determine them."""
     if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == wanted:
         both = [(theirs.index(name), at) for at, name in enumerate(ours) if name in theirs]
         if len(both) > 1 or len(both) == len(ours) < len(theirs):
             return both
-    return [(at, at) for at in range(count)] if count == wanted else None
+    return None
 
 
-def _taken_once(given: Sequence[Array], wanted: int) -> list[tuple[int, int]] | None:
-    """Pairs of positions of inputs if the port takes bitwise equal arrays once."""
-    first = [at for at, array in enumerate(given) if not any(_equal(array, before) for before in given[:at])]
-    return [(theirs, ours) for ours, theirs in enumerate(first)] if len(first) == wanted else None
+def mask_places(call: Call) -> frozenset[int]:
+    """The positions of a call's inputs that are masks: arrays of bool, and arguments named so."""
+    arrays = leaves(list(call.inputs))
+    names = leaf_names(call) or [""] * len(arrays)
+    pairs = enumerate(zip(arrays, names, strict=True))
+    return frozenset(at for at, (array, name) in pairs if array.dtype == bool or name.endswith("mask"))
+
+
+def _matched_by_place(
+    given: Sequence[Array], wanted: int, theirs: Collection[int], ours: Collection[int]
+) -> list[tuple[int, int]] | None:
+    """Pairs of positions of inputs in their order, without the masks if other inputs remain on both sides and fit."""
+    places = [[at for at in range(count) if at not in masks] for count, masks in ((len(given), theirs), (wanted, ours))]
+    for left, right in (places, [list(range(len(given))), list(range(wanted))]):
+        if len(left) != len(right):  # the port may take bitwise equal arrays once
+            left = [at for n, at in enumerate(left) if not any(_equal(given[at], given[one]) for one in left[:n])]
+        if left and len(left) == len(right):
+            return list(zip(left, right, strict=True))
+    return None if given or wanted else []
 
 
 def _equal(first: Array, second: Array) -> bool:

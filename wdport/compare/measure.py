@@ -35,10 +35,18 @@ def relative_l2(candidate: Array, reference: Array) -> float:
 
 
 def float32_share(values: Array) -> float:
-    """Share of the values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none."""
+    """Share of the distinct values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none. A bias that
+    a layer gives out unchanged at many steps counts once."""
     values = values[(values != 0.0) & (np.abs(values) != 1.0)]
+    if not _held(values).any():
+        return 0.0
+    return float(np.mean(_held(np.unique(values))))
+
+
+def _held(values: Array) -> Array:
+    """Which values float32 holds exactly."""
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, another value
-        return float(np.mean(values.astype(np.float32).astype(np.float64) == values)) if values.size else 0.0
+        return np.asarray(values.astype(np.float32).astype(np.float64) == values)
 
 
 def is_constant(values: Array) -> bool:

@@ -12,9 +12,11 @@ from typing import Any, TypeGuard
 from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from wdport.compare.calls import Call, Expected, Outputs, call_name, layer_of
 from wdport.compare.programs import Program
@@ -35,8 +37,8 @@ Plain = tuple[dict[str, Array], list[Array]]
 Handle = Callable[[str, Compute, "Arguments"], object]
 """Called in place of a layer with the call, its computation and its arguments; returns any nesting of tensors."""
 
-Found = dict[str, tuple[list[object], list[jax.Array]]]
-"""By call, the layer's nested inputs and its output arrays."""
+Found = dict[str, tuple[list[object], list[jax.Array], jax.Array | None]]
+"""By call, the layer's nested inputs, its output arrays, and the mask beside its inputs."""
 
 Answers = Mapping[str, Expected]
 """Expected calls, by call of the port."""
@@ -91,27 +93,34 @@ def _traced_by() -> object:
 
 
 class Arguments:
-    """The arguments of one call of a layer; ``tensors`` are those among them, positional ones first, then named ones
-    sorted by name."""
+    """The arguments of one call of a layer, in the order of its signature however they are passed; ``tensors`` are
+    those among them."""
 
     def __init__(self, layer: KerasLayer, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        self._flat, self._tree = jax.tree.flatten((args, kwargs), is_leaf=lambda leaf: leaf is None)
+        order = call_names(layer)
+        place = {name: at for at, name in enumerate(order)}
+        named = sorted(kwargs.items(), key=lambda item: (place.get(item[0], len(place)), item[0]))
+        given = [*zip([*order, *([""] * len(args))], args, strict=False), *named]
+        self._keys, self._positional = [name for name, _ in given], len(args)
+        self._flat, self._tree = jax.tree.flatten([value for _, value in given], is_leaf=lambda leaf: leaf is None)
         self._places = [at for at, leaf in enumerate(self._flat) if is_tensor(leaf)]
         self.tensors = [self._flat[at] for at in self._places]
-        given = [(name, value) for name, value in [*zip([*call_names(layer), *([""] * len(args))], args, strict=False),
-                                                   *sorted(kwargs.items())] if _holds(value)]  # fmt: skip
-        self.nested = [_nest(value) for _, value in given]
+        self.nested = [_nest(value) for _, value in given if _holds(value)]
         """One tensor, or a nested list of tensors, for each argument that has any."""
-        self.names = tuple(name for name, _ in given)
+        self.names = tuple(name for name, value in given if _holds(value))
         """The names of those arguments' parameters."""
+        masks = [mask for each in self.tensors if (mask := get_keras_mask(each)) is not None]
+        self.mask = masks[0] if masks else None
+        """The mask that Keras hands on beside the first of the tensors that has one."""
 
     def with_tensors(self, values: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Positional and named arguments with these tensors in place of their own."""
         filled = list(self._flat)
         for at, each in zip(self._places, values, strict=True):
             filled[at] = each
-        args, kwargs = jax.tree.unflatten(self._tree, filled)
-        return args, kwargs
+        given = jax.tree.unflatten(self._tree, filled)
+        first = self._positional
+        return tuple(given[:first]), dict(zip(self._keys[first:], given[first:], strict=True))
 
 
 def is_tensor(value: object) -> TypeGuard[jax.Array]:
@@ -192,8 +201,8 @@ class Probe:
     def _calls(self, found: Found) -> dict[str, Call]:
         return {
             call: Call(tuple(map(_arrays, given)), tuple(map(_arrays, made)), self._callers.get(call, ""),
-                       self._names.get(call, ()))
-            for call, (given, made) in found.items()
+                       self._names.get(call, ()), None if mask is None else _arrays(mask))
+            for call, (given, made, mask) in found.items()
         }  # fmt: skip
 
     def _weights(self) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -215,7 +224,7 @@ class Probe:
         def keep(call: str, compute: Compute, given: Arguments) -> object:
             output = compute(given.tensors)
             self._names[call] = given.names
-            found[call] = (given.nested, tensors(output))
+            found[call] = (given.nested, tensors(output), given.mask)
             return output
 
         with intercepted(self.layers, keep) as callers:
@@ -249,15 +258,29 @@ class Probe:
             values: list[Tensor] = list(given.tensors)
             for at, array in fed.items():
                 if int(at) < len(values):
-                    values[int(at)] = array
+                    values[int(at)] = _masked(array, values[int(at)])
             output = compute(values)
+            for tensor, value in zip(given.tensors, values, strict=True):
+                if get_keras_mask(tensor) is not get_keras_mask(value):
+                    set_keras_mask(tensor, get_keras_mask(value))  # a layer may take its input's mask away
             self._names[call] = given.names
-            found[call] = (given.nested, tensors(output))
+            found[call] = (given.nested, tensors(output), given.mask)
             flat, tree = jax.tree.flatten(output)
             fits = len(flat) == len(made) and all(a.ndim == b.ndim for a, b in zip(flat, made, strict=True))
-            return jax.tree.unflatten(tree, made) if fits else output
+            if not fits:
+                return output
+            return jax.tree.unflatten(tree, [_masked(a, b) for a, b in zip(made, flat, strict=True)])
 
         return answer
+
+
+def _masked(value: Tensor, like: Tensor) -> Tensor:
+    """A value with the implicit mask of the tensor that it replaces: Keras hands masks on beside the tensors."""
+    if (mask := get_keras_mask(like)) is None:
+        return value
+    value = jnp.array(value)  # others may share the array itself
+    set_keras_mask(value, mask)
+    return value
 
 
 def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] = ()) -> object:

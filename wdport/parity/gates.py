@@ -91,7 +91,7 @@ def _left_out(comparison: Comparison) -> list[str]:
 def _arranged(comparison: Comparison) -> list[str]:
     """Notes on layers whose values are in another order while everything after them agrees."""
     told = _by_reason(comparison.arranged)
-    return [f"inner order differs, outputs equal: {names} ({how})" for how, names in told.items()]
+    return [f"differs inside, outputs equal: {names} ({how})" for how, names in told.items()]
 
 
 def _by_reason(found: Mapping[str, str]) -> dict[str, str]:
