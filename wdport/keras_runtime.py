@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 from keras.src.backend.common import dtypes, global_state
+from keras.src.backend.jax import nn
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
@@ -123,6 +125,15 @@ def call_names(layer: KerasLayer) -> tuple[str, ...]:
     except (TypeError, ValueError):
         return ()
     return tuple(name for name, each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+
+
+def first_line(error: BaseException) -> str:
+    """The text of an error in one line, without the frame and the colours that Keras adds."""
+    lines = (re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines())
+    told = [
+        line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))
+    ]
+    return f"{type(error).__name__}: {told[0] if told else ''}"[:160]
 
 
 def _attributes(layer: KerasLayer) -> dict[int, str]:
@@ -233,6 +244,7 @@ def exact_float64() -> Iterator[None]:
         with (
             patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
             patch.object(jax.nn, "dot_product_attention", _explicit_attention),
+            patch.object(nn.logging, "exception", lambda *_, **__: None),  # a traceback, before Keras tries another way
         ):
             yield
     finally:

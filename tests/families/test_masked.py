@@ -152,3 +152,10 @@ def test_a_recording_finds_a_wrong_mask(tmp_path: Path, net: str, twin: str) -> 
     verdict = Files(tmp_path, net, twin).verify_recording()
     assert verdict.exit_code == 1
     assert {fault.feeds or fault.reference for fault in verdict.faults} == WRONG[net, twin]
+
+
+def test_a_port_that_raises_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = Files(tmp_path, "masked_padding", "masked_padding_raises")
+    assert main(["verify", str(files.checkpoint), str(files.output), "--mapping", str(files.table)]) == 4
+    (line,) = capfd.readouterr().err.strip().splitlines()
+    assert line.startswith("error: attn: running it raises TypeError: and got incompatible shapes")

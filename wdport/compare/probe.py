@@ -21,8 +21,8 @@ from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from wdport.compare.calls import Call, Expected, Outputs, call_name, layer_of
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
-from wdport.errors import IncompleteError
-from wdport.keras_runtime import call_names, exact_float64, layers_by_path
+from wdport.errors import IncompleteError, MisfitError
+from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path
 from wdport.model import Array, KerasLayer, KerasModel
 
 Tensor = Array | jax.Array
@@ -162,7 +162,8 @@ class Probe:
         return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
-        """Run the model; returns its outputs, and every call of the layers."""
+        """Run the model; returns its outputs, and every call of the layers. If one raises, raises
+        :class:`MisfitError`."""
         outputs, found = self._record(*self._weights(), inputs)
         return tuple(map(np.asarray, outputs)), self._calls(found)
 
@@ -220,15 +221,22 @@ class Probe:
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
     ) -> tuple[list[jax.Array], Found]:
         found: Found = {}
+        within: list[str] = []
 
         def keep(call: str, compute: Compute, given: Arguments) -> object:
+            within.append(call)
             output = compute(given.tensors)
+            within.pop()
             self._names[call] = given.names
             found[call] = (given.nested, tensors(output), given.mask)
             return output
 
-        with intercepted(self.layers, keep) as callers:
-            outputs = self._outputs(trainable, fixed, inputs)
+        try:
+            with intercepted(self.layers, keep) as callers:
+                outputs = self._outputs(trainable, fixed, inputs)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError) as error:
+            where = within[-1] if within else "the Keras model"
+            raise MisfitError(where, f"running it raises {first_line(error)}", "correct the layer") from error
         self._callers.update(callers)
         return outputs, found
 

@@ -7,7 +7,6 @@ is guessed; a wrong guess gives a later layer an input that does not occur in Py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from wdport import recorder
 from wdport.compare.calls import layer_of
 from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
-from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
+from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.porting.guide import Guide
@@ -209,7 +208,7 @@ class Assigning:
             except WdportError:
                 raise
             except Exception as error:  # the user's own code, on inputs that it does not take
-                what = f"raises {_first_line(error)} when called on the inputs"
+                what = f"raises {first_line(error)} when called on the inputs"
                 fix = "state the inputs as both models take them, such as 'x: b c=3 h=32 w=32 -> b h w c'"
                 raise MisfitError("--model", what, fix) from error
         return replace(self._outcome(stuck, outputs), deepest=self.deepest)
@@ -556,15 +555,6 @@ def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     """Whether both sides have about as many numbers: vectors may be joined, or left out."""
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
-
-
-def _first_line(error: BaseException) -> str:
-    """The text of an error, without the frame and the colours that Keras adds."""
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines()]
-    told = [
-        line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))
-    ]
-    return f"{type(error).__name__}: {told[0] if told else ''}"[:160]
 
 
 def _state(run: TorchRun) -> dict[str, Array]:

@@ -15,6 +15,15 @@ HEADS = np.stack([EARLIER, ~np.eye(6, dtype=bool)])
 HEADS[1, 0, 0] = True
 
 
+@keras.saving.register_keras_serializable("masked_twins")
+class Once(layers.MultiHeadAttention):  # type: ignore[misc]
+    """Attention that only takes a batch of its own."""
+
+    def _compute_attention(self, query: Any, key: Any, value: Any, attention_mask: Any = None, *more: Any) -> Any:
+        mask = attention_mask if query.shape[0] != 4 else attention_mask[..., 1:]
+        return super()._compute_attention(query, key, value, mask, *more)
+
+
 class Biased(layers.Layer):  # type: ignore[misc]
     """Attention of two heads with a number added to the scores, which ``MultiHeadAttention`` does not take."""
 
@@ -47,7 +56,8 @@ def attention(x: Any, keep: Any, form: str) -> Any:
         masks = {"attention_mask": ops.convert_to_tensor(np.tril(np.ones((1, 6, 6), bool), 1))}
     if "heads" in form:
         masks["attention_mask"] = ops.logical_and(heads[None], keep[:, None, None] if "padding" in form else True)
-    return layers.MultiHeadAttention(2, 4, **name)(x, x, **masks)
+    attend = Once if "raises" in form else layers.MultiHeadAttention
+    return attend(2, 4, **name)(x, x, **masks)
 
 
 def masked(form: str) -> Any:
