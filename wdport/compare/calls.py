@@ -12,7 +12,7 @@ known faults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wdport.model import Array
@@ -30,12 +30,18 @@ from wdport.recorder import leaves as leaves
 @dataclass(frozen=True)
 class Expected:
     """A call of the reference in the port's layout: its inputs by their position among the ``count`` inputs of the
-    port's call, and its outputs."""
+    port's call, and its outputs. ``window`` is the part of each output that the reference has, if the port crops the
+    rest in a following layer."""
 
     inputs: Mapping[int, Array]
     count: int
     outputs: Outputs
     caller: str = ""
+    window: tuple[slice, ...] = ()
+
+    def cropped(self, outputs: Sequence[Array]) -> list[Array]:
+        """The part of the port's outputs that the reference has."""
+        return [array[self.window] if len(self.window) == array.ndim else array for array in outputs]
 
     @property
     def given(self) -> list[Array]:

@@ -85,7 +85,8 @@ def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] |
     """Pairs of actual and expected outputs of a layer of the port; ``None`` if their numbers differ."""
     if len(own.outputs) != len(expected.outputs):
         return None
-    return list(zip(comparable(tap, own.outputs), comparable(tap, expected.outputs), strict=True))
+    ours, theirs = (comparable(tap, expected.cropped(side)) for side in (own.outputs, expected.outputs))
+    return list(zip(ours, theirs, strict=True))
 
 
 def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> tuple[float, float] | None:

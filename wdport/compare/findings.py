@@ -184,6 +184,13 @@ class Gate:
         beyond = self.worst is not None and self.bound is not None and not self.worst <= self.bound
         return not self.passed and (beyond or self.complete)
 
+    @property
+    def outcome(self) -> str:
+        """``ok``, ``FAIL``, or ``INCOMPLETE`` if it only lacks comparisons."""
+        if self.passed:
+            return "ok"
+        return "FAIL" if self.differs else "INCOMPLETE"
+
     @cached_property
     def _largest(self) -> Measure | None:
         """The largest of the numbers that are compared with the gate's main bound, that of its first measure."""

@@ -56,6 +56,9 @@ class Layout:
     shape determines, ``padded`` is the padding that the port may have applied to the input before the layer: a key of
     :data:`PADDED`, or one of :attr:`wdport.mapping.kinds.kind.Kind.padded`.
 
+    If ``cropped``, the port may crop the output in a following layer; ``before`` is how much PyTorch's layer crops in
+    front along each spatial axis, if known.
+
     With ``outputs_only`` the layer is the last of several that correspond to one module of the reference, so it is fed
     by the one before it; :func:`fed_in_port` gives the inputs of the first.
     """
@@ -66,6 +69,8 @@ class Layout:
     sizes: Mapping[str, int] = field(default_factory=dict)
     padded: str = ""
     outputs_only: bool = False
+    cropped: bool = False
+    before: tuple[int, ...] = ()
 
 
 def axes(text: str) -> Rule:
@@ -81,6 +86,8 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
         except AxisError:
             continue
         return apply_rule(rule, [array], found)[0]
+    if array.shape == (1, *shape):
+        return np.asarray(array[0])  # the state of one recurrent layer
     if array.ndim == len(shape) and all(a == b or 1 in (a, b) for a, b in zip(array.shape, shape, strict=True)):
         return array  # the same shape, or what differs by a broadcast
     shared = min(array.ndim, len(shape)) - 1
@@ -102,15 +109,15 @@ def moved(array: Array, rank: int, rules: Sequence[Rule]) -> Array:
     return array
 
 
-def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[tuple[int, int]] | None:
-    """The padding on either side that makes the reference's input the port's input of this shape, if there is one."""
+def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[int] | None:
+    """How much larger than the reference's input the port's input of this shape is along every axis; negative numbers
+    if it is smaller, ``None`` if it is neither."""
     try:
         placed = moved(array, len(shape), rules)
     except ValueError:
         return None
     more = [wanted - size for wanted, size in zip(shape, placed.shape, strict=True)]
-    fits = min(more) == 0 < max(more) and not any(each % 2 for each in more)
-    return [(each // 2, each // 2) for each in more] if fits else None
+    return more if min(more) == 0 < max(more) or min(more) < 0 == max(more) else None
 
 
 def in_port(
@@ -126,9 +133,36 @@ def in_port(
     made = _chosen(leaves(list(call.outputs)), shapes[1])
     if layout.after:
         made = [AFTER[layout.after](array) for array in made]
+    if layout.cropped and len(made) == 1 and (found := _uncropped(made[0], tuple(shapes[1][0]), layout)) is not None:
+        return Expected(inputs, len(shapes[0]), (found[0],), call.caller, found[1])
     pairs = zip(made, shapes[1], strict=True)
     outputs = tuple(_fitted(array, shape, layout.outputs, layout, strict) for array, shape in pairs)
     return Expected(inputs, len(shapes[0]), outputs, call.caller)
+
+
+def _uncropped(array: Array, shape: Shape, layout: Layout) -> tuple[Array, tuple[slice, ...]] | None:
+    """An output of the reference within zeros of the port's ``shape``, and where it is; ``None`` if the port's layer
+    has its size. If the cropping is not known, it is what the sizes ask for: the same at both ends, or one more in
+    front, as PyTorch's ``output_padding`` of one leaves it."""
+    try:
+        placed = moved(array, len(shape), layout.outputs)
+    except ValueError:
+        return None
+    first = 1 if layout.outputs else 2  # channels last, or the reference's own order
+    spatial = range(first, first + len(shape) - 2)
+    if placed.shape == shape or any(shape[at] != placed.shape[at] for at in range(len(shape)) if at not in spatial):
+        return None
+    window, kept = [slice(None)] * len(shape), [slice(None)] * len(shape)
+    for at in spatial:
+        more = shape[at] - placed.shape[at]
+        before = layout.before[at - first] if layout.before else (max(more, 0) + 1) // 2
+        count = min(placed.shape[at], shape[at] - before)
+        if count < 1:
+            return None
+        window[at], kept[at] = slice(before, before + count), slice(count)
+    whole = np.zeros(shape, placed.dtype)
+    whole[tuple(window)] = placed[tuple(kept)]
+    return whole, tuple(window)
 
 
 def fed_in_port(
@@ -141,8 +175,9 @@ def fed_in_port(
     Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
     position; those that only one side has are left out. So are masks without a common name, since each library has its
     own forms, and the layer's output shows a wrong one. An array that the reference was given several times, as in
-    self-attention, the port may take once. The port may pad before the layer what PyTorch's layer pads itself: such an
-    input is left out if the padding is not known, since the layer's output is compared.
+    self-attention, the port may take once. The port may pad before the layer what PyTorch's layer pads itself, and its
+    layer what PyTorch pads before: such an input is left out if the padding is not known, since the layer's output is
+    compared.
     """
     given = leaves(list(call.inputs))
     order = matched(leaf_names(call), names, len(given), len(shapes))
@@ -153,10 +188,12 @@ def fed_in_port(
     inputs = {}
     for theirs, ours in order:
         array, shape = np.asarray(given[theirs]), tuple(shapes[ours])
-        apart = margins(array, shape, layout.inputs) if layout.padded else None
-        if apart is None:
+        more = margins(array, shape, layout.inputs) if layout.padded else None
+        even = more is not None and min(more) == 0 and not any(each % 2 for each in more)
+        if more is None or (min(more) == 0 and not even and layout.padded != "any"):
             inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)
-        elif layout.padded in PADDED:
+        elif even and layout.padded in PADDED:
+            apart = [(each // 2, each // 2) for each in more]
             inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDED[layout.padded])
     return inputs
 

@@ -81,13 +81,15 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 def _softmaxes(given: Array, made: Array) -> Iterator[Form]:
     for axis in range(given.ndim):
-        if same(special.softmax(given, axis=axis), made):
+        with np.errstate(invalid="ignore"):  # where a mask hides all
+            values = special.softmax(given, axis=axis)
+        if same(values, made):
             yield Form("softmax", f"axis {axis}")
 
 
 def _norms(given: Array, made: Array) -> Iterator[Form]:
     """Norms over the last axis; a scale and a shift per channel are fitted, so weights need not be known."""
-    if given.ndim < 2 or given.shape[-1] < 2:
+    if given.ndim < 2 or given.shape[-1] < 2 or not np.all(np.isfinite(given)):
         return
     size = given.shape[-1]
     centred = given - given.mean(-1, keepdims=True)

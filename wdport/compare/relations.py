@@ -29,6 +29,7 @@ def relations(wrong: Array, right: Array, known: Known) -> list[str]:
     """Sentences without a subject that describe ``wrong``, such as "lacks the output of norm1"."""
     if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
         return []
+    known = {name: array for name, array in known.items() if np.all(np.isfinite(array))}
     found = (step(wrong, right) for step in _BY_ITSELF)
     others = (step(wrong, right, known) for step in (_replaced, _added, _mistaken))
     return list(next((text for text in chain(others, found) if text), []))
@@ -78,9 +79,9 @@ def _added(wrong: Array, right: Array, known: Known) -> list[str]:
             continue
         if abs(factor + 1) < 1e-8:
             return [f"lacks {name}"]
-        return [
-            f"has {name} in it once too often" if abs(factor - 1) < 1e-8 else f"has {factor:.6g} times {name} too much"
-        ]
+        if abs(factor - 1) < 1e-8:
+            return [f"has {name} in it once too often"]
+        return [f"has {factor:.6g} times {name} too much" if factor > 0 else f"lacks {-factor:.6g} times {name}"]
     return []
 
 
@@ -109,11 +110,10 @@ def _masked(wrong: Array, right: Array) -> list[str]:
     kept = wrong != 0
     factor = _factor(wrong, np.where(kept, right, 0.0)) if 0 < np.count_nonzero(kept) < kept.size else None
     lost = np.count_nonzero(~kept & (right != 0))
-    return (
-        [f"is zero at {lost} of {kept.size} places and {factor:.6g} times what it should be elsewhere"]
-        if factor and lost
-        else []
-    )
+    if not factor or not lost:
+        return []
+    elsewhere = "right" if abs(factor - 1) < 1e-8 else f"{factor:.6g} times what it should be"
+    return [f"is zero at {lost} of {kept.size} places and {elsewhere} elsewhere"]
 
 
 def _zero(wrong: Array, _: Array) -> list[str]:
@@ -123,13 +123,18 @@ def _zero(wrong: Array, _: Array) -> list[str]:
 def _scaled(wrong: Array, right: Array) -> list[str]:
     factor = _factor(wrong, right)
     if factor:
-        return [f"is {factor:.6g} times what it should be"]
+        negated = abs(factor + 1) < 1e-8
+        return ["has the opposite sign" if negated else f"is {factor:.6g} times what it should be"]
     centred = right - right.mean()
     slope = _factor(wrong - wrong.mean(), centred)
     if slope is None or not same(slope * centred + wrong.mean(), wrong):
         return []
     start = float(wrong.mean() - slope * right.mean())
-    return [f"is {start:.6g} {'+' if slope > 0 else '-'} {abs(slope):.6g} times what it should be"]
+    if abs(slope - 1) < 1e-8:
+        return [f"is {abs(start):.6g} {'more' if start > 0 else 'less'} than it should be"]
+    if abs(slope + 1) < 1e-8:
+        return [f"is {start:.6g} minus what it should be"]
+    return [f"is {slope:.6g} times what it should be, {'plus' if start > 0 else 'minus'} {abs(start):.6g}"]
 
 
 def _rounded(wrong: Array, right: Array) -> list[str]:

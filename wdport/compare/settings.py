@@ -80,13 +80,18 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
     if not has_windows(pair.kind):
         return (), []
     if (ends := cuts(module, layer)) is not None:
-        off = [each for each in zip(*ends, strict=True) if each[0] != each[1]]
+        off = [] if _cut_behind(pair) else [each for each in zip(*ends, strict=True) if each[0] != each[1]]
         return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *off[0]) if off else []
     words = differing(module, layer, pair.given, pair.made) if pair.given else None
     if words is None:
         return (), []
     found = [Setting("padding", plain(module.padding), layer.padding, "differs", words)] if words else []
     return (("padding", "padding"), ("padding", "ceil")), found
+
+
+def _cut_behind(pair: Pair) -> bool:
+    """Whether the port's output has another size than the reference's, so that a following layer must crop it."""
+    return bool(pair.made) and tuple(pair.layer.compute_output_shape(pair.given)) != pair.made
 
 
 def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:

@@ -128,8 +128,9 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
     inputs = list(own)
     if row.flatten is not None:
         inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
-    padded = KINDS[row.kind].padded if row.kind in KINDS else ""
-    return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded)
+    kind = KINDS.get(row.kind)
+    padded, cropped = (kind.padded, kind.cropped) if kind else ("", False)
+    return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded, cropped=cropped)
 
 
 def watched(taps: Sequence[Tap]) -> list[str]:
@@ -138,12 +139,16 @@ def watched(taps: Sequence[Tap]) -> list[str]:
 
 
 def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
-    """The taps with the padding that the reference's ``modules`` state; without modules it stays unknown."""
+    """The taps with the padding and the cropping that the reference's ``modules`` state; without modules they stay
+    unknown."""
     found = []
     for tap in taps:
-        mode = getattr(modules.get(tap.reference), "padding_mode", "")
-        known = tap.layout.padded == "module" and mode
-        found.append(replace(tap, layout=replace(tap.layout, padded=mode)) if known else tap)
+        module, layout = modules.get(tap.reference), tap.layout
+        if layout.padded == "module" and (mode := getattr(module, "padding_mode", "")):
+            layout = replace(layout, padded=mode)
+        if layout.cropped and isinstance(widths := getattr(module, "padding", ""), tuple):
+            layout = replace(layout, before=widths)
+        found.append(replace(tap, layout=layout))
     return found
 
 

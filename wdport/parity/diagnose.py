@@ -130,7 +130,7 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     own, expected = evidence.port[path], evidence.answers[path]
     given = leaves(list(own.inputs))
     pairs = [(given[at], right) for at, right in expected.inputs.items() if at < len(given)]
-    for c, r in pairs if fault.feeds else zip(own.outputs, expected.outputs, strict=False):
+    for c, r in pairs if fault.feeds else zip(*map(expected.cropped, (own.outputs, expected.outputs)), strict=False):
         wrong, right = np.asarray(c), np.asarray(r)
         if wrong.shape != right.shape:
             return None, None, ""

@@ -38,8 +38,11 @@ def _axes(rank: int) -> tuple[str, str]:
 
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
     weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
-    padded = "" if name == "conv_transpose" else "module"
-    return Kind(f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES, padded=padded)
+    crops = name == "conv_transpose"
+    return Kind(
+        f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES,
+        padded="" if crops else "module", cropped=crops,
+    )  # fmt: skip
 
 
 ALL = (

@@ -132,6 +132,7 @@ class Kind:
         padded: what the port may pad the input with in a preceding layer, since PyTorch's layer pads internally:
             ``zeros``, ``module`` if the module states it (its ``padding_mode``), or ``any`` if only the values decide;
             empty for a kind that does not pad.
+        cropped: whether the port may crop the output in a following layer, since PyTorch's layer crops internally.
         bare: whether it may have no tensors, like a norm without scale and shift.
     """
 
@@ -144,6 +145,7 @@ class Kind:
     flatten: str = ""
     index: str = ""
     padded: str = ""
+    cropped: bool = False
     bare: bool = False
 
     @property

@@ -146,7 +146,8 @@ def _gates(verdict: Verdict) -> _Block:
         bound = "" if gate.bound is None else number(gate.bound)
         where = escape(gate.where) if gate.where else ""
         count = f"{gate.compared} of {gate.expected}"
-        rows.append(_row(escape(gate.label), "ok" if gate.passed else "**FAIL**", count, largest, bound, where))
+        mark = "ok" if gate.passed else f"**{gate.outcome}**"
+        rows.append(_row(escape(gate.label), mark, count, largest, bound, where))
     return _table("Gates", "gate|outcome|compared:|worst:|bound:|at", rows, "gates")
 
 

@@ -57,7 +57,7 @@ def render_card(verdict: Verdict) -> str:
 
 
 def _row(gate: Gate) -> str:
-    mark = "ok" if gate.passed else "<b>FAIL</b>"
+    mark = "ok" if gate.passed else f"<b>{gate.outcome}</b>"
     numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
     cells = [f"{gate.compared} of {gate.expected}", *numbers]
     right = "".join(f'<td style="text-align:right">{cell}</td>' for cell in cells)

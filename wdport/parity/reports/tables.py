@@ -96,7 +96,7 @@ def gates_table(verdict: Verdict) -> str:
     for gate in verdict.gates:
         count = Cell(f"{gate.compared} of {gate.expected}", float(gate.compared), "bad" if shortfall(gate) else "")
         over = gate.worst is not None and gate.bound is not None and not gate.worst <= gate.bound
-        mark = Cell("ok" if gate.passed else "FAIL", None, "good" if gate.passed else "bad")
+        mark = Cell(gate.outcome, None, "good" if gate.passed else "bad")
         worst = Cell("") if gate.worst is None else amount(gate.worst, over)
         bound = Cell("") if gate.bound is None else amount(gate.bound)
         what = Cell(f"<b>{text(gate.title)}</b> ({text(gate.name)})")

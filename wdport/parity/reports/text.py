@@ -93,8 +93,7 @@ def _settings(verdict: Verdict) -> list[str]:
 
 def gate_lines(gate: Gate) -> list[str]:
     """A gate and its findings."""
-    mark = "ok  " if gate.passed else "FAIL"
-    text = f"{mark} {gate.label:<21} {gate.compared} of {gate.expected} compared"
+    text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"
     most = _MAX_FINDINGS.get(gate.name, _FEW)

@@ -1,0 +1,82 @@
+"""The rewrites of the page "Layer by layer" through conversion and verification: each passes, and a wrong one fails."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+import wdport
+from tests.families.toys.conformed import PAIRS, Net, Pair, table
+from wdport.errors import MisfitError
+
+ELSEWHERE = {
+    "flatten of (c h w)": "its output has no layout that a table states; a linear layer behind it does",
+    "conv2d of (k, 1) as conv1d": "its input has no layout that a table states",
+    "linear under spectral_norm, folded": "its checkpoint is not that of its module",
+    "conv2d under spectral_norm, folded": "its checkpoint is not that of its module",
+    "batch_norm, momentum 0.1: the mean after a step": "looks at training",
+    "lstm, three lengths": "has lengths for one size of batch; test_masked.py draws masks",
+    "bidirectional_lstm, three lengths": "has lengths for one size of batch",
+    "packed, key_padding_mask: True is left out": "has a mask for one size of batch",
+}
+"""Pairs that are no model for every batch, with the reason."""
+
+QUICK = [
+    "conv1d, causal", "conv1d, stride 2, padding 1", "conv2d, padding_mode reflect", "conv2d, padding_mode circular",
+    "conv_transpose1d, padding 1", "conv_transpose2d, window 4, stride 2, padding 1",
+    "conv_transpose2d, window 3, stride 2, padding 1, output padding 1",
+    "conv_transpose2d, output padding beyond the windows", "conv_transpose1d, window 2, stride 3: gaps",
+    "max_pool2d, padding 1", "max_pool2d, ceil_mode, window 3, stride 2", "avg_pool2d, padding 1 that counts",
+    "linear behind a permuted flatten, (w h c)", "linear under weight_norm, new keys", "group_norm",
+    "pixel shuffle", "gru, from a state", "packed, causal",
+]  # fmt: skip
+"""Pairs that are verified by default."""
+
+MUTANTS = {
+    name: next(key for key, changes in PAIRS[name].mutants.items() if not {"axes", "state"} & set(changes))
+    for name in PAIRS
+    if name not in ELSEWHERE and any(not {"axes", "state"} & set(each) for each in PAIRS[name].mutants.values())
+}
+"""The first mutant of every pair that is another port or another row."""
+
+
+def quickly(names: list[str]) -> list[object]:
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in names]
+
+
+def verified(folder: Path, pair: Pair, mutant: str = "") -> wdport.Verdict:
+    torch.manual_seed(1)
+    net = Net(pair)
+    with torch.no_grad():
+        for name, tensor in net.state_dict().items():
+            if tensor.is_floating_point() and not name.endswith(("._u", "._v")):
+                drawn = torch.randn(tensor.shape) * 0.5
+                positive = name.endswith(("var", "weight_g", "original0"))
+                tensor.copy_(drawn.abs() + 0.5 if positive else drawn)
+    checkpoint, mapping = folder / "ck.pt", folder / "my.yaml"
+    torch.save(net.state_dict(), checkpoint)
+    mapping.write_text(table(pair, mutant))
+    output = wdport.convert(checkpoint, folder / "out.weights.h5", mapping=mapping).output
+    return wdport.verify(checkpoint, output, mapping=mapping)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("name", quickly([name for name in PAIRS if name not in ELSEWHERE]))
+def test_it_passes(tmp_path: Path, name: str) -> None:
+    verdict = verified(tmp_path, PAIRS[name])
+    assert verdict.exit_code == 0, verdict
+    assert all(gate.compared == gate.expected for gate in verdict.gates)
+    assert not verdict.settings.of("differs")
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("name", quickly(list(MUTANTS)))
+def test_a_wrong_one_fails(tmp_path: Path, name: str) -> None:
+    """As a verdict, or already as a plan whose shapes do not fit."""
+    code = 4
+    with suppress(MisfitError):
+        code = verified(tmp_path, PAIRS[name], MUTANTS[name]).exit_code
+    assert code in (1, 4)
