@@ -19,7 +19,7 @@ ELSEWHERE = {
     "conv2d under spectral_norm, folded": "its checkpoint is not that of its module",
     "batch_norm, momentum 0.1: the mean after a step": "looks at training",
     "softplus": "without its threshold PyTorch's overflows in float32",
-    "rnn_cell, relu": "may be all zeros in a batch of one",
+    "rnn_cell, relu": "is all zeros in the batch of one, and compared below",
     "lstm, three lengths": "has lengths for one size of batch; test_masked.py draws masks",
     "bidirectional_lstm, three lengths": "has lengths for one size of batch",
     "packed, key_padding_mask: True is left out": "has a mask for one size of batch",
@@ -82,3 +82,10 @@ def test_a_wrong_one_fails(tmp_path: Path, name: str) -> None:
     with suppress(MisfitError):
         code = verified(tmp_path, PAIRS[name], MUTANTS[name]).exit_code
     assert code in (1, 4)
+
+
+def test_a_layer_whose_output_is_constant_is_not_compared(tmp_path: Path) -> None:
+    verdict = verified(tmp_path, PAIRS["rnn_cell, relu"])
+    assert verdict.exit_code == 6
+    assert {gate.outcome for gate in verdict.gates} == {"ok", "INCOMPLETE"}
+    assert "m.cell is constant, so nothing can be seen there" in map(str, verdict.gates[0].findings)

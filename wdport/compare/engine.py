@@ -279,7 +279,8 @@ class _Engine:
             shares = [narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             if any(is_constant(part) for part in call.outputs):
-                result.find(f"{tap.reference} is constant, so nothing can be seen there", tap.reference)
+                result.find(f"{tap.reference} is constant, so nothing can be seen there", tap.reference, "silent")
+                continue
             result.float64.compared += 1
             result.runs[tap.reference] += 1
 
