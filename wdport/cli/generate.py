@@ -112,9 +112,8 @@ def command(
 
     started = time.monotonic()
     made = load_model(converted.path, dtype)
-    generator = generator_of(made)
-    masked = generator.mask(mask)
-    words = _words(generator, made, masked, tokenizer, prompts, (end, *forbid), target)
+    masked = generator_of(made).mask(mask)
+    words = _words(made, masked, tokenizer, prompts, (end, *forbid), target)
     tokens = _with_gaps(prompts, words, masked, gap, bool(settings["length"]))
     numbers: dict[str, Any] = {"end": None if end is None else _number("--end", end, words),
                "forbid": [_number("--forbid", each, words) for each in forbid]}  # fmt: skip
@@ -143,14 +142,15 @@ def _opened(model: str) -> Converted:
 
 
 def _words(
-    generator: Any, model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Any
+    model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Any
 ) -> Words | None:
     """The tokenizer; None if it is not needed and not there."""
+    from wdport.generation.program import model_words
     from wdport.generation.words import installed
 
     by_name = any(each is not None and not each.isdecimal() for each in named)
     needed = bool(prompts.texts) or by_name or (target is not None and target.format == "txt")
-    words: Words | None = generator.words(model, mask, file) if needed or file or installed() else None
+    words: Words | None = model_words(model, mask, file) if needed or file or installed() else None
     if words is None and needed:
         fix = "give --tokenizer FILE, the tokenizer.json of its folder, or tokens with --prompt-ids"
         raise UsageError("--text" if prompts.texts else "--tokenizer", "the model's file has no tokenizer.json", fix)

@@ -54,7 +54,8 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         "float32 (B) and sampling network (E'): float32 error of any layer as a multiple of the reference's own",
     ),
     "trajectory": Bound(
-        TRAJECTORY, "trajectories (E): relative float64 error of the state anywhere along a sampling run"
+        TRAJECTORY,
+        "trajectories (E), samplers (H) and sampling network (E'): relative float64 error of a state or a prediction",
     ),
     "gradient": Bound(
         GRADIENT,

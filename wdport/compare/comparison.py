@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 class Companion(Protocol):
     """Another network of the port that runs on the same inputs, such as the one that samplers run; ``letter`` is its
-    gate's, ``dtypes`` are those that it runs in."""
+    gate's."""
 
     @property
     def letter(self) -> str: ...
 
-    @property
-    def dtypes(self) -> Sequence[str]: ...
+    def dtypes(self, case: Case) -> Sequence[str]:
+        """The dtypes in which it runs in a case, only float64 in those without numerics."""
+        ...
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Its output."""

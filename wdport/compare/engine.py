@@ -190,14 +190,15 @@ class _Engine:
         outputs = self.result.outputs_in_port(seen.outputs, seen.names, wanted)
         calls = into(seen.calls)
         port, single = submit(self.port.record, inputs), seen.single
+        dtypes = self.companion.dtypes(case) if self.companion is not None else ()
         if single is None:
-            return _Started(case, seen, outputs, calls, into, inputs, port)
+            companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in dtypes}
+            return _Started(case, seen, outputs, calls, into, inputs, port, companion=companion)
         answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
         narrow = self.signature.in_port(single.inputs)
         whole = submit(self.port.run, "float32", "whole", narrow)
         isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(into))
         pairs = {"float64": inputs, "float32": narrow}
-        dtypes = self.companion.dtypes if self.companion is not None else ()
         companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
         return _Started(case, seen, outputs, calls, into, inputs, port, whole, isolated, companion)
 
@@ -208,9 +209,9 @@ class _Engine:
         if started.seen.single is not None and not (self.brief and self.result.faulty):
             with self.clock.gate("B"):
                 self._float32(started, started.seen.single)
-            if self.companion is not None:
-                with self.clock.gate(self.companion.letter):
-                    self._accompanied(started, started.seen.single, self.companion)
+        if self.companion is not None and not (self.brief and self.result.faulty):
+            with self.clock.gate(self.companion.letter):
+                self._accompanied(started, self.companion)
         self.result.cases += 1
         trim_memory()
 
@@ -370,13 +371,15 @@ class _Engine:
                 at, arranged = tap.candidate, tap.reference in result.arranged
                 result.float32.compared += result.single.add_tap(tap, port[at], references[at], truths[at], arranged)
 
-    def _accompanied(self, started: _Started, single: Single, companion: Companion) -> None:
+    def _accompanied(self, started: _Started, companion: Companion) -> None:
         """Compare the companion's outputs with the reference's."""
         if not started.outputs:
             return
         outputs = {dtype: future.result() for dtype, future in started.companion.items()}
         if "float64" in outputs:
             companion.compare(started.case.describe(), outputs["float64"], started.outputs[0])
+        if (single := started.seen.single) is None:
+            return
         names, shapes = started.seen.names, started.outputs
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
         if reference and truth:

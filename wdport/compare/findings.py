@@ -26,6 +26,7 @@ SENTENCES: Mapping[str, str] = {
     "gradient": "the gradient by {name} is off by {value:.1e}",
     "error": "{name} is off by {value:.1e}",
     "step": "{name} is off by {value:.1e}",
+    "share": "{name}: {value:.1%} of the values differ",
     "waived": "waived: {subject} {detail}",
     "bound": "bound: {subject} {detail}",
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from wdport.diffusion.plans import Plan, make_plan
 from wdport.diffusion.process import Network, Run
+from wdport.diffusion.reference_solvers import Change, Noise, solver_states, solver_steps
 from wdport.diffusion.repeat import repeated
 from wdport.diffusion.schedules import Array, NoiseSchedule
 from wdport.diffusion.steps import FEW, even_steps
@@ -27,9 +28,9 @@ SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"sde-d
 TRIAL = 5
 """Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
 
-Loop = Callable[[Network, Run, Sequence[int], Array, Array], list[Array]]
-"""A sampler as a plain loop: (network, run, the steps to visit, x_T (B, *shape), tape (slots, B, *shape)) to the state
-after every step."""
+Loop = Callable[[Network, Run, Sequence[int], Array, Array | Noise, Change | None, int], list[Array]]
+"""A sampler as a plain loop: (network, run, the steps to visit, x_T (B, *shape), noise, change of the clean state, how
+often each step is taken) to the state after every step; see :mod:`wdport.diffusion.reference_solvers`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,23 @@ class Diffusion:
         return self.at(run.sampler, self.rule(TRIAL), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
-        return self.loops[run.sampler](network, run, self.visited(run), init, tape)
+        return self.loops[run.sampler](network, run, self.visited(run), init, tape, None, 1)
+
+    def count(self, sampler: str) -> int | None:
+        return None if sampler in self.whole else TRIAL
+
+    def plain(
+        self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
+    ) -> Array:
+        bars = self.schedule.alpha_bar
+        if run.sampler in SPACED:
+            steps = solver_steps(bars, TRIAL, self.trained_last)
+        else:
+            steps = list(range(self.last, 0, -1)) if run.sampler in self.whole else self.visited(run)
+        if run.sampler in self.loops:
+            return self.loops[run.sampler](network, run, steps, init, noise, change, repeats)[-1]
+        return solver_states(run.sampler, network, bars, self.times, run.target, steps, init, noise, run.eta, change,
+                             repeats)[-1]  # fmt: skip
 
     def visited(self, run: Run) -> list[int]:
         return self.listed(TRIAL) if self.listed else self.rule(TRIAL).tolist()

@@ -18,6 +18,7 @@ import numpy as np
 from wdport.diffusion.plans import Plan
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_flow import flow_states, flow_steps
+from wdport.diffusion.reference_solvers import Change, Noise
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.updates import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.errors import UsageError
@@ -218,6 +219,16 @@ class Flow:
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
         return flow_states(run.sampler, self.path, run.target, network, self.told, FEW, init)
+
+    def count(self, sampler: str) -> int:
+        return FEW
+
+    def plain(
+        self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
+    ) -> Array:
+        if change is not None or repeats != 1:
+            raise UsageError("flow", "has no plain loop with a changed clean state", "compare it without")
+        return self.loop(run, network, init, init)[-1]
 
     def visited(self, run: Run) -> list[int]:
         return flow_steps(run.sampler, run.target, FEW)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from wdport.diffusion.plans import Plan
+from wdport.diffusion.reference_solvers import Change, Noise
 from wdport.diffusion.schedules import Array
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ class Process(Protocol):
 
     def visited(self, run: Run) -> list[int]:
         """The steps that the loop visits."""
+        ...
+
+    def count(self, sampler: str) -> int | None:
+        """The number of steps to request for the run that :meth:`plain` computes; None for all steps."""
+        ...
+
+    def plain(
+        self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
+    ) -> Array:
+        """The last state of any sampler by a plain loop, with the clean state changed and every step but the last taken
+        ``repeats`` times, as :meth:`plan` has them."""
         ...
 
     @property

@@ -6,15 +6,13 @@ the public code, step by step. Computes in the dtype of x_T.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
+from wdport.diffusion.reference_solvers import Change, Network, Noise, walk
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.mapping.arrays import Array
-
-Network = Callable[[Array, Array], Array]
-"""(state (B, C, F), time (B,) = step / 1000) to the prediction (B, C, F)."""
 
 
 def ddim_step_list(count: int) -> list[int]:
@@ -29,20 +27,20 @@ def ddim_step_list(count: int) -> list[int]:
 
 
 def ddpm_states(
-    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, tape: Array
-) -> list[Array]:
+    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, tape: Array | Noise,
+    change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
     """DDPM from ``init`` (B, C, F); ``tape`` (slots, B, C, F) has one slot per step but the last.
 
     ``steps`` fall from 1000 to 1. If they skip some, beta and alpha are still those of the single step, and
-    alpha_bar of the previous step is that of the next in the list.
+    alpha_bar of the previous step is that of the next in the list. ``change`` and ``repeats`` are as in
+    :mod:`wdport.diffusion.reference_solvers`.
     """
-    x, states, slot = init, [], 0
     beta, alpha, alpha_bar = (np.asarray(values).astype(init.dtype) for values in schedule)
     one = init.dtype.type(1.0)
-    listed = list(steps)
-    for i, t in enumerate(listed):
-        t_prev = listed[i + 1] if i + 1 < len(listed) else 0
-        prediction = network(x, _time(t, x))
+
+    def step(x: Array, t: int, t_prev: int) -> tuple[Array, float]:
+        prediction = _prediction(network, target, alpha_bar[t], x, t, change)
         if target == "noise":
             mean = (x - beta[t] / np.sqrt(one - alpha_bar[t]) * prediction) / np.sqrt(alpha[t])
         else:
@@ -50,41 +48,42 @@ def ddpm_states(
             of_x0 = np.sqrt(alpha_bar_prev) * beta[t] / (one - alpha_bar[t])
             of_x = np.sqrt(alpha[t]) * (one - alpha_bar_prev) / (one - alpha_bar[t])
             mean = of_x0 * prediction + of_x * x
-        if t_prev > 0:
-            mean = mean + np.sqrt(beta[t]) * tape[slot].astype(init.dtype)
-            slot += 1
-        x = mean
-        states.append(x)
-    return states
+        return mean, np.sqrt(beta[t]) if t_prev > 0 else 0.0
+
+    return walk(step, list(steps), alpha_bar, init, tape, repeats)
 
 
 def ddim_states(
-    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, eta: float, tape: Array
-) -> list[Array]:
+    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, eta: float,
+    tape: Array | Noise, change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
     """DDIM from ``init`` (B, C, F); with ``eta`` above 0, ``tape`` has one slot per step but the last."""
-    x, states, slot = init, [], 0
     beta, _, alpha_bar = (np.asarray(values).astype(init.dtype) for values in schedule)
     one = init.dtype.type(1.0)
-    listed = list(steps)
-    for i, t in enumerate(listed):
-        t_prev = listed[i + 1] if i + 1 < len(listed) else 0
+
+    def step(x: Array, t: int, t_prev: int) -> tuple[Array, float]:
         alpha_bar_prev = alpha_bar[t_prev] if t_prev > 0 else one
-        prediction = network(x, _time(t, x))
+        prediction = _prediction(network, target, alpha_bar[t], x, t, change)
         if target == "noise":
             noise = prediction
             x0 = (x - np.sqrt(one - alpha_bar[t]) * noise) / np.sqrt(alpha_bar[t])
         else:
             x0 = prediction
             noise = (x - np.sqrt(alpha_bar[t]) * x0) / np.sqrt(one - alpha_bar[t])
-        x = np.sqrt(alpha_bar_prev) * x0 + np.sqrt(one - alpha_bar_prev) * noise
-        if eta > 0 and t_prev > 0:
-            sigma = init.dtype.type(eta) * np.sqrt((one - alpha_bar_prev) / (one - alpha_bar[t])) * np.sqrt(beta[t])
-            x = x + sigma * tape[slot].astype(init.dtype)
-            slot += 1
-        states.append(x)
-    return states
+        mean = np.sqrt(alpha_bar_prev) * x0 + np.sqrt(one - alpha_bar_prev) * noise
+        sigma = init.dtype.type(eta) * np.sqrt((one - alpha_bar_prev) / (one - alpha_bar[t])) * np.sqrt(beta[t])
+        return mean, sigma if t_prev > 0 else 0.0
+
+    return walk(step, list(steps), alpha_bar, init, tape, repeats)
 
 
-def _time(step: int, x: Array) -> Array:
-    time: Array = np.full(len(x), step, x.dtype) / x.dtype.type(1000.0)
-    return time
+def _prediction(network: Network, target: str, bar: Array, x: Array, step: int, change: Change | None) -> Array:
+    """The network's prediction, or the one that belongs to the changed clean state."""
+    made = network(x, np.full(len(x), step, x.dtype) / x.dtype.type(1000.0))
+    if change is None:
+        return made
+    a, s = np.sqrt(bar), np.sqrt(1.0 - bar)
+    if target != "noise":
+        return change(made)
+    changed: Array = (x - a * change((x - s * made) / a)) / s
+    return changed

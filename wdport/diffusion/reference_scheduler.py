@@ -6,16 +6,16 @@ steps as the library does, from T - 1 to 0, and writes each update as in the pap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import cos, exp, pi
+from collections.abc import Mapping, Sequence
+from math import cos, exp, pi, sqrt
 from typing import Any
 
 import numpy as np
 
 from wdport.diffusion.process import Run
+from wdport.diffusion.reference_solvers import Change, Network, Noise, clean_and_noise, walk
 from wdport.diffusion.schedules import Array
 
-Network = Callable[[Array, Array], Array]
 Document = Mapping[str, Any]
 """The fields of :class:`wdport.diffusion.scheduler.Scheduler`."""
 
@@ -31,60 +31,51 @@ def scheduler_steps(document: Document, count: int) -> list[int]:
 
 
 def scheduler_ddpm(
-    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
-) -> list[Array]:
+    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array | Noise,
+    change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
     """Ancestral sampling (arXiv 2006.11239, eqs. 6 and 7) over ``steps``, which count from 1 here."""
-    bars, x, states = _bars(document), init, []
-    timesteps = [step - 1 for step in steps]
-    for i, t in enumerate(timesteps):
-        bar = bars[t]
-        before = bars[timesteps[i + 1]] if i + 1 < len(timesteps) else 1.0
-        clean, _ = _seen(document, run, bar, x, network(x, np.full(len(x), t, x.dtype)))
+    bars = [1.0, *_bars(document)]
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        bar, before = bars[t], bars[then]
+        clean, _ = _seen(document, run, bar, x, network(x, np.full(len(x), t - 1, x.dtype)), change)
         beta = 1.0 - bar / before
-        x = np.sqrt(before) * beta / (1.0 - bar) * clean + np.sqrt(1.0 - beta) * (1.0 - before) / (1.0 - bar) * x
-        if t > 0:
-            small = (1.0 - before) / (1.0 - bar) * beta
-            variance = beta if document["variance_type"] == "fixed_large" else small
-            if variance > 0.0:
-                x = x + np.sqrt(variance) * tape[i]
-        x = x.astype(init.dtype)
-        states.append(x)
-    return states
+        mean = np.sqrt(before) * beta / (1.0 - bar) * clean + np.sqrt(1.0 - beta) * (1.0 - before) / (1.0 - bar) * x
+        small = (1.0 - before) / (1.0 - bar) * beta
+        variance = beta if document["variance_type"] == "fixed_large" else small
+        return mean, np.sqrt(variance) if t > 1 else 0.0
+
+    return walk(step, steps, np.array(bars), init, tape, repeats)
 
 
 def scheduler_ddim(
-    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
-) -> list[Array]:
+    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array | Noise,
+    change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
     """DDIM (arXiv 2010.02502, eqs. 12 and 16), which goes down by the stride, wherever the next step is."""
-    bars, x, states = _bars(document), init, []
-    stride, slot = document["num_train_timesteps"] // len(steps), 0
-    for step in steps:
-        t = step - 1
+    bars = [1.0, *_bars(document)]
+    stride = document["num_train_timesteps"] // len(steps)
+
+    def step(x: Array, t: int, _: int) -> tuple[Array, float]:
         bar = bars[t]
-        final = 1.0 if document["set_alpha_to_one"] else bars[0]
-        before = bars[t - stride] if t - stride >= 0 else final
-        clean, noise = _seen(document, run, bar, x, network(x, np.full(len(x), t, x.dtype)))
+        final = 1.0 if document["set_alpha_to_one"] else bars[1]
+        before = bars[t - stride] if t > stride else final
+        clean, noise = _seen(document, run, bar, x, network(x, np.full(len(x), t - 1, x.dtype)), change)
         sigma = run.eta * np.sqrt((1.0 - before) / (1.0 - bar) * (1.0 - bar / before))
-        x = np.sqrt(before) * clean + np.sqrt(1.0 - before - sigma**2) * noise
-        if sigma > 0.0:
-            x = x + sigma * tape[slot]
-            slot += 1
-        x = x.astype(init.dtype)
-        states.append(x)
-    return states
+        return np.sqrt(before) * clean + np.sqrt(1.0 - before - sigma**2) * noise, sigma
+
+    return walk(step, steps, np.array(bars), init, tape, repeats)
 
 
-def _seen(document: Document, run: Run, bar: float, x: Array, made: Array) -> tuple[Array, Array]:
-    """The predicted clean state, clipped if configured, and the predicted noise."""
-    a, s = np.sqrt(bar), np.sqrt(1.0 - bar)
-    if run.target == "noise":
-        clean, noise = (x - s * made) / a, made
-    elif run.target == "sample":
-        clean, noise = made, (x - a * made) / s
-    else:
-        clean, noise = a * x - s * made, a * made + s * x
+def _seen(
+    document: Document, run: Run, bar: float, x: Array, made: Array, change: Change | None
+) -> tuple[Array, Array]:
+    """The predicted clean state, clipped if configured and then changed, and the predicted noise."""
+    clean, noise = clean_and_noise(run.target, sqrt(bar), sqrt(1.0 - bar), x, made)
     limit = document["clip"]
-    return (clean if limit is None else np.clip(clean, -limit, limit)), noise
+    clean = clean if limit is None else np.clip(clean, -limit, limit)
+    return (clean if change is None else change(clean)), noise
 
 
 def _bars(document: Document) -> list[float]:

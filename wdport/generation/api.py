@@ -12,7 +12,7 @@ import numpy as np
 
 from wdport.diffusion.unmasking import NEVER, Refined, Settings
 from wdport.errors import UsageError
-from wdport.generation.program import generator_of
+from wdport.generation.program import Generator, generator_of, model_words
 from wdport.generation.prompts import Arranged, arranged, read_prompts
 from wdport.generation.words import Words, installed, require_words
 from wdport.limits import MAX_STEPS
@@ -142,7 +142,7 @@ def generate(
     given = list(prompts)
     written = tokenizer is not None or any(isinstance(each, str) for each in given)
     if words is None and (written or installed()):
-        words = generator.words(model, masked, tokenizer)
+        words = model_words(model, masked, tokenizer)
     tokens = [require_words(words, "prompts").encode(each, bool(length)) if isinstance(each, str) else each
               for each in given]  # fmt: skip
     texts = read_prompts(tokens, vocabulary)
@@ -154,16 +154,26 @@ def generate(
     forbidden = np.isin(np.arange(vocabulary.size), [masked, *forbid])
     if forbidden.all():
         raise UsageError("forbid", "leaves no token", "leave some out")
-    whole = arranged(texts, masked, length, block_length)
     settings = Settings(
-        steps or whole.block, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
+        steps, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
         1.0 if top_p is None else float(top_p), NEVER if end is None else end, forbidden,
     )  # fmt: skip
-    rows = min(len(texts), batch or max(1, LOGITS // (whole.block * vocabulary.size)))
+    return complete(generator, texts, masked, settings, length, block_length, seed, batch, words)
+
+
+def complete(
+    generator: Generator, texts: Sequence[Array], mask: int, settings: Settings, length: int = 0,
+    block_length: int | None = None, seed: int = 0, batch: int | None = None, words: Words | None = None,
+) -> Generated:  # fmt: skip
+    """:func:`generate` for tokens and settings that were checked; ``steps`` None are those of a block."""
+    whole = arranged(texts, mask, length, block_length)
+    settings = settings._replace(steps=settings.steps or whole.block)
+    rows = min(len(texts), batch or max(1, LOGITS // (whole.block * generator.vocabulary.size)))
     found = []
     for first in range(0, len(texts), rows):
         part, samples, count = _part(whole, first, rows)
         found.append((part, generator.run(part, settings, seed, samples), count))
+    end = None if settings.end == NEVER else int(settings.end)
     return _joined(found, end, words)
 
 

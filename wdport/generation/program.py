@@ -11,24 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import fast_run
+from wdport.compile_cache import Option, fast_run
 from wdport.diffusion.unmasking import Refined, Settings, refine, windows
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
-from wdport.families.roles import Completing, Tree
+from wdport.families.roles import Completing, TokenNetwork, Tree
 from wdport.generation.prompts import Arranged
 from wdport.generation.words import Words, words_of
-from wdport.model import KerasModel
+from wdport.model import KerasModel, Vocabulary
 
 
 class Generator:
     """A language model's program, compiled once for each shape of a batch."""
 
-    def __init__(self, family: Completing, model: KerasModel) -> None:
-        self.vocabulary, self.wide = family.vocabulary(model.config), model.compute_dtype == "float64"
-        self._family, self._network = family, family.token_network(model)
-        static = ("start", "block")
-        self._jitted = jax.jit(self._run, static_argnames=static, compiler_options=fast_run())
+    def __init__(
+        self, vocabulary: Vocabulary, network: TokenNetwork, wide: bool, options: dict[str, Option] | None = None
+    ) -> None:
+        self.vocabulary, self._network, self.wide = vocabulary, network, wide
+        chosen = fast_run() if options is None else options
+        self._jitted = jax.jit(self._run, static_argnames=("start", "block"), compiler_options=chosen)
 
     @property
     def programs(self) -> int:
@@ -44,10 +45,6 @@ class Generator:
         if self.vocabulary.mask is None:
             raise UsageError("mask", "the model's configuration names no mask token", "give its number")
         return self.vocabulary.mask
-
-    def words(self, model: KerasModel, mask: int, file: str | PathLike[str] | None) -> Words | None:
-        """The tokenizer in a file, or of the model; see :func:`words_of`."""
-        return words_of(model, self._family, mask, file)
 
     def run(self, batch: Arranged, settings: Settings, seed: int, samples: Any) -> Refined:
         """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
@@ -91,13 +88,23 @@ def generator_of(model: KerasModel) -> Generator:
     try:
         return _GENERATORS[model]
     except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
-        family = family_of_model(model)
-        if not isinstance(family, Completing):
-            what = f"is {type(model).__name__}" if family is None else f"a {family.name} model generates no text"
-            raise UsageError("model", what, "give a masked language model from wdport.load_model") from None
-        made = Generator(family, model)
+        family, wide = _completing(model), model.compute_dtype == "float64"
+        made = Generator(family.vocabulary(model.config), family.token_network(model), wide)
         _GENERATORS[model] = made
         return made
+
+
+def model_words(model: KerasModel, mask: int, file: str | PathLike[str] | None) -> Words | None:
+    """The tokenizer in a file, or of the model; see :func:`words_of`."""
+    return words_of(model, _completing(model), mask, file)
+
+
+def _completing(model: KerasModel) -> Completing:
+    family = family_of_model(model)
+    if not isinstance(family, Completing):
+        what = f"is {type(model).__name__}" if family is None else f"a {family.name} model generates no text"
+        raise UsageError("model", what, "give a masked language model from wdport.load_model") from None
+    return family
 
 
 def _number(value: Any, number: type[Any]) -> Any:

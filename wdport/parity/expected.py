@@ -12,7 +12,7 @@ from wdport.compare.findings import OUTPUT
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.errors import MachineError
-from wdport.families.roles import Sampled, Trained
+from wdport.families.roles import Completing, Sampled, Trained
 from wdport.parity.pair import Pair
 from wdport.parity.recorded import recorded_plan
 from wdport.parity.recording import open_recording
@@ -52,7 +52,8 @@ def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool
     family, config = prepared.family, prepared.config
     sampled = isinstance(family, Sampled) and not family.unsampled(config)
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
-             "D": full and isinstance(family, Trained), "D'": resume, "E": full and sampled, "E'": sampled}  # fmt: skip
+             "D": full and isinstance(family, Trained), "D'": resume, "E": full and sampled, "E'": sampled,
+             "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
     layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
     return Expected(tuple(letter for letter, has in there.items() if has), layers)
 

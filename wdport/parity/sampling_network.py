@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.findings import Gate, joined, measure
+from wdport.compare.calls import Case
+from wdport.compare.findings import Gate, measure
 from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.probe import Tensor
@@ -31,16 +32,16 @@ WHOLE = "sampling network"
 class SamplingNetwork:
     """The sampling networks of a port by dtype, and the accumulated errors.
 
-    In float32, the dtype of sampling; for the full battery also in float64, since that compiles another network.
+    Batches run in float32, the dtype of sampling, and single samples in float64, where a wrong epsilon shows. The full
+    battery runs batches in float64, too.
     """
 
     letter = "E'"
 
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
-        self.family, self._models = family, models
-        self.dtypes = ("float64", "float32") if full else ("float32",)
-        self._networks = {dtype: fast_network(models[dtype], known=(family, config)) for dtype in self.dtypes}
-        self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in self.dtypes}
+        self.family, self._models, self._full = family, models, full
+        self._networks = {dtype: fast_network(model, known=(family, config)) for dtype, model in models.items()}
+        self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in models}
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
@@ -56,11 +57,20 @@ class SamplingNetwork:
 
         return run
 
+    def dtypes(self, case: Case) -> tuple[str, ...]:
+        """The dtypes in which the network runs in this case."""
+        if not case.numerics:
+            return ("float64",)
+        return ("float64", "float32") if self._full else ("float32",)
+
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
         state, times, *labels = inputs
         weights = self._networks[dtype].weights(len(state))
-        return np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
+        output = np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
+        if dtype == "float64" and not self._full:  # its only case; it holds a copy of the weights
+            del self._networks[dtype], self._programs[dtype]
+        return output
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Add a float64 prediction and the reference's."""
@@ -79,7 +89,7 @@ class SamplingNetwork:
         narrow = times.astype(np.float32)
         both = np.concatenate([times, narrow.astype(np.float64)])
         exact = {name: np.split(np.asarray(made), 2) for name, made in self._layers("float64", both)}
-        if "float64" in self.dtypes:
+        if self._full:
             for name, table in self._tables("float64", times):
                 self.expected += 1
                 errors = _by_row(np.asarray(table), exact[name][0])
@@ -102,17 +112,13 @@ class SamplingNetwork:
             found = list(self.family.time_layers(self._models[dtype], times))
         yield from found
 
-    def gates(self, trajectories: Sequence[Trajectory] = (), path: Gate | None = None) -> list[Gate]:
-        """Gate sampling network (E'), in float32, and for the full battery trajectories (E), in float64, with its
-        ``trajectories`` and their gate ``path``."""
+    def gate(self, trajectories: Sequence[Trajectory] = ()) -> Gate:
+        """Gate sampling network (E'), with the float32 errors of the full battery's ``trajectories``."""
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
         ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
-        measures = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
-        single = GATES["E'"].gate(len(ratios), max(len(ratios), 1), measures)
-        if path is None:
-            return [single]
-        errors = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
-        return [joined(GATES["E"].gate(len(errors), self.expected, errors), path), single]
+        single = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
+        double = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
+        return GATES["E'"].gate(len(single) + len(double), max(len(single), 1) + self.expected, (*single, *double))
 
 
 def _by_row(candidate: Array, reference: Array) -> Array:

@@ -57,10 +57,11 @@ from wdport.parity.sides import (
     converted_weights,
     unequal_variables,
 )
+from wdport.parity.use.gates import use_gates
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.version import VERSION
 
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'")
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I")
 """The gates in the order of reports; a family's own come last."""
 
 
@@ -283,6 +284,8 @@ def _verify(
         for gate in own[:1]:  # several would be made at once
             clock.add(gate.name, time.monotonic() - before)
         gates += own
+        say("samplers and generation")
+        gates += use_gates(prepared, comparison, sampling is not None, full)
     if full and comparison.evidence is None:  # otherwise they are needed to look for causes
         sets.forget()
     more = run_full_battery(prepared, comparison, sampling, say) if full else FullBattery()
@@ -292,7 +295,7 @@ def _verify(
         with clock.gate("D'"):
             gates.append(start.gate(resumed))
     if sampling is not None:
-        gates += sampling.gates(more.trajectories, more.path)
+        gates += [sampling.gate(more.trajectories), *([more.path] if more.path else [])]
     taps, (kind, code) = tuple(comparison.taps.values()), reference_of(prepared, sides)
     found: dict[str, tuple[str, ...]] = {}
     if comparison.evidence is not None and setup.causes:

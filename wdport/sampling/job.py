@@ -50,9 +50,9 @@ class Job:
 def plan_job(programs: Programs, request: Request) -> Job:
     """The job of a request; raises :class:`UsageError` if the network cannot do it."""
     if request.guidance is not None:
-        programs = Programs(guided(programs.network, request.guidance))
+        programs = programs.over(guided(programs.network, request.guidance))
     if request.known is not None:
-        programs = Programs(with_known(programs.network, request.known))
+        programs = programs.over(with_known(programs.network, request.known))
     network, times = programs.network, resampling(request.resample, request.known is not None)
     plan = plan_of(network, request.sampler, request.steps, request.eta, times)
     sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import fast_run
+from wdport.compile_cache import Option, fast_run
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, run_rows
 from wdport.diffusion.schedules import Array
@@ -22,18 +22,22 @@ class Programs:
 
     ``start(seed, indices)`` draws x_T, ``carry(state)`` is the initial carry of the first row, ``drawn(weights, rows,
     carry, labels, seed, indices)`` and ``taped(weights, rows, carry, labels, tape)`` carry it through some rows, and
-    ``finish(weights, state)`` returns the state and its decoded form.
+    ``finish(weights, state)`` returns the state and its decoded form. ``options`` are those of the compiler for the
+    steps, by default of :func:`wdport.compile_cache.fast_run`.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
+    def __init__(self, network: Network, options: dict[str, Option] | None = None) -> None:
+        self.network, self._options = network, fast_run() if options is None else options
         self._ahead: set[tuple[int, int, bool]] = set()
         self.start = jax.jit(self._start)
         self.carry = jax.jit(first_carry)
-        options = fast_run()
-        self.drawn = jax.jit(self._drawn, compiler_options=options)
-        self.taped = jax.jit(self._taped, compiler_options=options)
+        self.drawn = jax.jit(self._drawn, compiler_options=self._options)
+        self.taped = jax.jit(self._taped, compiler_options=self._options)
         self.finish = jax.jit(network.finish)
+
+    def over(self, network: Network) -> Programs:
+        """The programs of another network, compiled with the same options."""
+        return Programs(network, self._options)
 
     def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> tuple[jax.stages.Lowered, ...]:
         """Compile ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, before the

@@ -131,5 +131,5 @@ def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
 def test_the_full_battery(name: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "m", fields_of(name))
     verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output, full=True)
-    assert [gate.name for gate in verdict.gates] == ["0", "A", "B", "B'", "C"]
+    assert [gate.name for gate in verdict.gates] == ["0", "A", "B", "B'", "C", "I"]
     assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]

@@ -89,5 +89,5 @@ def test_the_full_battery(tmp_path: Path) -> None:
     fields = fields_of("attention at every size")
     folder = save(tmp_path / "m", fields)
     verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output, full=True)
-    assert [gate.name for gate in verdict.gates] == ["0", "A", "B", "B'", "C", "E", "E'"]
+    assert [gate.name for gate in verdict.gates] == ["0", "A", "B", "B'", "C", "E", "E'", "H"]
     assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]

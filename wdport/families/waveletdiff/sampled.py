@@ -11,6 +11,7 @@ import numpy as np
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.reference_solvers import Change, Noise
 from wdport.diffusion.schedules import NoiseSchedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.families.waveletdiff.config import Config
@@ -72,15 +73,17 @@ list for the previous one's."""
 
 
 def _ddpm(
-    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
-) -> list[Array]:
-    return ddpm_states(network, schedule, run.target, steps, init, tape)
+    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, noise: Array | Noise,
+    change: Change | None, repeats: int,
+) -> list[Array]:  # fmt: skip
+    return ddpm_states(network, schedule, run.target, steps, init, noise, change, repeats)
 
 
 def _ddim(
-    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array
-) -> list[Array]:
-    return ddim_states(network, schedule, run.target, steps, init, run.eta, tape)
+    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, noise: Array | Noise,
+    change: Change | None, repeats: int,
+) -> list[Array]:  # fmt: skip
+    return ddim_states(network, schedule, run.target, steps, init, run.eta, noise, change, repeats)
 
 
 def _decoding(config: Config) -> Decoding | NotDecoded:

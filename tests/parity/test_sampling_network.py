@@ -1,0 +1,56 @@
+"""Gate sampling network (E') by default: one sample in float64 shows an epsilon that float32 hides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.make import QK_NORM, SMALL
+from wdport.compare.calls import Case
+from wdport.families.waveletdiff import fast
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.parity.sampling_network import SamplingNetwork
+
+CASE = Case(seed=1, batch=1, scale=1.0)
+
+
+@pytest.fixture
+def fresh_programs() -> Any:
+    """No program that was traced before an edit, or with it."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value"),
+    [
+        (SMALL, "", 0.0),
+        (SMALL, "LAYER_NORM_EPSILON", 1e-6),
+        (QK_NORM, "RMS_NORM_EPSILON", 1e-6),
+    ],
+)
+def test_an_epsilon_is_found(
+    config: Config, name: str, value: float, fresh_programs: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = tuple(np.asarray(each) for each in FAMILY.signature(config).make(CASE.seed, CASE.batch, CASE.scale))
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        model = FAMILY.build(config, "float64")
+        rng = np.random.default_rng(0)
+        for variable in model.trainable_variables:
+            variable.assign(rng.normal(0.1, 0.3, variable.shape))
+        truth = np.asarray(model(inputs))
+        if name:
+            monkeypatch.setattr(fast, name, value)
+        network = SamplingNetwork(FAMILY, config, {"float64": model}, full=False)
+        assert network.dtypes(CASE) == ("float64",)
+        network.compare(CASE.describe(), network.predict("float64", inputs), truth)
+    network.compare_single(*(truth.astype(np.float32),) * 2, truth)
+    gate = network.gate()
+    assert gate.compared == gate.expected == 2
+    assert gate.passed is not bool(name)

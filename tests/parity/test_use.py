@@ -1,0 +1,200 @@
+"""Gates samplers (H) and generation (I): correct programs pass, and edits of what users run are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from tests.edits import edit
+from tests.families.masked_lm.make import SMALL as WORDS
+from tests.families.masked_lm.make import config_of, save, tensors_of
+from tests.make import SMALL
+from tests.sampling.toy import ABOUT, toy_network
+from wdport.compare.findings import Gate
+from wdport.diffusion import flow, noise, repeat, steps, unmasking, updates
+from wdport.diffusion.process import Process
+from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.schedules import noise_schedule
+from wdport.families.masked_lm.family import FAMILY as MASKED_LM
+from wdport.families.masked_lm.port import Block
+from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
+from wdport.generation import prompts
+from wdport.generation.program import Generator
+from wdport.model import Decoding, Diffused
+from wdport.nets.token_attention import TokenAttention
+from wdport.parity.use import generation, samplers
+from wdport.parity.use.generation import Pair, generation_gate
+from wdport.parity.use.samplers import samplers_gate
+from wdport.recorder import lifted, run
+from wdport.sampling import chunks, known, labels
+
+CLASSES = replace(ABOUT, classes=4, no_class=3, clip=1.5)
+DECODED = replace(ABOUT, decoding=Decoding((5, 3), lambda x: 2.0 * x, lambda x: 0.5 * x, (0.1,) * 3, (1.5,) * 3, ""))
+
+
+def waveletdiff() -> Process:
+    tables = noise_schedule("exponential")._asdict()
+    return WAVELETDIFF.process(SMALL, lambda name: tables[name.removeprefix("noise_schedule.")])
+
+
+PROCESSES: dict[str, tuple[Process, Diffused]] = {
+    "classes": (Scheduler(60, clip=1.5).process(), CLASSES),
+    "known": (Scheduler(60, clip=None, prediction_type="v_prediction").process(), DECODED),
+    "waveletdiff": (waveletdiff(), DECODED),
+    "flow": (flow.Flow(), ABOUT),
+    "flow to data": (flow.Flow("cosine", "sample"), replace(ABOUT, classes=4, no_class=3)),
+}
+
+
+def sampled(monkeypatch: pytest.MonkeyPatch, name: str, only: str = "", full: bool = False) -> Gate:
+    """The gate for a port with this process, of the draws alone whose names begin with ``only``."""
+    process, about = PROCESSES[name]
+    limit = about.clip
+    change = None if limit is None else lambda _, clean: jax.numpy.clip(clean, -limit, limit)
+    network = replace(toy_network("float64"), process=lambda: process, about=about, change=change)
+    every = list(samplers.draws(process, about, full))
+    with monkeypatch.context() as patch:
+        patch.setattr(samplers, "keras_network", lambda *_: network)
+        patch.setattr(samplers, "draws", lambda *_, **__: [draw for draw in every if draw.name.startswith(only)])
+        none: Any = None
+        return samplers_gate(none, none, none, process)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_correct_samplers_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = sampled(monkeypatch, name)
+    assert gate.passed, list(map(str, gate.findings))
+    subjects = [each.subject for each in gate.measures]
+    assert gate.compared == gate.expected == len(subjects) + 1
+    process, about = PROCESSES[name]
+    assert {f"sampler {each}" for each in process.samplers} <= set(subjects)
+    assert any("guidance" in each for each in subjects) is (about.no_class is not None)
+    assert any("labels" in each for each in subjects) is (about.classes is not None)
+    assert any("known values" in each for each in subjects) is isinstance(about.decoding, Decoding)
+    assert gate.worst is not None
+    assert gate.worst < 1e-13
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize("target", ["noise", "sample", "velocity"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_false_alarms(name: str, target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, about = PROCESSES[name]
+    if name == "waveletdiff" and target == "velocity":
+        return
+    monkeypatch.setattr(samplers, "SEED", seed)
+    monkeypatch.setitem(PROCESSES, name, (replace(process, target=target), about))  # type: ignore[type-var]
+    gate = sampled(monkeypatch, name, full=True)
+    assert gate.passed, list(map(str, gate.findings))
+
+
+SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
+    ("classes", "sampler dpm-solver++", updates.dpm_solver, "length / (2.0 * before)", "length / before"),
+    ("classes", "sampler dpm-solver++", updates.dpm_solver, "before = length", "before = before or length"),
+    ("classes", "sampler heun", updates.heun, "view.noise(then)", "view.noise(now)"),
+    ("classes", "sampler heun", updates.heun, "(memory + view.noise(then)) / 2.0", "memory"),
+    ("classes", "sampler sde-dpm-solver++", updates.sde_dpm_solver, "sqrt(1.0 - kept) * z", "sqrt(kept) * z"),
+    ("classes", "sampler sde-dpm-solver++", steps.even_steps, "(ratios[-1], ratios[0], count)",
+     "(ratios[-1], ratios[1], count)"),
+    ("classes", "sampler euler", updates.euler, "log(then.signal / now.signal)", "then.signal - now.signal"),
+    ("classes", "sampler ddim-textbook, eta 0.5", updates.ddim_textbook, "sigma * z", "eta * z"),
+    ("classes", "guidance (ddim)", labels.guided, "weight = float(guidance)", "weight = 1.0 - float(guidance)"),
+    ("flow to data", "guidance (heun)", labels.guided, "plain + weight", "made + weight"),
+    ("classes", "labels (ddim)", labels.checked_labels, "np.resize(given, count)",
+     "np.roll(np.resize(given, count), 1)"),
+    ("classes", "labels (ddim)", chunks._batches, "labels[known]", "labels[: len(known)]"),
+    ("known", "known values, repeated steps (ddim)", known._fitted, "decoding.decode(state)", "state"),
+    ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - kept**2", ""),
+    ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),
+    ("waveletdiff", "sampler ddpm", updates.ddpm, "now.beta / now.noise * ", "now.beta * "),
+    ("flow to data", "sampler heun", flow.heun, "view.velocity(then)) / 2.0", "view.velocity(now)) / 2.0"),
+    ("flow", "sampler rk4", flow.rk4, "length / 6.0", "length / 5.0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "place", "function", "old", "new"), SAMPLER_EDITS)
+def test_an_edit_of_sampling_is_found(
+    name: str, place: str, function: Callable[..., Any], old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the place of the edit, and only there if it is a sampler's."""
+    edit(monkeypatch, function, old, new)
+    gate = sampled(monkeypatch, name, only=place)
+    assert not gate.passed
+    assert {each.subject for each in gate.findings} == {place}
+
+
+TINY = {**WORDS, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "attention_bias": True}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("m")
+    file = wdport.convert(save(folder / "m", TINY), folder / "m.keras").output
+    models, modules = {}, {}
+    for dtype in ("float64", "float32"):
+        with jax.enable_x64(dtype == "float64"):
+            models[dtype] = wdport.load_model(file, dtype)
+        modules[dtype] = MASKED_LM.build_reference(config_of(TINY), tensors_of(TINY), dtype)
+
+    def reference(dtype: str, tokens: Any, read: Any) -> Any:
+        with lifted() if dtype == "float64" else nullcontext():
+            return run(modules[dtype], (tokens.astype(np.int64), read))[0]
+
+    return Pair(MASKED_LM, models, reference)
+
+
+def test_correct_generation_passes(pair: Pair) -> None:
+    gate = generation_gate(pair, full=False)
+    assert gate.passed, list(map(str, gate.findings))
+    assert gate.compared == gate.expected == 2 * len(generation.RULES) + 2
+    assert gate.worst is not None
+    assert gate.worst < 1e-13
+
+
+@pytest.mark.full
+def test_correct_generation_passes_whole(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(4):
+        monkeypatch.setattr(generation, "SEED", seed)
+        gate = generation_gate(pair, full=True)
+        assert gate.passed, list(map(str, gate.findings))
+        assert gate.compared == 2 * len(generation.RULES) + 2 * len(generation.OWN_RULES) + 2
+
+
+LOOP, NETWORK = "of a small network", "logits of the block program"
+
+GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
+    (LOOP, unmasking.committed, "argsort(-confidence", "argsort(jnp.where(jnp.isfinite(confidence), confidence, 9.0)"),
+    (LOOP, unmasking.committed, "confidence > threshold", "confidence > 2.0"),
+    (LOOP, unmasking.quota, "(step < wanted % steps)", "0"),
+    (LOOP, unmasking.edited, "(chosen != block) &", "(chosen == block) &"),
+    (LOOP, unmasking._refine_block, "(posts <= settings.posts)", "(posts < 1)"),
+    (LOOP, Generator._run, "first + block", "first"),
+    (LOOP, Generator._run, "within = visible[:, : seen.shape[1]]", "within = True"),
+    (LOOP, prompts.arranged, "visible[row, part], positions[row, part] = text[places], True, places",
+     "visible[row, part], positions[row, part] = text[places], True, np.arange(len(places))"),
+    (NETWORK, Block.part, "self.mlp_norm(kept)", "self.attention_norm(kept)"),
+    (NETWORK, Block.part, "cut(hidden_states) +", "cut(normed) +"),
+    (NETWORK, TokenAttention.part, "cut(each)[:, None]", "each[:, None, :1]"),
+    (NETWORK, TokenAttention.part, "self.head_dim**-0.5", "self.channels**-0.5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "function", "old", "new"), GENERATION_EDITS)
+def test_an_edit_of_generation_is_found(
+    place: str, function: Callable[..., Any], old: str, new: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(monkeypatch, function, old, new)
+    monkeypatch.setattr(generation, "RULES", generation.RULES[:3] if place == LOOP else ())
+    if place == LOOP:
+        monkeypatch.setattr(generation, "_compare_own", lambda *_: None)
+    gate = generation_gate(pair, full=False)
+    assert not gate.passed
+    assert all(place in each.subject for each in gate.findings)

@@ -1,0 +1,69 @@
+"""The gates of what users run, samplers (H) and generation (I), for a comparison in progress."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import jax
+import numpy as np
+
+from wdport.compare.comparison import Comparison
+from wdport.compare.findings import Gate
+from wdport.compile_cache import fast_compile
+from wdport.conversion.prepare import Prepared
+from wdport.families.roles import Completing, Sampled
+from wdport.model import Array
+from wdport.parity.trajectories import file_process
+from wdport.parity.trajectory_sides import reference_network
+from wdport.parity.use.generation import Pair, Tokens, generation_gate
+from wdport.parity.use.samplers import Labelled, samplers_gate
+from wdport.recorder import highest_precision, lifted, run
+from wdport.sampling.network import fast_network, keras_network
+
+
+def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: bool) -> list[Gate]:
+    """The gates of the verbs that the family offers; ``samples`` says whether the model draws samples."""
+    family, gates = prepared.family, []
+    if samples and isinstance(family, Sampled):
+        with comparison.clock.gate("H"):
+            gates.append(_samplers(family, prepared, comparison, full))
+    if isinstance(family, Completing):
+        with comparison.clock.gate("I"), highest_precision():
+            pair = Pair(family, comparison.candidate.models, _tokens(comparison))
+            gates.append(generation_gate(pair, full))
+    return gates
+
+
+def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full: bool) -> Gate:
+    model, config = comparison.candidate.models["float64"], prepared.config
+    known, modules = (family, config), comparison.modules
+    # a recording has no tables: its port's own are compared with their formulas
+    process = file_process(family, prepared) if modules else keras_network(model, known).process()
+    if not full or not modules:
+        return samplers_gate(model, family, config, process)
+
+    def double(inputs: tuple[Array, ...]) -> Array:
+        with lifted(), highest_precision():
+            return run(modules["float64"], inputs)[0]
+
+    def plain(state: Array, times: Array, labels: Array | None) -> Array:
+        return reference_network(comparison.signature, labels, double)(state, times)
+
+    reference: Labelled = plain
+    return samplers_gate(model, family, config, process, (fast_network(model, known=known), reference))
+
+
+def _tokens(comparison: Comparison) -> Tokens:
+    """The reference's logits; those of the port's call, which float64 (A) compares with it, if it is a recording."""
+    modules = comparison.modules
+
+    def called(dtype: str, tokens: Array, read: Array) -> Array:
+        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
+            call = jax.jit(comparison.candidate.models[dtype], compiler_options=fast_compile())
+            return np.asarray(call((tokens.astype(np.int32), read)))
+
+    def observed(dtype: str, tokens: Array, read: Array) -> Array:
+        with lifted() if dtype == "float64" else nullcontext():
+            return run(modules[dtype], (tokens.astype(np.int64), read))[0]
+
+    return observed if modules else called

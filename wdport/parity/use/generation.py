@@ -1,0 +1,166 @@
+"""Gate generation (I): the program of `wdport generate` against a plain loop, token for token.
+
+The loop is compared with a network of a few operations, over many settings. The model's own network, as the program
+calls it, is compared with the reference at every step of a plain loop, in float64 and in float32; the full battery also
+compares the tokens that it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.compare.findings import Gate
+from wdport.compare.glossary import GATES
+from wdport.compare.programs import Program
+from wdport.compile_cache import FAST_COMPILE, fast_compile
+from wdport.diffusion.unmasking import Settings
+from wdport.families.roles import Completing, TokenNetwork
+from wdport.generation.api import complete
+from wdport.generation.program import Generator
+from wdport.generation.prompts import arranged
+from wdport.model import Array, KerasModel, Vocabulary
+from wdport.parity.use.plain_generation import Logits, Rule, Text, complete_text
+from wdport.parity.use.sides import Comparison
+
+Tokens = Callable[[str, Array, Array], Array]
+"""The reference: (dtype, tokens (B, N), which of them are read (B, N)) to the logits (B, N, V)."""
+
+SEED = 0
+WORDS, MASK = 13, 4
+"""Tokens of the small network, and its mask token."""
+
+RULES = (
+    Rule(length=9, block_length=4, steps=3, threshold=1.0),
+    Rule(length=9, block_length=4, steps=4, threshold=0.35),
+    Rule(length=9, block_length=4, steps=3, threshold=0.3, edit=0.25),
+    Rule(steps=2, threshold=0.4, edit=0.3),
+)
+"""Gaps and open ends, in blocks and in one, in one batch of prompts of different lengths."""
+
+OWN = Rule(length=2, steps=2, threshold=1.0)
+"""Of the model's own network: several steps of one block."""
+
+OWN_RULES = (OWN, Rule(length=4, block_length=3, steps=2, threshold=0.3, edit=0.2))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two sides: the port's models by dtype and the reference."""
+
+    family: Completing
+    models: Mapping[str, KerasModel]
+    reference: Tokens
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens; one of them stands for the mask if the configuration names none."""
+        told = self.family.vocabulary(self.models["float64"].config)
+        return told if told.mask is not None else Vocabulary(told.size, 0)
+
+
+def generation_gate(pair: Pair, full: bool) -> Gate:
+    """Gate generation (I)."""
+    comparison = Comparison("logic")
+    with jax.enable_x64(True):
+        small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
+    for rule in RULES:
+        _compare_tokens(comparison, "a small network", small, _small_logits, _prompts(WORDS, MASK), rule)
+    vocabulary = pair.vocabulary
+    if vocabulary.size > 2:  # otherwise there is nothing to choose from
+        _compare_own(comparison, pair, vocabulary, full)
+    return GATES["I"].gate(len(comparison.measures), comparison.expected, comparison.measures,
+                           tuple(comparison.facts))  # fmt: skip
+
+
+def _compare_own(comparison: Comparison, pair: Pair, vocabulary: Vocabulary, full: bool) -> None:
+    mask, logits = int(vocabulary.mask or 0), _one_by_one(pair.reference)
+    prompts = _prompts(vocabulary.size, mask)
+    texts = [complete_text(logits, prompt, mask, OWN) for prompt in prompts]
+    _compare_logits(comparison, pair, texts, mask)
+    model = pair.models["float64"]
+    for rule in OWN_RULES if full else ():
+        generator = Generator(vocabulary, pair.family.token_network(model), True, fast_compile())
+        _compare_tokens(comparison, "the model", generator, logits, prompts, rule)
+
+
+def _compare_tokens(
+    comparison: Comparison, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule
+) -> None:
+    """Every token of every text, and the step that set it."""
+    mask, size = int(generator.vocabulary.mask or 0), generator.vocabulary.size
+    texts = [complete_text(logits, prompt, mask, rule) for prompt in prompts]
+    settings = Settings(rule.steps, rule.threshold, rule.edit, forbidden=np.arange(size) == mask)
+    with jax.default_matmul_precision("highest"):
+        found = complete(generator, prompts, mask, settings, rule.length, rule.block_length, batch=len(prompts) - 1)
+    name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"
+    name += f", edit {rule.edit:g}" if rule.edit else ""
+    for part, ours, theirs in (("tokens", found.tokens, [text.tokens for text in texts]),
+                               ("steps", found.steps, [text.steps for text in texts])):  # fmt: skip
+        comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))
+
+
+def _compare_logits(comparison: Comparison, pair: Pair, texts: Sequence[Text], mask: int) -> None:
+    """The network of the block program, with the tokens of every step of the plain loop, arranged as there."""
+    calls = [call for text in texts for call in text.calls]
+    given = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]
+    batch = arranged([each.astype(np.int32) for each in given], mask, 0, None)
+    tokens = batch.tokens.copy()
+    for row, call in enumerate(calls):
+        tokens[row, batch.start : batch.start + len(call.places)] = call.tokens[call.places]
+    found = {}
+    for dtype, model in pair.models.items():
+        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
+            network = pair.family.token_network(model)
+            run = Program(partial(network.predict, count=batch.block), FAST_COMPILE)
+            made = np.asarray(run(network.weights(), tokens, batch.visible, batch.positions, np.int32(batch.start)))
+        found[dtype] = np.concatenate([made[row, : len(call.places)] for row, call in enumerate(calls)])
+    truth = np.concatenate([call.logits for call in calls])
+    single = [pair.reference("float32", call.tokens[None], call.read[None])[0, call.places] for call in calls]
+    comparison.add("logits of the block program", lambda: found["float64"], truth)
+    comparison.add_single("logits of the block program", lambda: found["float32"], np.concatenate(single), truth)
+
+
+def _one_by_one(reference: Tokens) -> Logits:
+    return lambda tokens, read: reference("float64", tokens[None], read[None])[0]
+
+
+def _prompts(size: int, mask: int) -> list[Array]:
+    """Prompts of different lengths, with gaps in the first two."""
+    rng = np.random.default_rng(SEED)
+    texts = [rng.integers(0, size, length) for length in (7, 4, 2)]
+    texts = [np.where(text == mask, (mask + 1) % size, text).astype(np.int32) for text in texts]
+    texts[0][[1, 2, 4]] = texts[1][3] = mask
+    return texts
+
+
+class _Small(TokenNetwork):
+    """The small network; see :func:`_small_formula`."""
+
+    def weights(self) -> None:
+        return None
+
+    def predict(self, weights: Any, tokens: Any, visible: Any, positions: Any, first: Any, count: int) -> Any:
+        made = _small_formula(jnp, tokens, visible, positions)
+        return jax.lax.dynamic_slice_in_dim(made, first, count, axis=1)
+
+
+def _small_logits(tokens: Array, read: Array) -> Array:
+    made: Array = _small_formula(np, tokens[None], read[None], np.arange(len(tokens))[None])[0]
+    return made
+
+
+def _small_formula(xp: Any, tokens: Any, visible: Any, positions: Any) -> Any:
+    """Logits (B, N, V) from tokens in any order: every one depends on all that are read and where they stand."""
+    rng, width = np.random.default_rng(1), 6
+    embedding, mixing, out = (rng.standard_normal(shape) for shape in ((WORDS, width), (width, width), (width, WORDS)))
+    angles = positions[..., None] * (1.0 + np.arange(width))
+    x = xp.asarray(embedding)[tokens] + xp.sin(angles)
+    read = visible[..., None] * xp.tanh(x @ mixing)
+    return (xp.tanh(x) + xp.sum(read, axis=1, keepdims=True) / 3.0) @ out

@@ -1,0 +1,104 @@
+"""Complete one text by a plain loop in numpy, in its natural order and without padding; see docs/generation.md.
+
+The program of `wdport generate` is compared with it, so it shares no code with it. It writes the rule of diffusers'
+``BlockRefinementScheduler`` and of the loop of ``LLaDA2Pipeline`` at temperature 0, token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from wdport.model import Array
+
+Logits = Callable[[Array, Array], Array]
+"""(tokens (N,), which of them are read (N,)) to the logits (N, V), in float64."""
+
+EDITS = 17
+"""Steps in which a full block is edited at most."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The settings of `wdport generate` under the same names; ``edit`` 0 never edits."""
+
+    length: int = 0
+    block_length: int | None = None
+    steps: int = 4
+    threshold: float = 0.95
+    edit: float = 0.0
+
+
+@dataclass
+class Text:
+    """A text's tokens (N,), and the step that last set each of them, -1 for given ones; ``calls`` are those of the
+    network."""
+
+    tokens: Array
+    steps: Array
+    calls: list[Call] = field(default_factory=list)
+
+
+class Call(NamedTuple):
+    """The tokens (N,), which of them were read (N,), and the ``logits`` (L, V) of the ``places`` (L,) of a block."""
+
+    tokens: Array
+    read: Array
+    places: Array
+    logits: Array
+
+
+def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule) -> Text:
+    """Replace the ``mask`` tokens of a prompt and those behind it, block by block."""
+    tokens = np.append(prompt, np.full(rule.length, mask)).astype(np.int64)
+    text = Text(tokens, np.full(len(tokens), -1))
+    wanted = np.flatnonzero(tokens == mask)
+    size = rule.block_length or max(len(wanted), 1)
+    taken = 0
+    for first in range(0, len(wanted), size):
+        read = np.ones(len(tokens), bool)
+        read[wanted[first + size :]] = False
+        taken = _fill(logits, text, wanted[first : first + size], read, mask, rule, taken)
+    return text
+
+
+def _fill(logits: Logits, text: Text, places: Array, read: Array, mask: int, rule: Rule, taken: int) -> int:
+    """Fill one block, and edit it; returns the number of steps taken so far."""
+    each, rest = divmod(len(places), rule.steps)
+    filled = edits = 0
+    while True:
+        made = logits(text.tokens, read)[places]
+        text.calls.append(Call(text.tokens.copy(), read, places, made))
+        best, chance = _most_probable(made, mask)
+        now = text.tokens[places]
+        is_open = [at for at in range(len(places)) if now[at] == mask]
+        least = each + (1 if filled < rest else 0)
+        sure = [at for at in is_open if chance[at] > rule.threshold]
+        by_chance = sorted(is_open, key=lambda at: -chance[at])
+        chosen = sure if len(sure) >= least else by_chance[:least]
+        changed = [at for at in range(len(places))
+                   if rule.edit and at not in is_open and chance[at] > rule.edit and best[at] != now[at]]  # fmt: skip
+        for at in (*chosen, *changed):
+            text.tokens[places[at]], text.steps[places[at]] = best[at], taken
+        taken += 1
+        if is_open:
+            filled += 1
+            full = len(chosen) == len(is_open)
+            if filled >= rule.steps or (full and not rule.edit):
+                return taken
+        else:
+            edits += 1
+            if not changed or edits >= EDITS:
+                return taken
+
+
+def _most_probable(logits: Array, mask: int) -> tuple[Array, Array]:
+    """The most probable token (L,) of every place other than the mask, and its probability among those."""
+    allowed = np.delete(logits, mask, axis=1)
+    powers = np.exp(allowed - allowed.max(axis=1, keepdims=True))
+    chance = powers / powers.sum(axis=1, keepdims=True)
+    best = allowed.argmax(axis=1)
+    return best + (best >= mask), chance.max(axis=1)

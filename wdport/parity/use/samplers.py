@@ -1,0 +1,227 @@
+"""Gate samplers (H): what `wdport sample` draws, against plain loops over the same network with the same noise.
+
+The network is one of a few operations, so that every sampler of any model is compared in seconds: sampling network (E')
+compares the network itself. The full battery draws from that, too. Samples are drawn as users draw them: by a request,
+from a seed, in batches that do not divide their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.compare.findings import Gate, fact
+from wdport.compare.glossary import GATES
+from wdport.compile_cache import fast_compile
+from wdport.diffusion.process import Process, Run
+from wdport.diffusion.updates import WITH_ETA
+from wdport.families.roles import Sampled
+from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
+from wdport.parity.use.sides import Comparison
+from wdport.sampling.job import plan_job
+from wdport.sampling.network import Network, keras_network
+from wdport.sampling.programs import Programs
+from wdport.sampling.request import Request
+from wdport.sampling.samples import Samples
+
+SAMPLES, BATCH, SEED = 5, 3, 7
+GUIDANCE = 2.5
+
+Labelled = Callable[[Array, Array, Array | None], Array]
+"""(state (B, *shape), times (B,), labels (B,) or None) to the prediction (B, *shape), in numpy and float64."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One request, by name, with what its plain loop needs: the run, and the labels of all samples. Its noise is given,
+    or with ``seeded`` follows from the seed."""
+
+    name: str
+    run: Run
+    request: Request
+    labels: Array | None = None
+    seeded: bool = False
+
+
+def samplers_gate(
+    model: KerasModel, family: Sampled, config: Configuration, process: Process,
+    network: tuple[Network, Labelled] | None = None,
+) -> Gate:  # fmt: skip
+    """Gate samplers (H).
+
+    Args:
+        model: the port in float64, whose process is compared with the checkpoint's.
+        family: its family.
+        config: its configuration.
+        process: the checkpoint's own.
+        network: the network for sampling in float64, and the reference, to draw from as well.
+    """
+    plain = keras_network(model, (family, config))
+    comparison = Comparison("trajectory")
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        _compare(comparison, _small(plain), partial(_formula, np), process, full=network is not None)
+        if network is not None:
+            _compare(comparison, *network, process, full=True, prefix="the model's ")
+    wrong = plain.process().wrong_count()
+    if wrong is not None:
+        comparison.facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
+    return GATES["H"].gate(len(comparison.measures) + 1, comparison.expected + 1, comparison.measures,
+                           tuple(comparison.facts))  # fmt: skip
+
+
+def _compare(
+    comparison: Comparison, network: Network, plain: Labelled, process: Process, full: bool, prefix: str = ""
+) -> None:
+    programs = Programs(network, fast_compile())
+    rng = np.random.default_rng(SEED)
+    for draw in draws(process, network.about, full, quick=not prefix):
+        tape = _Tape(network.shape, rng, draw.seeded)
+        truth = _plain_samples(draw, plain, process, network.about, tape(0), tape)
+        request, name = draw.request, f"{prefix}{draw.name}"
+        if draw.seeded:
+            moved = _plain_samples(draw, plain, process, network.about, tape.rounded(0), tape.rounded)
+            comparison.add_single(name, partial(_drawn, programs, request), moved, truth)
+            continue
+        slots = np.reshape(tape.drawn[1:], (-1, SAMPLES, *network.shape))
+        request = replace(request, init=tape.drawn[0], noise=slots)
+        comparison.add(name, partial(_drawn, programs, request), truth)
+
+
+class _Tape:
+    """The noise of a plain loop, recorded as it is drawn."""
+
+    def __init__(self, shape: tuple[int, ...], rng: np.random.Generator, seeded: bool) -> None:
+        self._shape, self._rng, self._seeded = shape, rng, seeded
+        self.drawn: list[Array] = []
+
+    def __call__(self, number: int) -> Array:
+        values = _noise(number, self._shape) if self._seeded else self._rng.standard_normal((SAMPLES, *self._shape))
+        self.drawn.append(values)
+        return values
+
+    def rounded(self, number: int) -> Array:
+        """The noise with every value moved by one unit in its last place of float32, in which it is drawn."""
+        values = self(number)
+        moved: Array = values * (1.0 + 2.0**-23 * self._rng.choice([-1.0, 1.0], values.shape))
+        return moved
+
+
+def _drawn(programs: Programs, request: Request) -> Array:
+    return Samples.join(list(plan_job(programs, request).draw())).state
+
+
+def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> Iterator[Draw]:
+    """Every sampler, then every option that such a model has; ``quick`` with a small network, which may take every
+    step."""
+    last = (about.classes or 1) - 1
+    ones = None if about.classes is None else np.full(SAMPLES, last, np.int32)
+
+    def draw(name: str, sampler: str, eta: float = 0.0, labels: Any = ones, seeded: bool = False, **given: Any) -> Draw:
+        request = Request(count=SAMPLES, batch=BATCH, seed=SEED, sampler=sampler, steps=process.count(sampler), eta=eta,
+                          labels=labels, **given)  # fmt: skip
+        every = None if labels is None else np.array([labels[at % len(labels)] for at in range(SAMPLES)])
+        return Draw(name, Run(sampler, eta, process.target), request, every, seeded)
+
+    offered = [each for each in process.samplers if quick or process.count(each) is not None]
+    for sampler in offered:
+        yield draw(f"sampler {sampler}", sampler)
+        if sampler in WITH_ETA and "ddpm" in process.samplers:
+            yield draw(f"sampler {sampler}, eta 0.5", sampler, eta=0.5)
+    usual = next(each for each in process.samplers if process.count(each) is not None)
+    usual = "ddim" if "ddim" in process.samplers else usual
+    yield draw("noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, seeded=True)
+    if about.classes is not None:
+        mixed = np.array([0, last], np.int32)
+        yield draw(f"labels ({usual})", usual, labels=mixed)
+        if about.no_class is not None:
+            other = np.array([(about.no_class + 1) % about.classes], np.int32)
+            yield draw(f"guidance ({usual})", usual, labels=other, guidance=GUIDANCE)
+    if isinstance(about.decoding, Decoding):
+        known = _known_values(about.decoding)
+        yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
+        for sampler in offered if full else ():
+            yield draw(f"known values ({sampler})", sampler, known=known, resample=1)
+
+
+def _known_values(decoding: Decoding) -> Array:
+    """Every other value of one decoded sample, NaN for the others."""
+    rng = np.random.default_rng(SEED)
+    values = np.asarray(decoding.mean) + np.asarray(decoding.std) * rng.uniform(-1.0, 1.0, decoding.shape)
+    return np.where(np.arange(values.size).reshape(values.shape) % 2, values, np.nan)
+
+
+def _plain_samples(
+    draw: Draw, network: Labelled, process: Process, about: Diffused, init: Array, noise: Callable[[int], Array]
+) -> Array:
+    """The states of a request's samples by a plain loop."""
+    request, none = draw.request, about.no_class
+
+    def guided(x: Array, times: Array) -> Array:
+        made = network(x, times, draw.labels)
+        if request.guidance is None or none is None:
+            return made
+        plain = network(x, times, np.full(len(x), none))
+        return request.guidance * made + (1.0 - request.guidance) * plain
+
+    fit = None if request.known is None else _fit(about, np.asarray(request.known))
+    limit = about.clip
+
+    def change(clean: Array) -> Array:
+        clipped = clean if limit is None else np.minimum(np.maximum(clean, -limit), limit)
+        return clipped if fit is None else fit(clipped)
+
+    changes = None if limit is None and fit is None else change
+    found = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
+    return found if fit is None else fit(found)
+
+
+def _fit(about: Diffused, known: Array) -> Callable[[Array], Array]:
+    """States moved by the encoding of what their decoded form lacks of the known values (arXiv 2212.00490)."""
+    decoding = about.decoding
+    assert isinstance(decoding, Decoding)
+    encode, decode = jax.jit(decoding.encode), jax.jit(decoding.decode)
+    wanted = (known - np.asarray(decoding.mean)) / np.asarray(decoding.std)
+
+    def fit(states: Array) -> Array:
+        lacking = np.nan_to_num(wanted - np.asarray(decode(states)))
+        moved: Array = states + np.asarray(encode(lacking))
+        return moved
+
+    return fit
+
+
+def _noise(number: int, shape: tuple[int, ...]) -> Array:
+    """Draw ``number`` of every sample, (SAMPLES, *shape): its key follows from the seed and its index."""
+    with jax.threefry_partitionable(True):
+        each = [_normal(*np.array([SEED, index, number], np.uint32), shape) for index in range(SAMPLES)]
+    return np.stack([np.asarray(values, np.float64) for values in each])
+
+
+@partial(jax.jit, static_argnames="shape")
+def _normal(seed: Any, index: Any, number: Any, shape: tuple[int, ...]) -> Any:
+    key = jax.random.wrap_key_data(jnp.stack([jnp.uint32(0), seed]), impl="threefry2x32")
+    return jax.random.normal(jax.random.fold_in(jax.random.fold_in(key, index), number), shape, jnp.float32)
+
+
+def _small(plain: Network) -> Network:
+    """A model's process, options and decoding with the network of :func:`_formula`."""
+
+    def apply(_: Any, state: Any, time: Any, labels: Any = None) -> Any:
+        return _formula(jnp, state, jnp.broadcast_to(time, state.shape[:1]), labels)
+
+    none = np.zeros((), np.float64)
+    return replace(plain, conditions=lambda _, times: times, apply=apply, weights=lambda batch=None: none, specs=None,
+                   dtype="float64")  # fmt: skip
+
+
+def _formula(xp: Any, state: Any, times: Any, labels: Any = None) -> Any:
+    """A network of (B, *shape), (B,) and (B,): every value depends on its neighbour, the time and the label."""
+    ones = (1,) * (state.ndim - 1)
+    angle = times.reshape(-1, *ones) + (0.0 if labels is None else 0.9 * labels.reshape(-1, *ones))
+    return 0.8 * xp.sin(0.6 * state + angle) + 0.2 * xp.roll(state, 1, axis=-1)

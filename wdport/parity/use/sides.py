@@ -1,0 +1,63 @@
+"""Compare named arrays of the two sides of a use: what the verb's program returns, and what a plain loop does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+
+import numpy as np
+
+from wdport.compare.findings import Finding, Measure, fact, measure
+from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.errors import UsageError
+from wdport.model import Array
+
+Side = Callable[[], Array]
+
+
+class Comparison:
+    """The measures of one gate; ``bound`` is the name of the bound of its float64 errors."""
+
+    def __init__(self, bound: str) -> None:
+        self._bound = bound
+        self._measures: dict[str, list[Measure]] = {"numerics": [], bound: []}
+        self.facts: list[Finding] = []
+        self.expected = 0
+
+    def add(self, name: str, program: Side, plain: Array) -> None:
+        """The result of a program, in float64 or of whole numbers, and that of a plain loop."""
+        with self._refusals(name):
+            found = program()
+            self._measures[self._bound].append(measure(name, *_difference(found, plain), self._bound))
+
+    def add_single(self, name: str, program: Side, reference: Array, truth: Array) -> None:
+        """The result of a program that computes in float32, that of the reference, and the truth in float64."""
+        with self._refusals(name):
+            found, pair = program(), ErrorPair()
+            if found.shape == truth.shape:
+                pair.add(found, reference, truth)
+            ratio = max(pair.rms_ratio, pair.max_ratio) if pair.count else inf
+            self._measures["numerics"].append(measure(name, "float32", ratio, "numerics"))
+
+    @contextmanager
+    def _refusals(self, name: str) -> Iterator[None]:
+        """Count a comparison, which is not made if the program refuses, as for a schedule without noise."""
+        self.expected += 1
+        try:
+            yield
+        except UsageError as error:
+            self.facts.append(fact(f"{name}: {error}", name))
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """All measures, those of float64 first."""
+        return (*self._measures[self._bound], *self._measures["numerics"])
+
+
+def _difference(found: Array, plain: Array) -> tuple[str, float]:
+    """The kind of a measure and its value: the relative error, or the share of whole numbers that differ."""
+    same = found.shape == plain.shape
+    if plain.dtype.kind in "iub":
+        return "share", float(np.mean(found != plain)) if same else 1.0
+    return "error", relative_l2(found, plain) if same else inf
