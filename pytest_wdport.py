@@ -61,6 +61,8 @@ OPTIONS = (
     Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
     Option("resume", "Compare training steps from the converted optimizer's state as well.", kind="flag"),
     Option("schedule", "Class of the checkpoint's learning-rate schedule.", "MODULE:CLASS", file=False),
+    Option("seed", "Random seed of the inputs.", "N", file=False),
+    Option("cases", "Number of additional random inputs.", "N", file=False),
     Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
 )  # fmt: skip
 SOURCES = ("checkpoint", "against")
@@ -233,10 +235,18 @@ def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     told["inputs"], told["values"] = told.pop("input") or (), parse_values(tuple(told.pop("set") or ()))
     told |= changed
     told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"]),
-             "resume": bool(told["resume"])}  # fmt: skip
+             "resume": bool(told["resume"]), "seed": _whole("seed", told["seed"]),
+             "cases": _whole("cases", told["cases"])}  # fmt: skip
     pair = Pair(converted, **told)
     pair.require_consistent()
     return pair
+
+
+def _whole(name: str, value: Any) -> int:
+    """The number of an option; 0 if it is not given."""
+    if not str(value or 0).isdecimal():
+        raise pytest.UsageError(f"--wdport-{name}: {value!r} is not a whole number")
+    return int(value or 0)
 
 
 def _labels(sources: list[Path], ports: list[Path]) -> list[str]:

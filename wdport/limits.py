@@ -156,6 +156,12 @@ each."""
 MAX_PAD_WIDTHS: Final = 1024
 """The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
 
+MAX_SEED: Final = (1 << 31) - 1
+"""Of the inputs of a comparison."""
+
+MAX_CASES: Final = 990
+"""Additional inputs of a comparison; with more, their seeds would be those of the next battery."""
+
 MAX_LEVELS: Final = 16
 """Resolutions of a U-Net, each half the size of the one before; the public ones have at most 7."""
 

@@ -132,6 +132,8 @@ class Port:
         full: bool = False,
         repro: PathText | None = None,
         say: Callable[[str], None] | None = None,
+        seed: int = 0,
+        cases: int = 0,
     ) -> Verdict:
         """Run the Keras and the PyTorch model and compare them layer by layer: :func:`wdport.verify` with this table.
 
@@ -144,6 +146,8 @@ class Port:
             full: also compare bfloat16 and gradients.
             repro: folder for a reproduction of the first faulty layer, if there is one.
             say: called with a short text at every step, for a progress display.
+            seed: of the inputs.
+            cases: number of additional random inputs.
 
         Returns:
             A :class:`wdport.Verdict`, true if the two models agree; ``gates`` and ``faults`` give details.
@@ -156,12 +160,13 @@ class Port:
             with TemporaryDirectory(prefix="wdport-") as folder:
                 output = Path(folder, f"{Path(checkpoint).stem}.keras")
                 self.convert(checkpoint, output, config=config, key=key, cast=cast)
-                return self.verify(checkpoint, output, key=key, full=full, repro=repro, say=say)
+                return self.verify(checkpoint, output, key=key, full=full, repro=repro, say=say, seed=seed,
+                                   cases=cases)  # fmt: skip
         from wdport.parity.verify import verify
 
         return verify(
             checkpoint, converted, mapping=self.mapping, key=key, reference=self.reference, full=full, repro=repro,
-            say=say, model=self.model, inputs=self.inputs,
+            say=say, model=self.model, inputs=self.inputs, seed=seed, cases=cases,
         )  # fmt: skip
 
     def _own(self) -> Family:

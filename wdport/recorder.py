@@ -170,41 +170,108 @@ def leaves(value: object) -> list[Any]:
 # --- What is run -----------------------------------------------------------------------------------------------------
 
 
+EXTREMES = ("zeros", "constant", "large", "missing")
+"""Samples of extreme values: all zero, all one number, :data:`LARGE` times normal, with missing values (NaN)."""
+
+LARGE = 1e4
+"""Factor of normal values in a sample of large values."""
+
+CONSTANT = -0.7
+"""The value of a constant sample: neither float32 nor a short sum of powers of two holds it."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """One input of the battery.
+    """One input of the battery: how its values are drawn.
 
-    ``numerics``: also run in float32. That takes two more compiled programs per batch size, so only one batch size is
-    run in float32; a batch of 1 is run in float64 only.
+    ``extremes`` names for every sample of the batch one of :data:`EXTREMES`, or "" for ordinary values; it is empty if
+    all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs per batch size, so only
+    one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in float64 only, and so are
+    extreme values.
     """
 
     seed: int
     batch: int
     scale: float
     random_biases: bool = False
+    extremes: tuple[str, ...] = ()
 
     @property
     def numerics(self) -> bool:
-        return self.batch > 1
+        return self.batch > 1 and not self.extremes
 
     def describe(self) -> str:
         """A short description."""
         weights = "random biases" if self.random_biases else "converted weights"
-        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {weights}"
+        extremes = ", ".join(each for each in self.extremes if each)
+        more = f"samples: {extremes}, " if extremes else ""
+        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}"
 
 
 CASES = (
     Case(seed=0, batch=4, scale=1.0),
     Case(seed=1, batch=1, scale=1.0),
     Case(seed=2, batch=4, scale=50.0),
+    Case(seed=4, batch=4, scale=1.0, extremes=EXTREMES),
     Case(seed=3, batch=4, scale=1.0, random_biases=True),
 )
+
+LONGEST = 512
+"""Positions up to which lengths are compared: with more, a run in float64 takes long."""
+
+SEEDS = 1000
+"""Seeds of one battery: those of the next are this much larger."""
+
+SCALES = (1.0, 0.01, 50.0)
+"""Factors of additional cases, in turn."""
+
+
+def battery(seed: int = 0, more: int = 0) -> tuple[Case, ...]:
+    """The cases of a comparison: :data:`CASES` with other seeds if ``seed`` is not 0, and ``more`` random ones."""
+    first = SEEDS * seed
+    random = [Case(first + len(CASES) + at, CASES[0].batch, SCALES[at % len(SCALES)]) for at in range(more)]
+    return (*(replace(case, seed=first + case.seed) for case in CASES), *random)
+
 
 MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 
 
 _INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
-_AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)")
+_AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)(?:\.\.([1-9]\d*))?")
+FEW = 64
+"""Number of integers up to which a batch holds all of them that it has room for."""
+
+Pattern = Callable[[np.random.Generator, int], "Array"]
+
+
+def _holes(rng: np.random.Generator, size: int) -> Array:
+    values = rng.integers(0, 2, size).astype(bool)
+    values[rng.permutation(size)[:2]] = (True, False)[:size]
+    return values
+
+
+PATTERNS = (
+    lambda rng, size: np.arange(size) < rng.integers(1, size + 1),
+    _holes,
+    lambda rng, size: np.arange(size) >= rng.integers(min(1, size - 1), size),
+    lambda rng, size: np.arange(size) == rng.integers(0, size),
+    lambda rng, size: np.ones(size, bool),
+)
+"""Masks of one sample: true up to a random position, at random, from a random position on, at one position, and
+everywhere. A sample of zeros has a mask that is false everywhere."""
+
+
+def _remove(values: Array, rng: np.random.Generator) -> None:
+    """Replace values of one sample by NaN: along its longest axis all those of one position, and one at two others."""
+    if not values.ndim:
+        return
+    steps = np.moveaxis(values, int(np.argmax(values.shape)), 0)
+    first, *others = rng.permutation(len(steps))[: min(3, max(len(steps) - 1, 1))].tolist()
+    steps[first] = np.nan
+    for at in others:
+        steps[(at, *(rng.integers(0, size) for size in steps.shape[1:]))] = np.nan
+
+
 _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0}
 """Names of distributions of an input, with the number of words that follow; -1 for any number."""
 
@@ -213,10 +280,11 @@ _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
-    Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. DRAW is
-    ``normal`` (the default; magnitudes vary along the first axis that is not the batch's), ``below N`` (integers),
-    ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that
-    axis half the magnitude of the previous one) or ``mask`` (true up to a random position of the last axis).
+    Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. A size
+    such as ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the
+    first axis that is not the batch's), ``below N`` (integers, the first and the last among them), ``from LOW to
+    HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that axis half the
+    magnitude of the previous one) or ``mask`` (true or false along the last axis, in the :data:`PATTERNS`).
     """
 
     name: str
@@ -226,7 +294,9 @@ class Input:
     draw: str = "normal"
     numbers: tuple[float, ...] = ()
     alone: Mapping[str, int] = field(default_factory=dict)
-    """Other sizes of axes for a batch of one, such as the length that a wide network needs."""
+    """Other sizes of axes for a batch of one, such as the greatest length that the network takes."""
+    ids: tuple[int, ...] = ()
+    """Integers that every batch should hold, such as the id of padding."""
 
     @property
     def kind(self) -> str:
@@ -246,16 +316,25 @@ class Input:
         sizes = {**self.sizes, **(self.alone if batch == 1 else {})}
         return tuple(batch if axis == "b" else sizes[axis] for axis in self.axes)
 
-    def make(self, seed: int, batch: int, scale: float) -> Array:
-        """Draw values in float64, int64 or bool; ``scale`` applies to normal ones."""
-        rng, shape = np.random.default_rng([seed, zlib.crc32(self.name.encode())]), self.shape(batch)
+    def make(self, seed: int, batch: int, scale: float, extremes: Sequence[str] = ()) -> Array:
+        """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` are those of a
+        :class:`Case`."""
+        rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
+        values = self._ordinary(rng, seed, batch, scale)
+        samples = np.moveaxis(values, self.axes.index("b"), 0)
+        for at, extreme in enumerate(extremes):
+            if extreme:
+                samples[at] = self._extreme(extreme, samples[at], rng)
+        return values
+
+    def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
+        shape = self.shape(batch)
         if self.draw == "below":
-            return rng.integers(0, int(self.numbers[0]), shape)
+            return self._integers(rng, shape)
         if self.draw == "from":
             return rng.uniform(self.numbers[0], self.numbers[1], shape)
         if self.draw == "mask":
-            places = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
-            return np.arange(shape[-1]) < places
+            return self._masks(rng, seed, shape)
         if self.draw == "steps":
             return self._steps(rng, batch, shape) / self.numbers[0]
         values = rng.standard_normal(shape) * scale
@@ -265,6 +344,43 @@ class Input:
         sizes = np.ones(len(values.shape), int)
         sizes[first] = shape[first]
         return values * self._energies(shape[first]).reshape(sizes)
+
+    def _integers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Random integers, of which one at least stays random: the first, the last and ``ids`` are among them, and as
+        many others below :data:`FEW` as there is room for, if no other integers exist."""
+        count = int(self.numbers[0])
+        values = rng.integers(0, count, shape)
+        others = rng.permutation(count).tolist() if count <= FEW else []
+        wanted = list(dict.fromkeys([0, count - 1, *(each for each in self.ids if 0 <= each < count), *others]))
+        places = rng.permutation(values.size)[: max(values.size - 1, 0)]
+        pairs = list(zip(places.tolist(), wanted))
+        values.reshape(-1)[[place for place, _ in pairs]] = [each for _, each in pairs]
+        return values
+
+    def _masks(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...]) -> Array:
+        """Every sample has another of the :data:`PATTERNS`, and the next case starts with another."""
+        if len(shape) < 2:
+            return rng.integers(0, 2, shape).astype(bool)
+        values, batch = np.zeros(shape, bool), self.axes.index("b")
+        for at in np.ndindex(*shape[:-1]):
+            sample = at[batch] if batch < len(at) else 0
+            values[at] = PATTERNS[(seed + sample) % len(PATTERNS)](rng, shape[-1])
+        return values
+
+    def _extreme(self, extreme: str, ordinary: Array, rng: np.random.Generator) -> Any:
+        """One sample of extreme values; ``ordinary`` are those that it replaces."""
+        if self.draw == "mask":
+            return {"zeros": False, "constant": True}.get(extreme, ordinary)
+        if self.draw == "below":
+            return {"zeros": 0, "constant": int(self.numbers[0]) - 1}.get(extreme, ordinary)
+        if self.draw in ("from", "steps"):
+            ends = self.numbers if self.draw == "from" else (0.0, 1.0)
+            return {"zeros": ends[0], "constant": ends[1]}.get(extreme, ordinary)
+        values = {"zeros": np.zeros_like(ordinary), "constant": np.full_like(ordinary, CONSTANT),
+                  "large": LARGE * ordinary, "missing": np.array(ordinary)}[extreme]  # fmt: skip
+        if extreme == "missing":
+            _remove(values, rng)
+        return values
 
     def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
@@ -291,20 +407,20 @@ def parse_input(text: str) -> Input:
     if found is None:
         raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
     name, left, right, draw, rest = found.groups()
-    axes, sizes = _parse_axes(left, text)
+    axes, sizes, alone = _parse_axes(left, text)
     keras_axes = tuple(right.split()) if right else axes
     if sorted(keras_axes) != sorted(axes):
         raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
     words = rest.split() if rest else []
     if draw is None:
-        return Input(name, axes, sizes, keras_axes)
+        return Input(name, axes, sizes, keras_axes, alone=alone)
     if draw not in _DRAWS or _DRAWS[draw] not in (-1, len(words)) or (draw == "from" and words[1] != "to"):
         raise ValueError(f"{text!r}: {draw!r} is not normal, below N, from LOW to HIGH, steps N, parts N N or mask")
     try:
         numbers = tuple(float(word) for word in words if word != "to")
     except ValueError:
         raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
-    made = Input(name, axes, sizes, keras_axes, draw, numbers)
+    made = Input(name, axes, sizes, keras_axes, draw, numbers, alone)
     if draw in ("below", "steps", "parts") and any(each < 1 or each % 1 for each in numbers):
         raise ValueError(f"{text!r}: {draw} takes positive integers")
     if draw == "parts" and (len(axes) < 2 or sum(numbers) != made.shape(1)[1]):
@@ -312,9 +428,11 @@ def parse_input(text: str) -> Input:
     return made
 
 
-def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int]]:
+def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
+    """The axes, their sizes, and those of a batch of one where they differ."""
     axes: list[str] = []
     sizes: dict[str, int] = {}
+    alone: dict[str, int] = {}
     for at, word in enumerate(text.split()):
         found = _AXIS.fullmatch(word)
         name = word if word == "b" else (found.group(1) or f"_{chr(97 + at)}") if found else ""
@@ -323,9 +441,10 @@ def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int]]
         axes.append(name)
         if found and word != "b":
             sizes[name] = int(found.group(2))
+            alone.update({name: int(found.group(3))} if found.group(3) else {})
     if "b" not in axes:
         raise ValueError(f"{where!r} has no batch axis, b")
-    return tuple(axes), sizes
+    return tuple(axes), sizes, alone
 
 
 def read_input(text: str) -> Input:
@@ -336,9 +455,43 @@ def read_input(text: str) -> Input:
         raise Refusal(2, "--input", str(error), "see --help") from None
 
 
-def make_inputs_of(inputs: Sequence[Input]) -> MakeInputs:
-    """A ``make_inputs`` for these inputs; each is seeded by its name."""
-    return lambda seed, batch, scale: tuple(each.make(seed, batch, scale) for each in inputs)
+def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
+    """These inputs with the ids that the module gives a meaning: each ``padding_idx`` of its layers, and what its
+    configuration calls ``..._token_id``."""
+    config = vars(getattr(module, "config", None) or object) if hasattr(module, "config") else {}
+    stated = [value for name, value in dict(config).items() if str(name).endswith("_token_id")]
+    stated += [getattr(part, "padding_idx", None) for part in module.modules()]
+    ids = dict.fromkeys(each for each in stated if type(each) is int)
+    return tuple(replace(each, ids=(*each.ids, *ids)) if each.kind == "int" else each for each in inputs)
+
+
+def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
+    """The case with only those extreme samples that the float64 module accepts and turns into finite values: few have a
+    meaning for missing values, or for a sample that is masked everywhere."""
+    if not case.extremes:
+        return case
+    places = range(case.batch)
+    finite = _finite_samples(module, inputs_of(case), case.batch)
+    if finite is None:  # one of them may be to blame for all
+        single = [tuple(case.extremes[at] if at == each else "" for at in places) for each in places]
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=each)), case.batch) for each in single]
+        finite = [each is not None and all(each) for each in tried]
+    return replace(case, extremes=tuple(case.extremes[at] if finite[at] else "" for at in places))
+
+
+def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int) -> list[bool] | None:
+    """By sample, whether the outputs of the module and of all its submodules are finite; ``None`` if samples cannot be
+    told apart, or the module does not accept these inputs."""
+    try:
+        with highest_precision(), lifted():
+            outputs, calls = record(module, inputs)
+    except Exception:
+        return None
+    found = [np.isfinite(each) for made in (outputs, *(call.outputs for call in calls.values())) for each in made]
+    found = [each for each in found if not np.all(each)]
+    if any(len(np.atleast_1d(each)) != batch for each in found):
+        return None
+    return [all(bool(np.all(each[at])) for each in found) for at in range(batch)]
 
 
 def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
@@ -1548,14 +1701,16 @@ def _record_cases(
     subject: Subject, drawn: Sequence[Input], names: list[str], target: str, writer: _Writer, say: Note
 ) -> Index:
     """Run the battery; returns its entries of the index."""
-    make_inputs = subject.make_inputs or (make_inputs_of(drawn) if drawn else None)
+    make_inputs, double = subject.make_inputs, subject.modules["float64"]
+    stated = with_ids(drawn, double)
     every = {at: each.every for at, each in enumerate(drawn) if each.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
     notes, cases, repeats = dict.fromkeys(subject.notes), [], True
     sweeps: dict[str, Sweep] = {}
-    for case in CASES:
+    for case in cases_of(CASES, make_inputs):
+        case = finite_case(double, case, lambda each: checked_inputs(make_inputs, each, target, stated))
         say(f"running {case.describe()}")
-        inputs = checked_inputs(make_inputs, case, target, drawn)
+        inputs = checked_inputs(make_inputs, case, target, stated)
         with moved_biases(subject.modules, shifts if case.random_biases else {}):
             try:
                 seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
@@ -1582,20 +1737,27 @@ def is_repeatable(module: Module, seen: Observation) -> bool:
         return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
 
 
+def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None) -> list[Case]:
+    """The cases that can be drawn: a function of the user's own knows no extreme values."""
+    return [case for case in cases if make_inputs is None or not case.extremes]
+
+
 def checked_inputs(
     make_inputs: MakeInputs | None, case: Case, target: str, drawn: Sequence[Input] = ()
 ) -> tuple[Array, ...]:
-    """The inputs of one case as arrays, floating-point ones in float64."""
-    if make_inputs is None:
+    """The inputs of one case as arrays, floating-point ones in float64; those of ``make_inputs``, or else ``drawn``."""
+    if make_inputs is None and not drawn:
         fix = "state them, such as --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise Refusal(2, target, "the model's inputs are not known", fix)
     try:
-        made = [np.asarray(value) for value in make_inputs(case.seed, case.batch, case.scale)]
+        seed, batch, scale = case.seed, case.batch, case.scale
+        made = ([each.make(seed, batch, scale, case.extremes) for each in drawn] if make_inputs is None
+                else [np.asarray(value) for value in make_inputs(seed, batch, scale)])  # fmt: skip
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error
     for at, value in enumerate(made):
-        batch = drawn[at].axes.index("b") if at < len(drawn) else 0
-        if value.ndim <= batch or value.shape[batch] != case.batch or value.dtype.kind not in "fiub":
+        axis = drawn[at].axes.index("b") if at < len(drawn) else 0
+        if value.ndim <= axis or value.shape[axis] != case.batch or value.dtype.kind not in "fiub":
             what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
             raise Refusal(4, target, what, "put the batch on axis 0 of every array")
     return cast(tuple(made), np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wdport.compare.bounds import UNIT_ROUNDOFF
-from wdport.compare.measure import ErrorPair, float32_share, is_constant, like, relative_l2, ulps
+from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 
 
 def test_relative_l2() -> None:
@@ -66,6 +66,12 @@ def test_ulps() -> None:
 
 
 def test_constant() -> None:
-    assert is_constant(np.full(4, 0.3))
-    assert not is_constant(np.array([0.3, 0.4]))
-    assert not is_constant(np.ones((2, 1, 1)))
+    ranges = Ranges()
+    ranges.add("one number", [np.full(4, 0.3)])
+    ranges.add("two numbers", [np.array([0.3, 0.4])])
+    ranges.add("ones", [np.ones((2, 1, 1))])
+    ranges.add("the second output", [np.array([0.3, 0.4]), np.zeros(2)])
+    for value in (0.3, 0.5):
+        ranges.add("another number in another case", [np.full(4, value)])
+    ranges.add("one value", [np.zeros(1)])
+    assert ranges.constant == ["one number", "the second output"]

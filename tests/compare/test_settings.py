@@ -161,9 +161,6 @@ MORE_ALIKE: dict[str, Pair] = {
     ),
     "upsampling": Pair("", nn.Upsample(scale_factor=2), layers.UpSampling2D(2), LAST, FIRST, IMAGE),
     "zeros around": Pair("", nn.ZeroPad2d((1, 2, 3, 0)), layers.ZeroPadding2D(((3, 0), (1, 2))), LAST, FIRST, IMAGE),
-    "a mask where the reference pads": Pair(
-        "embedding", nn.Embedding(5, 4, padding_idx=0), layers.Embedding(5, 4, mask_zero=True)
-    ),
     "a norm of a class of one's own": Pair("rms_norm", nn.Identity(), layers.RMSNormalization(epsilon=1e-6)),
 }  # fmt: skip
 
@@ -256,6 +253,14 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     "groups of instances": (
         Pair("group_norm", nn.InstanceNorm1d(4, affine=True), layers.GroupNormalization(2, epsilon=1e-5)),
         "groups (num_features) 2 where the reference has 4",
+    ),
+    "a mask where the reference pads": (
+        Pair("embedding", nn.Embedding(5, 4, padding_idx=0), layers.Embedding(5, 4, mask_zero=True)),
+        "mask_zero (padding_idx) True where the reference has False",
+    ),
+    "an embedding without the last id": (
+        Pair("embedding", nn.Embedding(200_001, 1), layers.Embedding(200_000, 1)),
+        "input_dim (num_embeddings) 200000 where the reference has 200001",
     ),
     "a mask that nothing asks for": (
         Pair("embedding", nn.Embedding(5, 4), layers.Embedding(5, 4, mask_zero=True)),

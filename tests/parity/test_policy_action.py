@@ -123,14 +123,16 @@ def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     told = {"checkpoint": "a.ckpt", "converted": "b.keras", "policy": "parity.toml", "baseline": "base.json",
             "mapping": "m.yaml", "model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
             "key": "state", "sha256": 64 * "0"}  # fmt: skip
+    numbers = {"seed": "3", "cases": "2"}
     lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
-    found = run(tmp_path, {**told, **lists, "full": "true", "resume": "true", "no-canary": "true"}).params
+    found = run(tmp_path, {**told, **lists, **numbers, "full": "true", "resume": "true", "no-canary": "true"}).params
     files = found.pop("files")
     assert files == (told.pop("checkpoint"), told.pop("converted"))
     assert {name: found[name.replace("-", "_")] for name in told} == told
     assert found["inputs"] == ("x: b 3 48 48", "y: b")
     assert found["pairs"] == ("num_heads=8", "d_model=4")
     assert found["full"] is found["resume"] is found["no_canary"] is True
+    assert (found["seed"], found["cases"]) == (3, 2)
     assert found["update_baseline"] is found["force"] is False
 
 
@@ -164,7 +166,7 @@ def test_the_port_beside_it(tmp_path: Path, inputs: dict[str, str], files: tuple
 @pytest.mark.parametrize("text", HOSTILE)
 def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     """A hostile value in every input, held against what the command's own parser makes of the arguments."""
-    names = set(ACTION["inputs"]) - OWN - {"full", "resume", "no-canary"}
+    names = set(ACTION["inputs"]) - OWN - {"full", "resume", "no-canary", "seed", "cases"}
     found = run(tmp_path, dict.fromkeys(names, text)).params
     lines = tuple(text.split("\n"))
     assert found.pop("files") == (text, text)

@@ -32,11 +32,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def live(checkpoint: Path) -> Live:
     subject = build("tests.user_model:small", str(checkpoint))
-
-    def make_inputs(seed: int, batch: int, scale: float) -> Any:
-        return FAMILY.signature(SMALL).make(seed, batch, scale)
-
-    return Live(subject.modules, make_inputs)
+    return Live(subject.modules, drawn=FAMILY.signature(SMALL).inputs)
 
 
 def arrays(seen: Observation) -> list[Any]:
@@ -61,7 +57,11 @@ def test_a_replay_is_the_run_bit_for_bit(recorded: tuple[Path, Path]) -> None:
         assert list(there.names) == list(here.names)
         assert there.evaluating
         assert there.findings == []
-        for case in CASES:
+        cases = here.cases(CASES)
+        assert [case.extremes for case in cases if case.extremes] == [("zeros", "constant", "large", "")]
+        assert set(there.cases(CASES)) == set(cases)
+        assert there.notes == here.notes
+        for case in cases:
             ours, theirs = here.observe(case, here.names), there.observe(case, here.names)
             assert list(ours.calls) == list(theirs.calls)
             pairs = list(zip(arrays(ours), arrays(theirs), strict=True))
@@ -196,3 +196,16 @@ def test_a_recording_that_does_not_repeat_itself_is_told(recorded: tuple[Path, P
     with open_recording(odd) as recording:
         assert Replay(recording).findings == ["the reference does not repeat itself bit for bit"]
         assert not Replay(recording).evaluating
+
+
+def test_a_recording_without_extreme_values_says_so(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    """As recorders wrote them before: the other cases are read."""
+
+    def before(members: Members, index: dict[str, Any]) -> None:
+        index["cases"] = [case for case in index["cases"] if not any(case.pop("extremes"))]
+
+    old = rebuilt(recorded[1], tmp_path / "old.npz", before)
+    with open_recording(old) as recording:
+        there = Replay(recording)
+        assert there.cases(CASES) == [case for case in CASES if not case.extremes]
+        assert "the recording has no extreme values (zeros, constant, large, missing): record it again" in there.notes

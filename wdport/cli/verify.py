@@ -34,11 +34,12 @@ from wdport.cli.options import (
     sha256_option,
 )
 from wdport.cli.progress import steps
-from wdport.cli.verb import Verb
+from wdport.cli.verb import Verb, Whole
 from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import by_name, require_apart, with_manifests
+from wdport.limits import MAX_CASES, MAX_SEED
 from wdport.parity.repro_files import KINDS
 
 
@@ -68,6 +69,9 @@ from wdport.parity.repro_files import KINDS
               help="Also compare training steps from the optimizer's state (convert --with-optimizer).")  # fmt: skip
 @click.option("--schedule", metavar="MODULE:CLASS",
               help="Class of the checkpoint's learning-rate schedule, for --resume.")  # fmt: skip
+@click.option("--seed", type=Whole(0, MAX_SEED), default=0, show_default=True, help="Random seed of the inputs.")
+@click.option("--cases", metavar="N", type=Whole(0, MAX_CASES), default=0, show_default=True,
+              help="Also compare on N more random inputs.")  # fmt: skip
 @click.option(
     "--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, instead of the built-in reference."
 )
@@ -109,6 +113,8 @@ def command(
     full: bool,
     resume: bool,
     schedule: str | None,
+    seed: int,
+    cases: int,
     reference: str | None,
     against: str | None,
     json_file: str | None,
@@ -136,7 +142,7 @@ def command(
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
-                sha256=sha256, full=full, resume=resume, schedule=schedule)  # fmt: skip
+                sha256=sha256, full=full, resume=resume, schedule=schedule, seed=seed, cases=cases)  # fmt: skip
     pair.require_consistent()
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 
+MASKED = "mask_zero True hands a mask to later layers, and no module of the reference is compared with this layer"
+
+
 def compare_settings(
     taps: Sequence[Tap],
     modules: Mapping[str, torch.nn.Module],
@@ -59,6 +62,10 @@ def compare_settings(
             for each in differing:
                 key = (path, each.text)
                 found.setdefault(key, replace(each, reference=layer_of(tap.reference), candidate=path))
+    compared_paths = {path for tap in taps for path in tap.stack or (layer_of(tap.candidate),)}
+    for path, layer in layers.items():
+        if getattr(layer, "mask_zero", False) is True and path not in compared_paths:
+            found[path, "mask_zero"] = Setting("mask_zero", None, True, "differs", MASKED, candidate=path)
     return SettingsReport(count, compared, tuple(found.values()), unread=tuple(unread))
 
 

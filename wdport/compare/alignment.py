@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wdport.compare.aligned import compare_settings
@@ -23,6 +24,7 @@ from wdport.compare.taps import (
     watched,
     without_module,
 )
+from wdport.errors import WdportError
 from wdport.keras_runtime import layers_by_path
 from wdport.recorder import Observation, scalar_fed
 
@@ -96,3 +98,14 @@ class Alignment:
         results = {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
                    for tap, caller in zip(self.taps, callers, strict=True)}  # fmt: skip
         return results, faults
+
+    @contextmanager
+    def settings_in_errors(self) -> Iterator[None]:
+        """Add the settings that differ to an error raised inside, as its most likely cause."""
+        try:
+            yield
+        except WdportError as error:
+            differ = [f"{each.reference} -> {each.candidate}: {each.text}" for each in self.settings.of("differs")]
+            if differ:
+                error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ)
+            raise

@@ -5,9 +5,9 @@ network gets the recorded output in place of its own. The recorded call is the l
 tapped layer isolated shows for every tap the inputs that the surrounding code would have fed it and its output for the
 right inputs. No error propagates beyond the next tap, so an error appears where the fault is.
 
-The inputs of a run decide which faults can be found: three seeds; unit and fifty-fold scale; batches of one and of
-four; another energy in every channel; weights as converted and with random biases. Inputs of zeros or ones would hide
-known faults.
+The inputs of a run decide which faults can be found: four seeds; unit and fifty-fold scale; batches of one and of
+four; another energy in every channel; weights as converted and with random biases. Inputs of zeros or ones alone would
+hide known faults: they are samples of one batch, beside large and missing values.
 """
 
 from __future__ import annotations

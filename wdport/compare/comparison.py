@@ -67,6 +67,7 @@ class Comparison:
     """What :func:`wdport.compare.engine.compare` measured.
 
     Attributes:
+        probes: the cases to run.
         alignment: the layers that were compared.
         taps: the errors of every layer and output by the reference's name.
         outputs: the names of the network's outputs among ``taps``.
@@ -80,6 +81,7 @@ class Comparison:
         precision: precision of matrix products, on the reference's and on the port's side.
     """
 
+    probes: Sequence[Case]
     reference: Reference
     candidate: Candidate
     alignment: Alignment

@@ -7,9 +7,8 @@ that all later code compares arrays of one layout. Results are added case by cas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
@@ -26,17 +25,18 @@ from wdport.compare.candidate import Candidate, PortSide
 from wdport.compare.clock import Clock
 from wdport.compare.comparison import Companion, Comparison
 from wdport.compare.conditioning import NOTHING, Explained, beyond, explained
-from wdport.compare.errors import InPort, narrowed, output_errors, rearranged, tap_errors
+from wdport.compare.errors import InPort, narrowed, output_errors, output_names, rearranged, tap_errors
 from wdport.compare.findings import OUTPUT
-from wdport.compare.measure import float32_share, is_constant
+from wdport.compare.measure import Ranges, float32_share
 from wdport.compare.memory import trim_memory
 from wdport.compare.output_parts import OutputParts
+from wdport.compare.plain_use import plain_use
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.recorder import Observation, Single
+from wdport.recorder import Observation, Single, one_line
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
@@ -73,9 +73,12 @@ def compare(
     parts = None if candidate.signature.divided is None else OutputParts(candidate.signature.divided)
     alignment = Alignment(reference, candidate)
     port = PortSide(candidate, alignment.watched)
-    result = Comparison(reference, candidate, alignment, bounds or default_bounds(), port, clock or Clock(), parts)
+    probes = tuple(reference.cases(probes))
+    result = Comparison(
+        probes, reference, candidate, alignment, bounds or default_bounds(), port, clock or Clock(), parts
+    )
     engine = _Engine(result, companion, brief)
-    with _settings_in_errors(alignment):
+    with alignment.settings_in_errors():
         for at, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
             with result.clock.gate("0"):
                 reference.use(random_biases)
@@ -86,18 +89,9 @@ def compare(
                 break
             if not at:
                 engine.sweep()
+        else:
+            engine.require_variation()
     return result
-
-
-@contextmanager
-def _settings_in_errors(alignment: Alignment) -> Iterator[None]:
-    """Add the settings that differ to an error raised inside, as its most likely cause."""
-    try:
-        yield
-    except WdportError as error:
-        differ = [f"{each.reference} -> {each.candidate}: {each.text}" for each in alignment.settings.of("differs")]
-        error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ) if differ else error.details
-        raise
 
 
 class _Pending(Protocol):
@@ -140,6 +134,7 @@ class _Engine:
         self.result, self.companion, self.brief = result, companion, brief
         self.alignment, self.port, self.clock = result.alignment, result.port, result.clock
         self.signature, self.logic = result.signature, result.bounds["logic"]
+        self.ranges = Ranges()
 
     def run(self, cases: Sequence[Case]) -> None:
         """Run and compare these cases with the current weights."""
@@ -150,8 +145,9 @@ class _Engine:
                     seen = self.result.observe(case)
                     if not self.result.taps:
                         self._settle(seen)
-                    under_way.append(self._start(_Deferred if self.result.candidate.eager else pool.submit, case, seen))
-                if self.brief or len(under_way) > CASES_AT_ONCE:
+                    submit = _Deferred if self.result.candidate.eager else pool.submit
+                    under_way += self._started(submit, case, seen)
+                if under_way and (self.brief or len(under_way) > CASES_AT_ONCE):
                     self._finish(under_way.pop(0))
                 if self.brief and self.result.faulty:
                     return
@@ -173,14 +169,34 @@ class _Engine:
             with self.clock.gate(self.companion.letter):
                 self.companion.compare_times(times)
 
+    def require_variation(self) -> None:
+        """Count layers that compute one number in all cases as not compared."""
+        for name in self.ranges.constant:
+            self.result.find(f"{name} is constant, so nothing can be seen there", name, "silent")
+            self.result.float64.compared -= self.result.runs[name]
+            self.result.runs[name] = 0
+
     def _settle(self, seen: Observation) -> None:
         """Determine which calls are compared, before the port computes anything."""
         self.alignment.compare_settings(seen, {})  # so that the error of a port that cannot run names what differs
         outputs, shapes = self.port.shapes(self.signature.in_port(seen.inputs))
         stated = [port.name for port in self.signature.outputs]
-        self.result.outputs = _output_names((self.port.output_names, seen.names, stated), len(outputs))
+        self.result.outputs = output_names((self.port.output_names, seen.names, stated), len(outputs))
         self.result.taps, findings = self.alignment.settle(seen, shapes)
-        self.result.findings |= dict.fromkeys(findings)
+        differing = plain_use(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
+        self.result.findings |= dict.fromkeys([*findings, *differing])
+
+    def _started(self, submit: Callable[..., _Pending], case: Case, seen: Observation) -> list[_Started]:
+        """Start one case; nothing, with a finding, if the port does not accept its inputs."""
+        try:
+            return [self._start(submit, case, seen)]
+        except WdportError:
+            raise
+        except Exception as error:  # of the user's code
+            shapes = ", ".join(str(each.shape) for each in seen.inputs)
+            text = f"the port raises {one_line(error)} on inputs of {shapes}, which the reference accepts"
+            self.result.find(text)
+            return []
 
     def _start(self, submit: Callable[..., _Pending], case: Case, seen: Observation) -> _Started:
         """Start all of Keras's programs for one case."""
@@ -264,7 +280,7 @@ class _Engine:
             result.evidence = result.evidence or evidence
             alone = self._tap_errors(answered, started)
         explanations = self._explained(started, own, alone)
-        self._output_errors(outputs, alone_outputs, started.outputs, explanations.get(OUTPUT, NOTHING))
+        self._output_errors(started, outputs, alone_outputs, explanations.get(OUTPUT, NOTHING))
         for tap in self.alignment.taps:
             result.float64.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
@@ -277,11 +293,9 @@ class _Engine:
             measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
             measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
             measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.made))
-            shares = [narrowed(side) for side in (call, through[tap.candidate])]
+            shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
-            if any(is_constant(part) for part in call.outputs):
-                result.find(f"{tap.reference} is constant, so nothing can be seen there", tap.reference, "silent")
-                continue
+            self.ranges.add(tap.reference, call.outputs)
             result.float64.compared += 1
             result.runs[tap.reference] += 1
 
@@ -329,9 +343,9 @@ class _Engine:
             if result.parts is not None:
                 result.parts.allow(spread.outputs[0])
 
-    def _output_errors(self, outputs: Outputs, alone: Outputs, reference: Outputs, spread: Explained) -> None:
+    def _output_errors(self, started: _Started, outputs: Outputs, alone: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
-        result = self.result
+        result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
         for at, name in enumerate(result.outputs):
             measured = result.taps.setdefault(name, TapResult(name, "", None))
             result.float64.expected += 1
@@ -343,9 +357,9 @@ class _Engine:
             errors = [output_errors((side[at],), (reference[at],))[0] for side in (outputs, alone)]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.made))
-            shares = (float32_share(reference[at]), float32_share(outputs[at]))
+            shares = (0.0, 0.0) if extremes else (float32_share(reference[at]), float32_share(outputs[at]))
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
-        if result.parts is not None and reference:
+        if result.parts is not None and reference and not extremes:
             result.parts.add(outputs[0], reference[0])
 
     def _float32(self, started: _Started, single: Single) -> None:
@@ -384,11 +398,3 @@ class _Engine:
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
-
-
-def _output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
-    """Names of the port's outputs in results: the first of the ``known`` lists that names all of them."""
-    if count == 1:
-        return (OUTPUT,)
-    chosen = next((names for names in known if len(names) == count and all(names)), range(count))
-    return tuple(f"{OUTPUT}.{name}" for name in chosen)

@@ -10,6 +10,7 @@ import numpy as np
 
 from wdport.compare.bounds import FLOAT32_SHARE
 from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
+from wdport.compare.findings import OUTPUT
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.relations import arrangement, same
@@ -181,14 +182,23 @@ def _largest(pairs: Sequence[tuple[Array, Array]] | None) -> float:
 
 def narrowed(call: Call) -> float:
     """The share of outputs that float32 holds exactly, if the layer's inputs are wider; an embedding's are its
-    weights."""
+    weights, as are those of a norm over one channel, which all have one magnitude."""
     floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
     if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in floats):
         return 0.0
-    return max(map(float32_share, call.outputs), default=0.0)
+    sizes = [(part, np.abs(part)) for part in call.outputs]
+    return max((float32_share(part) for part, size in sizes if part.size < 2 or size.min() < size.max()), default=0.0)
 
 
 def output_errors(outputs: Outputs, reference: Outputs) -> list[float]:
     """Relative errors of outputs; infinite where shapes differ."""
     pairs = zip(outputs, reference, strict=True)
     return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]
+
+
+def output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
+    """Names of the port's outputs in results: the first of the ``known`` lists that names all of them."""
+    if count == 1:
+        return (OUTPUT,)
+    chosen = next((names for names in known if len(names) == count and all(names)), range(count))
+    return tuple(f"{OUTPUT}.{name}" for name in chosen)

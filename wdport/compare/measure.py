@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -49,9 +50,25 @@ def _held(values: Array) -> Array:
         return np.asarray(values.astype(np.float32).astype(np.float64) == values)
 
 
-def is_constant(values: Array) -> bool:
-    """Whether all values are one number other than 1: a softmax over a single token is always 1."""
-    return values.size > 1 and bool(np.all(values == values.flat[0])) and float(values.flat[0]) != 1.0
+class Ranges:
+    """The least and the largest value of each output of a layer, over all cases."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[str, int], tuple[float, float]] = {}
+
+    def add(self, name: str, outputs: Sequence[Array]) -> None:
+        """Add the outputs of one case."""
+        for at, values in enumerate(outputs):
+            if values.size > 1:
+                least, largest = self._ranges.get((name, at), (inf, -inf))
+                self._ranges[name, at] = min(least, float(np.min(values))), max(largest, float(np.max(values)))
+
+    @property
+    def constant(self) -> list[str]:
+        """The layers with an output that is one number in all cases, other than 1: a softmax over a single token is
+        always 1."""
+        same = [name for (name, _), (least, largest) in self._ranges.items() if least == largest != 1.0]
+        return list(dict.fromkeys(same))
 
 
 def ulps(values: Array, exact: Array) -> float:

@@ -139,14 +139,17 @@ def _nest(value: object) -> object:
 
 
 class Probe:
-    """Probes one Keras model at the layers ``paths``, always in evaluation mode.
+    """Probes one Keras model at the layers ``paths``, in evaluation mode, or as it is called without ``training`` if
+    that is ``None``.
 
     ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs.
     """
 
-    def __init__(self, model: KerasModel, paths: Collection[str], eager: bool = False) -> None:
+    def __init__(
+        self, model: KerasModel, paths: Collection[str], eager: bool = False, training: bool | None = False
+    ) -> None:
         layers = layers_by_path(model)
-        self.model = model
+        self.model, self._training = model, training
         self.layers = {path: layers[path] for path in paths}
         self.output_names: tuple[str, ...] = ()
         """The names of the model's outputs, after a run; empty if they have none."""
@@ -213,7 +216,7 @@ class Probe:
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
     ) -> list[jax.Array]:
         with exact_float64() if self._exact else nullcontext():
-            output = stateless(self.model, trainable, fixed, inputs)
+            output = stateless(self.model, trainable, fixed, inputs, self._training)
         self.output_names = tensor_names(output)
         return tensors(output)
 
@@ -300,10 +303,15 @@ def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] 
 
 
 def stateless(
-    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+    model: KerasModel,
+    trainable: list[jax.Array],
+    fixed: list[jax.Array],
+    inputs: tuple[Tensor, ...],
+    training: bool | None = False,
 ) -> object:
-    """Run a model on ``inputs`` with these values of its variables, in evaluation mode."""
-    mode = {"training": False} if model._call_has_training_arg else {}
+    """Run a model on ``inputs`` with these values of its variables, in evaluation mode, or without stating a mode if
+    ``training`` is ``None``."""
+    mode = {"training": training} if model._call_has_training_arg and training is not None else {}
     arguments = model_arguments(model, inputs)
     output: object
     output, _ = model.stateless_call(trainable, fixed, *arguments, **mode)

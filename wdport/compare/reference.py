@@ -22,8 +22,10 @@ from wdport.recorder import (
     Refusal,
     Sweep,
     bias_shifts,
+    cases_of,
     checked_inputs,
     conditioning,
+    finite_case,
     highest_precision,
     is_repeatable,
     module_names,
@@ -31,6 +33,7 @@ from wdport.recorder import (
     observe,
     one_line,
     sweep,
+    with_ids,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +85,10 @@ class Reference(Protocol):
         """Notes for the reader, one sentence each."""
         ...
 
+    def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
+        """Those of the cases that it can run; extreme values only where it stays finite."""
+        ...
+
     def use(self, random_biases: bool) -> None:
         """Use the converted weights, or those with random biases, from now on."""
         ...
@@ -109,7 +116,7 @@ class Live:
     def __init__(
         self,
         modules: Mapping[str, torch.nn.Module],
-        make_inputs: MakeInputs,
+        make_inputs: MakeInputs | None = None,
         notes: Sequence[str] = (),
         told: str = "",
         drawn: Sequence[Input] = (),
@@ -121,7 +128,7 @@ class Live:
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
-        self._make_inputs, self._drawn = make_inputs, drawn
+        self._make_inputs, self._drawn = make_inputs, with_ids(drawn, modules["float64"])
         self._moved: ExitStack | None = None
 
     @property
@@ -131,6 +138,14 @@ class Live:
     @property
     def notes(self) -> list[str]:
         return list(self._notes)
+
+    def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
+        with translated():
+            return [finite_case(self.modules["float64"], case, self._inputs)
+                    for case in cases_of(battery, self._make_inputs)]  # fmt: skip
+
+    def _inputs(self, case: Case) -> tuple[Array, ...]:
+        return checked_inputs(self._make_inputs, case, "the reference", self._drawn)
 
     def use(self, random_biases: bool) -> None:
         if random_biases and self._moved is None:
@@ -143,7 +158,7 @@ class Live:
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
         with translated(), highest_precision() as precision:
-            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
+            inputs = self._inputs(case)
             try:
                 seen = observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
@@ -164,8 +179,7 @@ class Live:
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)
         with translated():
-            inputs = checked_inputs(self._make_inputs, case, "the reference", self._drawn)
-            return conditioning(self.modules["float64"], case, inputs, dtype)
+            return conditioning(self.modules["float64"], case, self._inputs(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
         with translated():

@@ -28,6 +28,7 @@ class Pair:
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
     is the expected hash of the checkpoint, or of the converted file if there is no checkpoint. ``resume`` compares
     training steps from the optimizer's file beside the converted one, and ``schedule`` names the class of its schedule.
+    ``seed`` is that of the inputs, and ``cases`` the number of additional random ones.
     """
 
     converted: PathText
@@ -45,6 +46,8 @@ class Pair:
     full: bool = False
     resume: bool = False
     schedule: str | None = None
+    seed: int = 0
+    cases: int = 0
 
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
@@ -57,6 +60,9 @@ class Pair:
         for flag, given in (("--reference", self.reference), ("--full", self.full), ("--resume", self.resume)):
             if given:
                 raise UsageError(flag, "needs the PyTorch model to run", "leave it out, or leave out --against")
+        for flag, number in (("--seed", self.seed), ("--cases", self.cases)):
+            if number:
+                raise UsageError(flag, "a recording holds its own inputs", "leave it out, or leave out --against")
         if self.config or self.values or self.norm_stats:
             fix = "leave out --config, --set and --norm-stats"
             raise UsageError("--against", "a recording does not hold the configuration that these are for", fix)

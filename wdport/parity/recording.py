@@ -5,7 +5,7 @@ The file is untrusted: nothing in it is executed, and every value has its type c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
 from wdport.parity.recorded_values import boolean, count, items, number, pair, sha256, shape, table, text, texts
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
-from wdport.recorder import SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
+from wdport.recorder import EXTREMES, SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -118,6 +118,14 @@ class Replay:
             self.notes = texts(index["notes"])
             self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
 
+    def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
+        """The recorded ones, in which extreme values are those that the reference has a meaning for."""
+        plain = [case for case in battery if not case.extremes]
+        extreme = [case for case in self._recording.cases if case.extremes]
+        if not extreme:
+            self.notes = [*self.notes, f"the recording has no extreme values ({', '.join(EXTREMES)}): record it again"]
+        return [*plain, *extreme]
+
     def use(self, random_biases: bool) -> None:
         """Do nothing: every case was recorded with its own weights."""
 
@@ -162,4 +170,7 @@ def _tensors(told: Mapping[str, object]) -> Tensors:
 
 def _case(told: Mapping[str, object]) -> Case:
     seed, batch = count(told["seed"]), count(told["batch"])
-    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]))
+    extremes = tuple(texts(told.get("extremes", [])))
+    if extremes and (len(extremes) != batch or not {"", *EXTREMES}.issuperset(extremes)):
+        raise ValueError("extremes are not one for every sample")
+    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes)

@@ -88,6 +88,8 @@ class CaseFacts(TypedDict):
     """Factor of the inputs."""
     random_biases: bool
     """Whether random shifts were added to the biases."""
+    extremes: NotRequired[list[str]]
+    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large`` or ``missing``; "" for nothing."""
     names: list[str]
     """Names of the inputs."""
     inputs: Arrays

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wdport.compare.reference import Live, translated
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, MisfitError, UsageError
-from wdport.model import Array
-from wdport.recorder import build
+from wdport.model import Array, Signature
+from wdport.recorder import CASES, LONGEST, Input, build, checked_inputs, highest_precision, lifted, run
+
+if TYPE_CHECKING:
+    import torch
 
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
@@ -18,7 +24,7 @@ def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
     signature = prepared.family.signature(prepared.config)
     try:
         return Live({dtype: prepared.family.build_reference(prepared.config, tensors, dtype)
-                     for dtype in ("float64", "float32")}, signature.make, drawn=signature.inputs)  # fmt: skip
+                     for dtype in ("float64", "float32")}, drawn=signature.inputs)  # fmt: skip
     except ModuleNotFoundError as error:
         what = f"the reference needs {error.name}, which is not installed"
         raise MachineError("verify", what, "install wdport[torch]") from None
@@ -41,5 +47,43 @@ def user_reference(
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
-    drawn = () if subject.make_inputs else signature.inputs
-    return Live(subject.modules, subject.make_inputs or signature.make, subject.notes, target, drawn)
+    drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
+    return Live(subject.modules, subject.make_inputs, subject.notes, target, drawn)
+
+
+def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input, ...]:
+    """The inputs with the greatest length up to :data:`LONGEST` positions, and at least twice the stated one, that the
+    reference accepts along the first free axis of each of them; it is that of a batch of one.
+
+    Inputs whose free axes have the same name and size have the same length.
+    """
+    inputs, sizes = signature.inputs, {}
+    for each in inputs:
+        free = [axis for axis in each.axes if axis in signature.free]
+        if free and not each.alone:
+            size = each.sizes[free[0]]
+            positions = math.prod(each.sizes[axis] for axis in free)
+            sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
+    for (axis, size), most in sizes.items():
+        step = signature.free[axis]
+        least, beyond = size, most + step
+        while least + step < beyond:
+            middle = most if beyond > most else least + (beyond - least) // 2 // step * step
+            longer = tuple(_with_length(each, axis, size, middle) for each in inputs)
+            least, beyond = (middle, beyond) if _accepts(module, longer) else (least, middle)
+        inputs = tuple(_with_length(each, axis, size, least) for each in inputs) if least > size else inputs
+    return inputs
+
+
+def _with_length(each: Input, axis: str, size: int, length: int) -> Input:
+    return replace(each, alone={**each.alone, axis: length}) if each.sizes.get(axis) == size else each
+
+
+def _accepts(module: torch.nn.Module, inputs: tuple[Input, ...]) -> bool:
+    """Whether a float64 module runs on a batch of one."""
+    case = next(case for case in CASES if case.batch == 1)
+    try:
+        with highest_precision(), lifted():
+            return all(np.all(np.isfinite(each)) for each in run(module, checked_inputs(None, case, "", inputs)))
+    except Exception:  # whatever the user's code raises
+        return False

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from wdport.compare.bounds import bounds
-from wdport.compare.calls import CASES
+from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.clock import Clock
 from wdport.compare.comparison import Comparison
@@ -59,6 +59,7 @@ from wdport.parity.sides import (
 )
 from wdport.parity.use.gates import use_gates
 from wdport.parity.verdict import ReferenceKind, locate
+from wdport.recorder import battery
 from wdport.version import VERSION
 
 ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I")
@@ -101,6 +102,8 @@ def verify(
     norm_stats: PathText | None = None,
     resume: PathText | None = None,
     schedule: str | None = None,
+    seed: int = 0,
+    cases: int = 0,
 ) -> Verdict:
     """Run a converted model and its checkpoint, and compare them layer by layer.
 
@@ -124,6 +127,8 @@ def verify(
             its state.
         schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which of
             PyTorch's classes it is of; needs ``resume``.
+        seed: of the inputs; the same seed draws the same inputs.
+        cases: number of additional random inputs.
 
     Returns:
         A verdict, which is true if the two are equal.
@@ -136,7 +141,7 @@ def verify(
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
                 config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, key=key,
-                full=full, resume=resume is not None, schedule=schedule)  # fmt: skip
+                full=full, resume=resume is not None, schedule=schedule, seed=seed, cases=cases)  # fmt: skip
     pair.require_consistent()
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
 
@@ -177,7 +182,19 @@ def compare_files(
             reference = user_reference(named, prepared, pair.key, weights.tensors if opened.rounded else None)
         trained = open_resumed(prepared, resume, pair.schedule) if resume is not None else None
         return _verify(
-            prepared, opened, weights, unequal, digests, reference, say, started, pair.full, repro, trained, setup
+            prepared,
+            opened,
+            weights,
+            unequal,
+            digests,
+            reference,
+            say,
+            started,
+            pair.full,
+            repro,
+            trained,
+            setup,
+            battery(pair.seed, pair.cases),
         )
 
 
@@ -260,6 +277,7 @@ def _verify(
     repro: PathText | None = None,
     resumed: Resumed | None = None,
     setup: Setup = Setup(),
+    probes: Sequence[Case] = CASES,
 ) -> Verdict:
     unequal = [*unequal, *provenance(converted, weights.variables, digests["converted"], digests.get("checkpoint"))]
     if full and not isinstance(converted.family, KeptByKeras):
@@ -273,7 +291,9 @@ def _verify(
     sampling = None if setup.network else _sampling_network(prepared, sides, full)
     candidate = Candidate(sides.candidates, prepared.table, prepared.family.signature(prepared.config),
                           prepared.family.features(prepared.config), sets.use, setup.eager)  # fmt: skip
-    comparison = compare(sides.reference, candidate, CASES, companion=sampling, clock=clock, brief=setup.brief, say=say)
+    comparison = compare(
+        sides.reference, candidate, probes, companion=sampling, clock=clock, brief=setup.brief, say=say
+    )
     gates = [preflight_gate(prepared, comparison, unequal)]
     if prepared.constants:
         with clock.gate("A'"):
@@ -321,7 +341,7 @@ def _verify(
         reference_kind=kind,
         reference_code=code,
         rounded_to=", ".join(sorted(set(converted.rounded.values()))),
-        inputs=tuple(case.describe() for case in CASES[: comparison.cases]),
+        inputs=tuple(case.describe() for case in comparison.probes[: comparison.cases]),
         environment=_environment(comparison),
         bounds=bounds(prepared.family.bounds),
         rests_on=dict(prepared.family.rests_on),

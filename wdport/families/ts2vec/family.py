@@ -15,7 +15,7 @@ from wdport.families.ts2vec import resolve
 from wdport.families.ts2vec.config import Config
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Document, KerasModel, Port, Resolved, Signature, Source
-from wdport.recorder import parse_input
+from wdport.recorder import LONGEST, parse_input
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -102,9 +102,10 @@ class TS2VecFamily:
         return build_reference(config, tensors, getattr(torch, dtype))
 
     def signature(self, config: Config) -> Signature:
-        """Series (B, T, F) of 24 steps; one is longer, so that both outer taps of the widest dilation see values."""
+        """Series (B, T, F) of 24 steps, some of them missing; one is longer, so that both outer taps of the widest
+        dilation see values."""
         series = parse_input(f"x: b t={STEPS} {config.input_dims}")
-        longest = config.kernel_size // 2 * 2**config.depth + STEPS
+        longest = max(config.kernel_size // 2 * 2**config.depth + STEPS, LONGEST)
         outputs = (Port("representation"), Port("embedding"))
         return Signature((replace(series, alone={"t": longest}),), outputs, free={"t": 1})
 

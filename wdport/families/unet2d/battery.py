@@ -20,9 +20,12 @@ HIGHEST: Final = 1000
 
 
 def signature(config: Config) -> Signature:
-    """Images (B, C, H, W), timesteps (B,) as in the library, and labels for class-conditional networks."""
+    """Images (B, C, H, W) of two heights, timesteps (B,) as in the library, and labels for class-conditional
+    networks."""
     (height, width), note = image_size(config)
-    image = f"x: b c={config.in_channels} h={height} w={width} -> b h w c"
+    image = (
+        f"x: b c={config.in_channels} h={height}..{_other_height(height, width, config.stride)} w={width} -> b h w c"
+    )
     inputs = [image, f"t: b, {_times(config)}"]
     if config.classes == "table":
         inputs.append(f"labels: b, below {config.num_class_embeds}")
@@ -33,6 +36,14 @@ def signature(config: Config) -> Signature:
     output = Port("sample", "b c h w -> b h w c")
     free = dict.fromkeys("hw", config.stride)
     return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
+
+
+def _other_height(height: int, width: int, stride: int) -> int:
+    """The height of the image in a batch of one: twice as large, or half as large if attention would take too much
+    memory."""
+    if 2 * height * width <= LARGEST**2:
+        return 2 * height
+    return max(stride, height // 2 // stride * stride)
 
 
 def _times(config: Config) -> str:

@@ -24,11 +24,11 @@ HEIGHT, WIDTH = 2, 3
 
 
 def signature(config: Config) -> Signature:
-    """A video (B, C, T, H, W), of which the outputs are the posterior's mean and log-variance, and the video decoded
-    of the mean."""
+    """A video (B, C, T, H, W) of two lengths, of which the outputs are the posterior's mean and log-variance, and the
+    video decoded of the mean."""
     channels, frames = config.in_channels // config.patch**2, 1 + GROUP * GROUPS
     height, width = HEIGHT * config.pixels, WIDTH * config.pixels
-    video = parse_input(f"video: b c={channels} t={frames} h={height} w={width} -> b t h w c")
+    video = parse_input(f"video: b c={channels} t={frames}..{frames + GROUP} h={height} w={width} -> b t h w c")
     axes = "b c t h w -> b t h w c"
     outputs = tuple(Port(name, axes) for name in ("mean", "logvar", "video"))
     note = (

@@ -61,9 +61,9 @@ def _outline(
 ) -> Outline:
     try:
         module, make_inputs = recorder.build_alone(target, checkpoint, arguments)
-        make_inputs = recorder.make_inputs_of(told) if told else make_inputs
+        own = None if told else make_inputs
         first, second = (
-            recorder.checked_inputs(make_inputs, replace(CASES[0], batch=batch), target, told) for batch in BATCHES
+            recorder.checked_inputs(own, replace(CASES[0], batch=batch), target, told) for batch in BATCHES
         )
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal

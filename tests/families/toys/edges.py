@@ -1,0 +1,257 @@
+"""Small models whose ports differ from them only at the edges of their inputs, in PyTorch and in Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import torch
+from keras import layers, ops
+from torch import Tensor, nn
+
+WORDS, WIDTH, LENGTH, TABLE = 5000, 6, 8, 400
+PADDING = 3
+
+
+class Recurrent(nn.Module):
+    """Ids to numbers, by a GRU."""
+
+    def __init__(self, padding: int = 0) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, WIDTH, padding_idx=padding)
+        self.gru = nn.GRU(WIDTH, 5, batch_first=True)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.gru(self.embed(ids))[0][:, -1])
+
+
+class Pooled(nn.Module):
+    """Ids and a mask of the visible ones to numbers, by attention; without a visible token all are seen alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.score, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 2)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        x = self.embed(ids)
+        scores = self.score(x)[..., 0].masked_fill(~mask, torch.finfo(x.dtype).min)
+        return self.head((scores.softmax(-1)[..., None] * x).sum(1))
+
+
+class Placed(nn.Module):
+    """Ids to numbers, with a table of positions and the angles of rotary ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.position = nn.Embedding(WORDS, WIDTH), nn.Embedding(TABLE, WIDTH)
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[1])
+        angles = places.to(torch.get_default_dtype())[:, None] * 0.1
+        return self.head(self.embed(ids) * angles.cos() + self.position(places))
+
+
+class Gappy(nn.Module):
+    """Series to numbers; a step with any missing value counts as zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        there = ~x.isnan().any(-1, keepdim=True)
+        x = self.first(torch.where(there, x, torch.zeros_like(x))) * there
+        return self.head(x.tanh()).mean(1)
+
+
+class Normed(nn.Module):
+    """Vectors to vectors, by a norm over the batch in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(5, WIDTH), nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.first(x)).tanh())
+
+
+def padded() -> nn.Module:
+    return Recurrent(PADDING)
+
+
+@keras.saving.register_keras_serializable("edges")
+class Ids(layers.Layer):
+    """Changes ids: ``how`` is how."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, ids: Any) -> Any:
+        return ops.minimum(ids, WORDS - 2) if self.how == "clipped" else ids
+
+
+@keras.saving.register_keras_serializable("edges")
+class Zeroed(layers.Layer):
+    """Sets the row of the padding id to zero."""
+
+    def call(self, x: Any, ids: Any) -> Any:
+        return ops.where((ids == PADDING)[..., None], ops.zeros_like(x), x)
+
+
+def recurrent(mask_zero: bool = False, how: str = "", zeroed: bool = False) -> Any:
+    ids = keras.Input((LENGTH,), dtype="int32")
+    x = layers.Embedding(WORDS, WIDTH, mask_zero=mask_zero, name="embed")(Ids(how, name="ids")(ids))
+    x = Zeroed(name="zeroed")(x, ids) if zeroed else x
+    return keras.Model(ids, layers.Dense(2, name="head")(layers.GRU(5, name="gru")(x)))
+
+
+@keras.saving.register_keras_serializable("edges")
+class Masked(keras.Model):
+    """Its embedding hands its mask on."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.embed = layers.Embedding(WORDS, WIDTH, mask_zero=True)
+        self.gru, self.head = layers.GRU(5), layers.Dense(2)
+
+    def call(self, ids: Any) -> Any:
+        return self.head(self.gru(self.embed(ids)))
+
+
+def masked() -> Any:
+    return Masked()
+
+
+@keras.saving.register_keras_serializable("edges")
+class Pool(layers.Layer):
+    """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, x: Any, scores: Any, mask: Any) -> Any:
+        if self.how == "length":
+            mask = ops.arange(mask.shape[1])[None] < ops.sum(ops.cast(mask, "int32"), 1, keepdims=True)
+        scores = ops.where(mask, scores[..., 0], float(torch.finfo(torch.float32).min))
+        weights = ops.softmax(scores, -1)
+        if self.how == "empty":
+            weights = ops.where(mask, weights, ops.zeros_like(weights))
+        return ops.sum(weights[..., None] * x, 1)
+
+
+def pooled(how: str = "") -> Any:
+    ids, mask = keras.Input((LENGTH,), dtype="int32"), keras.Input((LENGTH,), dtype="bool")
+    x = layers.Embedding(WORDS, WIDTH, name="embed")(ids)
+    x = Pool(how, name="pool")(x, layers.Dense(1, name="score")(x), mask)
+    return keras.Model([ids, mask], layers.Dense(2, name="head")(x))
+
+
+@keras.saving.register_keras_serializable("edges")
+class Places(layers.Layer):
+    """Position ids; ``most`` clips them."""
+
+    def __init__(self, most: int = TABLE, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.most = most
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "most": self.most}
+
+    def call(self, ids: Any) -> Any:
+        return ops.minimum(ops.arange(ids.shape[1]), self.most - 1)
+
+
+@keras.saving.register_keras_serializable("edges")
+class Turned(layers.Layer):
+    """Multiplies by the cosine of the position's angle; ``held`` is the dtype of positions."""
+
+    def __init__(self, held: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.held = held
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "held": self.held}
+
+    def call(self, x: Any) -> Any:
+        places = ops.arange(x.shape[1], dtype="int32")
+        places = ops.cast(ops.cast(places, self.held or x.dtype), x.dtype)
+        return x * ops.cos(places[:, None] * ops.cast(0.1, x.dtype))
+
+
+def placed(most: int = TABLE, held: str = "") -> Any:
+    ids = keras.Input((None,), dtype="int32")
+    x = Turned(held, name="turned")(layers.Embedding(WORDS, WIDTH, name="embed")(ids))
+    x = x + layers.Embedding(TABLE, WIDTH, name="position")(Places(most, name="places")(ids))
+    return keras.Model(ids, layers.Dense(2, name="head")(x))
+
+
+@keras.saving.register_keras_serializable("edges")
+class Visible(layers.Layer):
+    """1 for steps without a missing value, or, by ``how``, with one that is not missing, or for all."""
+
+    def __init__(self, how: str = "any", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, x: Any) -> Any:
+        missing = {"any": ops.any, "all": ops.all}.get(self.how)
+        gone = missing(ops.isnan(x), -1, keepdims=True) if missing else ops.zeros_like(x[..., :1], dtype="bool")
+        return ops.where(gone | ops.isnan(x), ops.zeros_like(x), x), ops.cast(~gone, x.dtype)
+
+
+def gappy(how: str = "any") -> Any:
+    x = keras.Input((LENGTH, 3))
+    values, there = Visible(how, name="visible")(x)
+    made = layers.Dense(2, name="head")(ops.tanh(layers.Dense(WIDTH, name="first")(values) * there))
+    return keras.Model(x, ops.mean(made, 1))
+
+
+@keras.saving.register_keras_serializable("edges")
+class Network(keras.Model):
+    """The vectors' network; ``how`` says what it does where ``training`` is not given."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+        self.first, self.norm, self.head = layers.Dense(WIDTH), layers.BatchNormalization(epsilon=1e-5), layers.Dense(2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, x: Any, training: Any = None) -> Any:
+        if training is None and self.how == "trains":
+            training = True
+        made = self.head(ops.tanh(self.norm(self.first(x), training=training)))
+        return 2.0 * made if training is None and self.how == "doubles" else made
+
+
+def port(build: Callable[..., Any], **told: Any) -> Callable[[], Any]:
+    return lambda: build(**told)
+
+
+mask_zero = port(recurrent, mask_zero=True)
+pad_row = port(recurrent, zeroed=True)
+last_id = port(recurrent, how="clipped")
+length = port(pooled, how="length")
+empty = port(pooled, how="empty")
+clipped = port(placed, most=LENGTH)
+bfloat16 = port(placed, held="bfloat16")
+every_feature = port(gappy, how="all")
+no_step = port(gappy, how="")
+network = port(Network)
+trains = port(Network, how="trains")
+doubles = port(Network, how="doubles")

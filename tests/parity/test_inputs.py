@@ -1,0 +1,122 @@
+"""Ports that differ from their reference only at the edges of its inputs, each beside a correct port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import wdport
+from wdport.errors import UsageError
+from wdport.parity.pair import Pair
+from wdport.parity.verdict import Verdict
+from wdport.recorder import CASES, EXTREMES, battery, parse_input, with_ids
+
+from ..families.toys import edges, nets
+
+HEAD = "format: 2\ntorch: tests.families.toys.edges:{torch}\nkeras: tests.families.toys.edges:{keras}\n"
+IDS = f'inputs: ["ids: b n={edges.LENGTH}, below {edges.WORDS}"]\n'
+LAYERS = "layers:\n  - {torch: head, keras: head, kind: linear}\n"
+EMBED = "  - {torch: embed, keras: embed, kind: embedding}\n"
+TABLES = {
+    "Recurrent": IDS + LAYERS + EMBED + "  - {torch: gru, keras: gru, kind: gru}\n",
+    "Pooled": IDS.replace("]", f', "mask: b n={edges.LENGTH}, mask"]')
+    + LAYERS + EMBED + "  - {torch: score, keras: score, kind: linear}\n",
+    "Placed": IDS + LAYERS + EMBED + "  - {torch: position, keras: position, kind: embedding}\n",
+    "Gappy": f'inputs: ["x: b t={edges.LENGTH} 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
+    "Normed": 'inputs: ["x: b 5"]\n' + LAYERS
+    + "  - {torch: first, keras: first, kind: linear}\n  - {torch: norm, keras: norm, kind: batch_norm}\n",
+}  # fmt: skip
+TABLES["padded"] = TABLES["Recurrent"]
+
+FAULTS = [
+    ("Recurrent", "mask_zero"),
+    ("Recurrent", "masked"),
+    ("padded", "pad_row"),
+    ("Recurrent", "last_id"),
+    ("Pooled", "length"),
+    ("Pooled", "empty"),
+    ("Placed", "clipped"),
+    ("Placed", "bfloat16"),
+    ("Gappy", "every_feature"),
+    ("Gappy", "no_step"),
+    ("Normed", "trains"),
+    ("Normed", "doubles"),
+]
+CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
+            ("Normed", "network")]  # fmt: skip
+
+
+def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:
+    torch.save(nets.randomised(getattr(edges, reference)()).state_dict(), folder / "ck.pt")
+    table = folder / "my.yaml"
+    table.write_text(HEAD.format(torch=reference, keras=port) + TABLES[reference])
+    output = wdport.convert(folder / "ck.pt", folder / "out.weights.h5", mapping=table).output
+    return wdport.verify(folder / "ck.pt", output, mapping=table, **told)
+
+
+def findings(verdict: Verdict) -> list[str]:
+    return [str(each) for gate in verdict.gates for each in gate.findings if not each.notice]
+
+
+@pytest.mark.parametrize(("reference", "port"), CONTROLS)
+def test_a_correct_port_passes(reference: str, port: str, tmp_path: Path) -> None:
+    assert findings(verified(tmp_path, reference, port)) == []
+
+
+@pytest.mark.parametrize(("reference", "port"), FAULTS)
+def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_path: Path) -> None:
+    verdict = verified(tmp_path, reference, port)
+    assert verdict.exit_code == 1, port
+    assert findings(verdict)
+    if reference == "Normed":
+        assert any("where the model is called as model(x)" in each for each in findings(verdict))
+
+
+def test_ids_hold_the_first_the_last_and_that_of_padding() -> None:
+    ids = with_ids([parse_input("ids: b 8, below 5000")], edges.padded())[0]
+    few = parse_input("ids: b 24, below 40")
+    for case in CASES:
+        values = ids.make(case.seed, case.batch, case.scale)
+        assert {0, edges.PADDING, 4999} <= set(values.flat), case
+        assert case.batch == 1 or set(few.make(case.seed, case.batch, case.scale).flat) == set(range(40))
+    assert len({int(parse_input("k: b, below 9").make(seed, 1, 1.0)[0]) for seed in range(40)}) > 5
+
+
+def test_masks_have_every_pattern() -> None:
+    mask = parse_input("m: b 12, mask")
+    rows = [row for case in CASES for row in mask.make(case.seed, case.batch, case.scale, case.extremes)]
+    steps = [np.diff(row.astype(int)) for row in rows]
+    assert any(row.all() for row in rows)
+    assert not all(row.any() for row in rows)
+    assert any(row.sum() == 1 for row in rows)
+    assert any(list(step[step != 0]) == [1] for step in steps), "padding before"
+    assert any(list(step[step != 0]) == [-1] for step in steps), "padding after"
+    assert any(np.count_nonzero(step) > 3 for step in steps), "holes"
+
+
+def test_samples_of_extreme_values() -> None:
+    zeros, constant, large, missing = parse_input("x: b 12 3").make(4, 4, 1.0, EXTREMES)
+    assert not zeros.any()
+    assert len(np.unique(constant)) == 1
+    assert np.abs(large).max() > 1e4
+    gone = np.isnan(missing).sum(1)
+    assert sorted(gone[gone > 0]) == [1, 1, 3]
+
+
+def test_a_length_of_a_batch_of_one() -> None:
+    ids = parse_input("ids: b n=24..512, below 9")
+    assert ids.make(0, 4, 1.0).shape == (4, 24)
+    assert ids.make(0, 1, 1.0).shape == (1, 512)
+
+
+def test_other_seeds_and_more_cases(tmp_path: Path) -> None:
+    assert battery() == CASES
+    assert len({case.seed for case in (*battery(0, 3), *battery(1, 3))}) == 2 * (len(CASES) + 3)
+    verdict = verified(tmp_path, "Gappy", "gappy", seed=2, cases=1)
+    assert verdict
+    assert [text.partition(",")[0] for text in verdict.inputs[-2:]] == ["seed 2003", "seed 2005"]
+    with pytest.raises(UsageError, match="--seed: a recording holds its own inputs"):
+        Pair("a.keras", against="a.npz", seed=1).require_consistent()
