@@ -60,7 +60,7 @@ class SamplingNetwork:
     def dtypes(self, case: Case) -> tuple[str, ...]:
         """The dtypes in which the network runs in this case."""
         if not case.numerics:
-            return ("float64",)
+            return ("float64",) if self._full or case.batch == 1 else ()
         return ("float64", "float32") if self._full else ("float32",)
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
