@@ -1,0 +1,6 @@
+"""Faults as edits of the source of every family, sampler, program and optimizer, each tried by `wdport verify`.
+
+They were written from the ports and the descriptions of the models, without sight of the gates, the known faults and
+the tests. ``python -m parity_tests.edits`` applies one at a time to a copy of the package and runs `verify` there, by
+default and then with everything that it offers.
+"""

@@ -1,0 +1,125 @@
+"""``python -m parity_tests.edits -o FILE``: try the edits, and write a row of JSON for each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+ROOT = Path(__file__).parents[2]
+OUTSIDE = {
+    "training": "`verify` does not run the loop and the losses of training",
+}
+"""Areas that `verify` does not cover, and why; they are tried all the same, and counted apart."""
+
+
+class Server:
+    """A process that runs jobs, and the copy of the package that its edits are made in."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.tree, self.result = folder / f"tree-{name}", folder / f"result-{name}.json"
+        self.tree.mkdir()
+        for part in ("wdport", "mappings"):
+            shutil.copytree(ROOT / part, self.tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+        cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1",
+                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05"}  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **cache},
+        )  # fmt: skip
+
+    def run(self, job: dict[str, Any]) -> dict[str, Any]:
+        """What a job comes to; a process that dies is a finding, too."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.result.unlink(missing_ok=True)
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        self._process.stdout.readline()
+        if not self.result.is_file():
+            return {"exit_code": 70, "error": "the process died"}
+        found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any]) -> dict[str, Any]:
+    """Try one edit until a run finds it."""
+    path = server.tree / edit["file"]
+    source = path.read_text(encoding="utf-8")
+    if source.count(edit["old"]) != 1:
+        return {**edit, "killed": None, "runs": 0, "outcome": {"error": "its text does not stand there once"}}
+    path.write_text(source.replace(edit["old"], edit["new"]), encoding="utf-8")
+    made: dict[str, Any] = {}
+    count = 0
+    try:
+        for count, run in enumerate(every, 1):
+            made = server.run(run.job(server.tree, server.result))
+            if made["exit_code"]:
+                return {**edit, "killed": run.name, "runs": count, "outcome": made}
+    finally:
+        path.write_text(source, encoding="utf-8")
+    return {**edit, "killed": "", "runs": count, "outcome": made}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Try the chosen edits and write a row for each."""
+    parser = argparse.ArgumentParser(prog="python -m parity_tests.edits", description=__doc__)
+    parser.add_argument("--area", action="append", help="only the edits of this area")
+    parser.add_argument("--only", metavar="N-M", help="only the edits of these numbers, from 0")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args(words)
+
+    from parity_tests.edits.runs import pairs, prepare, runs
+    from wdport.mapping.strict_yaml import load_yaml
+
+    listed = Path(__file__).with_name("edits.yaml")
+    rows: list[dict[str, Any]] = load_yaml(listed.read_bytes(), listed).plain()
+    first, _, last = (given.only or f"0-{len(rows)}").partition("-")
+    rows = [row for row in rows[int(first) : int(last)] if not given.area or row["area"] in given.area]
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        known = pairs(folder)
+        servers: Queue[Server] = Queue()
+        for at in range(given.workers):
+            servers.put(Server(folder, str(at)))
+        opener = servers.queue[0]
+        for run in prepare(folder):
+            assert not opener.run(run.job(opener.tree, opener.result))["exit_code"]
+
+        def one(edit: dict[str, Any]) -> dict[str, Any]:
+            server = servers.get()
+            try:
+                return attempt(server, edit, list(runs(edit["family"], edit["area"], known, folder)))
+            finally:
+                servers.put(server)
+
+        living = 0
+        with ThreadPoolExecutor(given.workers) as pool, given.output.open("w", encoding="utf-8") as file:
+            for row in pool.map(one, rows):
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                living += not row["killed"] and row["area"] not in OUTSIDE
+        while not servers.empty():
+            servers.get().close()
+    sys.stdout.write(f"{len(rows)} edits, {living} not found\n")
+    return 1 if living else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
