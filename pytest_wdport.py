@@ -63,6 +63,9 @@ OPTIONS = (
     Option("schedule", "Class of the checkpoint's learning-rate schedule.", "MODULE:CLASS", file=False),
     Option("seed", "Random seed of the inputs.", "N", file=False),
     Option("cases", "Number of additional random inputs.", "N", file=False),
+    Option("fresh", "Compare on new inputs and weights as well, with the port alone in a process. "
+                    "[default under a policy]", kind="flag"),
+    Option("no-fresh", "Under a policy: leave this out.", kind="flag"),
     Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
 )  # fmt: skip
 SOURCES = ("checkpoint", "against")
@@ -228,10 +231,11 @@ def _verdicts(config: pytest.Config) -> Verdicts:
 def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
     from wdport.cli.options import parse_values
-    from wdport.parity.pair import Pair
+    from wdport.parity.pair import Pair, is_fresh
 
     told = given.shared()
-    del told["policy"], told["no_canary"]
+    told["fresh"] = is_fresh(bool(told["fresh"]), bool(told["no_fresh"]), told["policy"], changed.get("against"))
+    del told["policy"], told["no_canary"], told["no_fresh"]
     told["inputs"], told["values"] = told.pop("input") or (), parse_values(tuple(told.pop("set") or ()))
     told |= changed
     told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"]),

@@ -24,10 +24,10 @@ from wdport.cli.verify import command as verify
 from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gates import float32_measures, float64_measures
-from wdport.errors import MachineError
+from wdport.errors import MachineError, UsageError
 from wdport.parity import verify as running
 from wdport.parity.expected import Expected, expected
-from wdport.parity.pair import Pair
+from wdport.parity.pair import Pair, is_fresh
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
 
@@ -380,7 +380,19 @@ def test_the_options_are_those_of_the_command() -> None:
     assert names == (options - reports) | {"checkpoint", "converted"}
     renamed = {"inputs": "input", "values": "set"}
     assert {renamed.get(each.name, each.name.replace("_", "-")) for each in fields(Pair)} == names - {
-        "baseline", "policy", "no-canary"}  # fmt: skip
+        "baseline", "policy", "no-canary", "no-fresh"}  # fmt: skip
+    assert not is_fresh(False, False, None, None)
+
+
+def test_a_policy_asks_for_fresh_inputs() -> None:
+    """But not where a recording replaces the model, which could not run on them."""
+    assert is_fresh(False, False, "parity.toml", None)
+    assert not is_fresh(False, True, "parity.toml", None)
+    assert not is_fresh(False, False, "parity.toml", "run.npz")
+    with pytest.raises(UsageError, match="give one of them"):
+        is_fresh(True, True, None, None)
+    with pytest.raises(UsageError, match="needs the PyTorch model to run"):
+        Pair("a.keras", against="run.npz", fresh=True).require_consistent()
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ Messages are written with command-line flags, such as ``--norm-stats FILE``; :da
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from os import PathLike, fspath
+from pathlib import Path
 from typing import ClassVar, Final
 
 from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
@@ -23,7 +24,7 @@ ARGUMENTS: Final = {
         "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "model", "norm_stats",
         "reference", "repro")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
-        "allow_nonfinite", "cast", "force", "full", "strict")},
+        "allow_nonfinite", "cast", "force", "fresh", "full", "strict")},
     "-o": "output=",
     "--against": "recording=",
     "--input": "inputs=",
@@ -119,6 +120,11 @@ class WdportError(Exception):
         return self._line(in_python(self._part), in_python(self.what), in_python(self.fix))
 
     @property
+    def as_data(self) -> list[object]:
+        """Its exit code, the file, the part of the file, what, fix and details, for :func:`error_from`."""
+        return [self.exit_code, self._path, self._part, self.what, self.fix, *self.details]
+
+    @property
     def command_line(self) -> str:
         """The message for the command line, with options as flags."""
         return self._line(self._part, self.what, self.fix)
@@ -172,6 +178,13 @@ def error_of(exit_code: int, where: str, what: str, fix: str) -> WdportError:
     """Return an error of the class that has this exit code."""
     kind = next((k for k in WdportError.__subclasses__() if k.exit_code == exit_code), InternalError)
     return kind(where, what, fix)
+
+
+def error_from(data: Sequence[object]) -> WdportError:
+    """Return the error that another process reports as :attr:`WdportError.as_data`."""
+    code, path, part, what, fix, *details = map(str, data)
+    error = error_of(int(code) if code.isdecimal() else 70, part, what, fix)
+    return type(error)((Path(path), part) if path else part, what, fix, details)
 
 
 def require_paths(*optional: str, **arguments: object) -> None:

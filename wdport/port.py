@@ -130,6 +130,7 @@ class Port:
         key: str | None = None,
         cast: bool = False,
         full: bool = False,
+        fresh: bool = False,
         repro: PathText | None = None,
         say: Callable[[str], None] | None = None,
         seed: int = 0,
@@ -144,6 +145,7 @@ class Port:
             key: as in :meth:`convert`.
             cast: as in :meth:`convert`, for the temporary file.
             full: also compare bfloat16 and gradients.
+            fresh: as in :func:`wdport.verify`.
             repro: folder for a reproduction of the first faulty layer, if there is one.
             say: called with a short text at every step, for a progress display.
             seed: of the inputs.
@@ -160,13 +162,13 @@ class Port:
             with TemporaryDirectory(prefix="wdport-") as folder:
                 output = Path(folder, f"{Path(checkpoint).stem}.keras")
                 self.convert(checkpoint, output, config=config, key=key, cast=cast)
-                return self.verify(checkpoint, output, key=key, full=full, repro=repro, say=say, seed=seed,
+                return self.verify(checkpoint, output, key=key, full=full, fresh=fresh, repro=repro, say=say, seed=seed,
                                    cases=cases)  # fmt: skip
         from wdport.parity.verify import verify
 
         return verify(
             checkpoint, converted, mapping=self.mapping, key=key, reference=self.reference, full=full, repro=repro,
-            say=say, model=self.model, inputs=self.inputs, seed=seed, cases=cases,
+            say=say, model=self.model, inputs=self.inputs, seed=seed, cases=cases, fresh=fresh,
         )  # fmt: skip
 
     def _own(self) -> Family:

@@ -97,6 +97,9 @@ def run(folder: Path, inputs: Mapping[str, str], **more: str) -> Ran:
     return Ran(VERIFY, folder, inputs, **more)
 
 
+FLAGS = ("full", "resume", "fresh", "no-fresh", "no-canary")
+
+
 def test_inputs_are_no_part_of_a_script() -> None:
     scripts = [step for step in STEPS if "run" in step]
     assert scripts == [INSTALL, VERIFY]
@@ -125,13 +128,13 @@ def test_every_input_reaches_the_command(tmp_path: Path) -> None:
             "key": "state", "sha256": 64 * "0"}  # fmt: skip
     numbers = {"seed": "3", "cases": "2"}
     lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
-    found = run(tmp_path, {**told, **lists, **numbers, "full": "true", "resume": "true", "no-canary": "true"}).params
+    found = run(tmp_path, {**told, **lists, **numbers, **dict.fromkeys(FLAGS, "true")}).params
     files = found.pop("files")
     assert files == (told.pop("checkpoint"), told.pop("converted"))
     assert {name: found[name.replace("-", "_")] for name in told} == told
     assert found["inputs"] == ("x: b 3 48 48", "y: b")
     assert found["pairs"] == ("num_heads=8", "d_model=4")
-    assert found["full"] is found["resume"] is found["no_canary"] is True
+    assert {found[name.replace("-", "_")] for name in FLAGS} == {True}
     assert (found["seed"], found["cases"]) == (3, 2)
     assert found["update_baseline"] is found["force"] is False
 
@@ -166,17 +169,17 @@ def test_the_port_beside_it(tmp_path: Path, inputs: dict[str, str], files: tuple
 @pytest.mark.parametrize("text", HOSTILE)
 def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     """A hostile value in every input, held against what the command's own parser makes of the arguments."""
-    names = set(ACTION["inputs"]) - OWN - {"full", "resume", "no-canary", "seed", "cases"}
+    names = set(ACTION["inputs"]) - OWN - {*FLAGS, "seed", "cases"}
     found = run(tmp_path, dict.fromkeys(names, text)).params
     lines = tuple(text.split("\n"))
     assert found.pop("files") == (text, text)
     assert (found.pop("inputs"), found.pop("pairs")) == (lines, lines)
     given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", "input", "set"}}
     assert {name: found[name] for name in given} == dict.fromkeys(given, text)
-    assert found["force"] is found["update_baseline"] is found["full"] is found["resume"] is found["no_canary"] is False
+    assert {found[name.replace("-", "_")] for name in ("force", "update-baseline", *FLAGS)} == {False}
 
 
-@pytest.mark.parametrize("name", ["full", "resume", "no-canary"])
+@pytest.mark.parametrize("name", FLAGS)
 @pytest.mark.parametrize("text", ["True", "yes", "1", "$(touch owned)", "true\nfalse"])
 def test_a_flag_is_true_or_false(tmp_path: Path, name: str, text: str) -> None:
     ran = run(tmp_path, {"checkpoint": "a.ckpt", name: text})

@@ -73,6 +73,12 @@ from wdport.parity.repro_files import KINDS
 @click.option("--cases", metavar="N", type=Whole(0, MAX_CASES), default=0, show_default=True,
               help="Also compare on N more random inputs.")  # fmt: skip
 @click.option(
+    "--fresh",
+    is_flag=True,
+    help="Also compare on new inputs and weights, the port alone in a process. [default with --policy]",
+)
+@click.option("--no-fresh", is_flag=True, help="With a policy: leave this out.")
+@click.option(
     "--reference", metavar="MODULE:FACTORY", help="Your own PyTorch model, instead of the built-in reference."
 )
 @click.option(
@@ -115,6 +121,8 @@ def command(
     schedule: str | None,
     seed: int,
     cases: int,
+    fresh: bool,
+    no_fresh: bool,
     reference: str | None,
     against: str | None,
     json_file: str | None,
@@ -135,14 +143,15 @@ def command(
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
     from wdport.exporting.artefact import is_artefact
-    from wdport.parity.pair import Pair
+    from wdport.parity.pair import Pair, is_fresh
 
     if len(files) == 2 and against is None and is_artefact(Path(files[1])):
         return verify_exported(files, mapping, model, inputs, sha256, json_file, force)
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
                 values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
-                sha256=sha256, full=full, resume=resume, schedule=schedule, seed=seed, cases=cases)  # fmt: skip
+                sha256=sha256, full=full, resume=resume, schedule=schedule, seed=seed, cases=cases,
+                fresh=is_fresh(fresh, no_fresh, policy, against))  # fmt: skip
     pair.require_consistent()
     if update_baseline and not baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")

@@ -128,7 +128,7 @@ class Live:
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
-        self._make_inputs, self._drawn = make_inputs, with_ids(drawn, modules["float64"])
+        self.make_inputs, self.drawn = make_inputs, with_ids(drawn, modules["float64"])
         self._moved: ExitStack | None = None
 
     @property
@@ -142,10 +142,10 @@ class Live:
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
             return [finite_case(self.modules["float64"], case, self._inputs)
-                    for case in cases_of(battery, self._make_inputs)]  # fmt: skip
+                    for case in cases_of(battery, self.make_inputs)]  # fmt: skip
 
     def _inputs(self, case: Case) -> tuple[Array, ...]:
-        return checked_inputs(self._make_inputs, case, "the reference", self._drawn)
+        return checked_inputs(self.make_inputs, case, "the reference", self.drawn)
 
     def use(self, random_biases: bool) -> None:
         if random_biases and self._moved is None:

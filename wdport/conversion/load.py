@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from os import PathLike
@@ -212,6 +212,7 @@ def load_model(
     *,
     mapping: str | PathLike[str] | None = None,
     model: str | None = None,
+    inputs: Sequence[str] = (),
 ) -> KerasModel:
     """Load a converted file as a Keras model, ready to be called.
 
@@ -225,6 +226,7 @@ def load_model(
             are stored in 16 bits are widened, or kept unchanged under "bfloat16" or "float16".
         mapping: the mapping table of your own model.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
+        inputs: its inputs, such as "x: b 3 48 48", if the table does not state them.
 
     Returns:
         The Keras model, built, with the stored weights.
@@ -235,7 +237,7 @@ def load_model(
         UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
     require_paths("mapping", path=path, mapping=mapping)
-    own = own_model(mapping, model, None, ())
+    own = own_model(mapping, model, None, inputs)
     if mapping is not None and own is None:
         raise UsageError("mapping", "is not a table of your own model", "leave it out")
     converted = open_converted(path, own)

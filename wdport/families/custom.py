@@ -212,6 +212,10 @@ class CustomFamily:
             what = f"holds another model than {self.model} makes now: {told}"
             raise MisfitError(path, what, "convert the checkpoint again, or restore the code that it was made with")
 
+    def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
+        """Take these as the shapes of the Keras model's inputs, so that :meth:`signature` does not build it."""
+        self._known = tuple(tuple(shape) for shape in shapes)
+
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
         told = self.told()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.errors import MachineError
 from wdport.families.roles import Completing, Sampled, Trained
+from wdport.parity.fresh.process import Worker, plain
 from wdport.parity.pair import Pair
 from wdport.parity.recorded import recorded_plan
 from wdport.parity.recording import open_recording
@@ -36,6 +38,9 @@ def expected(pair: Pair) -> Expected:
     the two do not fit.
     """
     own = pair.own
+    if pair.fresh:
+        found = _elsewhere(pair) if own is not None else expected(replace(pair, fresh=False))
+        return replace(found, gates=(*found.gates, "H"))
     opened = open_converted(pair.converted, own)
     if pair.checkpoint is None:
         with open_recording(Path(str(pair.against))) as recorded:
@@ -46,6 +51,15 @@ def expected(pair: Pair) -> Expected:
         named = pair.reference or (own.reference if own is not None else None)
         names = user_reference(named, prepared, pair.key).names if named else _own_names(prepared)
         return _expected(prepared, names, pair.full, pair.resume)
+
+
+def _elsewhere(pair: Pair) -> Expected:
+    """The same, from a process of its own that builds both models of the user."""
+    arguments = {each.name: plain(getattr(pair, each.name)) for each in fields(Pair)}
+    with Worker("names", {**arguments, "fresh": False}) as worker:
+        facts = worker.result(lambda _: None).facts
+    gates, layers = (tuple(map(str, cast(list[object], facts.get(name) or ()))) for name in ("gates", "layers"))
+    return Expected(gates, layers)
 
 
 def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False) -> Expected:

@@ -18,6 +18,7 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.writable import by_name
+from wdport.parity.fresh.files import described
 from wdport.parity.recording import open_recording
 
 
@@ -28,7 +29,8 @@ class Pair:
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
     is the expected hash of the checkpoint, or of the converted file if there is no checkpoint. ``resume`` compares
     training steps from the optimizer's file beside the converted one, and ``schedule`` names the class of its schedule.
-    ``seed`` is that of the inputs, and ``cases`` the number of additional random ones.
+    ``seed`` is that of the inputs, and ``cases`` the number of additional random ones. ``fresh`` runs the port alone
+    in a process.
     """
 
     converted: PathText
@@ -48,6 +50,7 @@ class Pair:
     schedule: str | None = None
     seed: int = 0
     cases: int = 0
+    fresh: bool = False
 
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
@@ -57,7 +60,8 @@ class Pair:
             return
         if self.checkpoint is not None:
             raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
-        for flag, given in (("--reference", self.reference), ("--full", self.full), ("--resume", self.resume)):
+        for flag, given in (("--reference", self.reference), ("--full", self.full), ("--resume", self.resume),
+                            ("--fresh", self.fresh)):  # fmt: skip
             if given:
                 raise UsageError(flag, "needs the PyTorch model to run", "leave it out, or leave out --against")
         for flag, number in (("--seed", self.seed), ("--cases", self.cases)):
@@ -93,7 +97,7 @@ class Pair:
         """
         require_sha256(self.checkpoint or self.converted, self.sha256)
         own = self.own
-        open_converted(self.converted, own)
+        open_converted(self.converted, described(self.converted, own) if self.fresh else own)
         if self.checkpoint is None:
             with open_recording(Path(str(self.against))):
                 return {}
@@ -103,6 +107,16 @@ class Pair:
         settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key)
         with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
+
+
+def is_fresh(fresh: bool, no_fresh: bool, policy: PathText | None, against: PathText | None) -> bool:
+    """Whether a comparison includes fresh inputs: by default under a policy, if the PyTorch model can run.
+
+    Raises :class:`UsageError` if both options are given.
+    """
+    if fresh and no_fresh:
+        raise UsageError("--no-fresh", "--fresh is given as well", "give one of them")
+    return fresh or (policy is not None and against is None and not no_fresh)
 
 
 def _module_files(target: str | None, what: str) -> dict[str, Path]:

@@ -17,7 +17,7 @@ import jax
 
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
-from wdport.compare.reference import Reference
+from wdport.compare.reference import Live, Reference
 from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
@@ -69,7 +69,13 @@ class Weights:
 
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
-    """The weights of the checkpoint and of the converted file; tensors are rounded if the file's variables are.
+    """The weights of the checkpoint and of the converted file; raises as :func:`source_tensors` does."""
+    tensors = source_tensors(prepared, converted)
+    return unrounded(prepared, Weights("converted weights", tensors, file_variables(prepared, converted)))
+
+
+def source_tensors(prepared: Prepared, converted: Converted) -> dict[str, Array]:
+    """The checkpoint's tensors, rounded if the file's variables are.
 
     Raises :class:`MisfitError` if a result of arithmetic was rounded, since no tensors reproduce it.
     """
@@ -81,7 +87,7 @@ def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
             raise MisfitError(converted.path, what, "verify a float32 conversion of the checkpoint")
         if dtype is not None:
             tensors |= {name: rounded_values(tensors[name], dtype) for name in move.sources}
-    return unrounded(prepared, Weights("converted weights", tensors, file_variables(prepared, converted)))
+    return tensors
 
 
 def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
@@ -148,13 +154,17 @@ def build_sides(prepared: Prepared, weights: Weights, reference: Reference | Non
     """
     candidates = {}
     with ThreadPoolExecutor(1) as pool:
-        kept = {name: array for name, array in weights.tensors.items() if not _internal(prepared, name)}
-        own = pool.submit(lambda: reference or family_reference(prepared, kept))
+        own = pool.submit(lambda: reference or own_reference(prepared, weights.tensors))
         for dtype in DTYPES:
             with jax.enable_x64(dtype == "float64"):
                 candidates[dtype] = prepared.family.build(prepared.config, dtype)
         _assign(candidates, weights, set(prepared.plan.targets))
         return Sides(own.result(), candidates)
+
+
+def own_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
+    """wdport's own reference with those of ``tensors`` that it has."""
+    return family_reference(prepared, {name: array for name, array in tensors.items() if not _internal(prepared, name)})
 
 
 def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:

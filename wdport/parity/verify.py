@@ -37,6 +37,7 @@ from wdport.families.roles import KeptByKeras, Referenced, Sampled
 from wdport.files.manifests import file_sha256
 from wdport.files.model_files import sha256_at
 from wdport.parity.diagnose import probable_causes
+from wdport.parity.fresh.api import fresh_verdict
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.library import misread
@@ -104,6 +105,7 @@ def verify(
     schedule: str | None = None,
     seed: int = 0,
     cases: int = 0,
+    fresh: bool = False,
 ) -> Verdict:
     """Run a converted model and its checkpoint, and compare them layer by layer.
 
@@ -129,6 +131,8 @@ def verify(
             PyTorch's classes it is of; needs ``resume``.
         seed: of the inputs; the same seed draws the same inputs.
         cases: number of additional random inputs.
+        fresh: also compare whole outputs on inputs and weights drawn at run time, with the port alone in a process
+            without PyTorch. No code of either model runs in this process then.
 
     Returns:
         A verdict, which is true if the two are equal.
@@ -141,7 +145,8 @@ def verify(
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
                 config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, key=key,
-                full=full, resume=resume is not None, schedule=schedule, seed=seed, cases=cases)  # fmt: skip
+                full=full, resume=resume is not None, schedule=schedule, seed=seed, cases=cases,
+                fresh=fresh)  # fmt: skip
     pair.require_consistent()
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
 
@@ -155,6 +160,8 @@ def compare_files(
 ) -> Verdict:
     """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
     assert pair.checkpoint is not None
+    if pair.fresh:
+        return fresh_verdict(pair, say, repro, resume)
     started = time.monotonic()
     say = say or (lambda _: None)
     own = pair.own

@@ -195,6 +195,10 @@ class OwnFamily(Family, KeptByKeras, Outlined, Protocol):
         """The inputs stated by the table or the user; raises ``MisfitError``."""
         ...
 
+    def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
+        """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""
+        ...
+
     def arguments(self, source: Source, config: Document) -> dict[str, object]:
         """The arguments of the functions that build the two models; raises ``MisfitError``."""
         ...

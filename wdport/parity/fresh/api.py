@@ -1,0 +1,182 @@
+"""Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
+
+This process runs no code of either model. It draws the inputs, compares the outputs, and joins the gate fresh (H) with
+the gates of the layers. What the processes say can fail a verdict and never make it pass.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from wdport.compare.bounds import bounds
+from wdport.compare.calls import Case
+from wdport.compare.findings import Gate, fact
+from wdport.compare.glossary import GATES
+from wdport.conversion.prepare import PathText
+from wdport.errors import IncompleteError, WdportError
+from wdport.files.model_files import sha256_at
+from wdport.model import Array
+from wdport.parity.fresh.answers import RUNS, Answered, PortAlone, confinement_notice, hidden_paths
+from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases, fresh_tensors
+from wdport.parity.fresh.files import BothFiles, both_files
+from wdport.parity.fresh.gate import WORDS, FreshGate, ask_reference
+from wdport.parity.fresh.process import Worker, plain
+from wdport.parity.fresh.verdict_data import verdict_from
+from wdport.parity.pair import Pair
+from wdport.parity.shown import Verdict
+from wdport.parity.sides import source_tensors
+from wdport.parity.verdict import TERMS
+
+Say = Callable[[str], None]
+FRESH: Final = "H"
+HOWS: Final = tuple(WORDS)
+ARGUMENTS: Final = ("checkpoint", "converted", "mapping", "key", "reference", "full", "model", "inputs", "config",
+                    "norm_stats", "schedule", "seed", "cases")  # fmt: skip
+"""Fields of a pair that :func:`wdport.verify` takes as they are."""
+REQUIRED: Final = ("0", "A", "B")
+"""Gates that every comparison of layers has."""
+
+
+def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: PathText | None) -> Verdict:
+    """The verdict of :func:`wdport.verify` on a ``pair``, and the gate fresh (H); ``resume`` is the optimizer's file.
+
+    Raises what :func:`wdport.verify` raises.
+    """
+    started, say = time.monotonic(), say or (lambda _: None)
+    values = {name: getattr(pair, name) for name in ARGUMENTS}
+    given: dict[str, Any] = {name: plain(value) for name, value in {**values, "repro": repro, "resume": resume}.items()}
+    given["values"] = dict(pair.values)
+    try:
+        with both_files(**given) as files:
+            gate, words = fresh_gate(files, given, say)
+            facts = _facts(files)
+    except WdportError:
+        compare_layers(given, say)  # which knows more about a pair that does not fit
+        raise
+    verdict = compare_layers(given, say)
+    gates = [each for each in verdict.gates if each.name not in (FRESH, *TERMS)]
+    if lacking := [name for name in REQUIRED if name not in {each.name for each in gates}]:
+        what = f"the process that compares the layers gave no gate {', '.join(lacking)}"
+        raise IncompleteError("verify", what, "correct the code of the model that ended it")
+    return replace(verdict, gates=(*gates, gate), inputs=(*verdict.inputs, *words),
+                   seconds=time.monotonic() - started, **facts)  # fmt: skip
+
+
+def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
+    """The verdict of :func:`wdport.verify` in a process of its own; raises what it raises."""
+    with Worker("layers", arguments) as worker:
+        return verdict_from(Verdict, worker.result(say).facts.get("verdict"))
+
+
+def fresh_gate(files: BothFiles, arguments: Mapping[str, Any], say: Say) -> tuple[Gate, list[str]]:
+    """The gate fresh (H), and its cases in words."""
+    started, seed = time.monotonic(), draw_seed()
+    say(f"fresh inputs of seed {seed}")
+    with Worker("reference", arguments) as reference:
+        run = _FreshRun(files, reference, seed)
+        with Worker("port", _port_arguments(files, arguments), hidden_paths(_reference_files(files))) as worker:
+            port = PortAlone(worker)
+            if port.failure:
+                return GATES[FRESH].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
+            run.ask_port(port)
+        gate = run.compare(say)
+    return replace(gate, seconds=round(time.monotonic() - started, 3)), run.words
+
+
+class _FreshRun:
+    """One seed's cases, with the port's answers."""
+
+    def __init__(self, files: BothFiles, reference: Worker, seed: int) -> None:
+        self._files, self._reference, self._seed = files, reference, seed
+        self._tensors = source_tensors(files.prepared, files.converted)
+        self._fresh = fresh_tensors(files.prepared, self._tensors, seed)
+        self._cases: dict[FreshCase, tuple[Array, ...]] = {}
+        self._answers: dict[tuple[FreshCase, str, str], Answered] = {}
+        self._notices: list[str] = []
+
+    @property
+    def words(self) -> list[str]:
+        """The seed and the cases, for a report."""
+        return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
+
+    def ask_port(self, port: PortAlone) -> None:
+        """Run the port in every case, in both dtypes."""
+        prepared = self._files.prepared
+        if self._files.own is not None and port.input_shapes:
+            self._files.own.assume_inputs(port.input_shapes)
+        self._signature = prepared.family.signature(prepared.config)
+        drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
+        for case in fresh_cases(self._seed, self._signature, drawn):
+            self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)
+        for dtype in ("float64", "float32"):
+            for weights in (False, True):
+                self._give_weights(port, dtype, weights)
+                for case in (each for each in self._cases if each.weights is weights):
+                    inputs = self._signature.in_port(self._cases[case])
+                    for how in HOWS:
+                        self._answers[case, dtype, how] = port.run(dtype, how, inputs)
+        self._notices.append(confinement_notice(port.enforced))
+
+    def _give_weights(self, port: PortAlone, dtype: str, weights: bool) -> None:
+        """What the plan makes of the tensors; the float32 port keeps those of the converted file until it gets
+        others."""
+        if dtype == "float64" or weights:
+            tensors = {**self._tensors, **self._fresh} if weights else self._tensors
+            found = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
+            port.use(dtype, list(found), [np.ascontiguousarray(array) for array in found.values()])
+
+    def _own_inputs(self, case: Case) -> tuple[Array, ...]:
+        """Inputs of the user's own function; none if there is no such function."""
+        facts = {"do": "inputs", "seed": case.seed, "batch": case.batch, "scale": case.scale}
+        return ask_reference(self._reference, facts).arrays
+
+    def compare(self, say: Say) -> Gate:
+        """The reference in every case, and the gate."""
+        found = FreshGate(self._reference, self._files.target, self._signature)
+        for case in sorted(self._cases, key=lambda each: each.weights):
+            if case.weights and not self._reference_takes_weights():
+                continue
+            say(f"fresh inputs: {case}")
+            answers = {run: self._answers[case, *run] for run in RUNS}
+            found.compare(case, self._cases[case], answers)
+        return found.gate(self._notices)
+
+    def _reference_takes_weights(self) -> bool:
+        told = ask_reference(self._reference, {"do": "use", "names": list(self._fresh)}, list(self._fresh.values()))
+        if told.facts.get("missing"):
+            self._notices.append("no fresh weights: the reference has other names for them than the checkpoint")
+        return not told.facts.get("missing")
+
+
+def _port_arguments(files: BothFiles, arguments: Mapping[str, Any]) -> dict[str, object]:
+    """What the port's process is told: the arguments of :func:`wdport.load_model`."""
+    path = {"path": os.path.abspath(files.converted.path)}
+    if files.own is None:
+        return {**path}
+    return {**path, "mapping": os.path.abspath(arguments["mapping"]), "model": arguments.get("model"),
+            "inputs": arguments.get("inputs") or ()}  # fmt: skip
+
+
+def _reference_files(files: BothFiles) -> list[object]:
+    checkpoint = files.prepared.checkpoint
+    return [*(() if checkpoint.path.is_dir() else (checkpoint.path,)), *checkpoint.files.values()]
+
+
+def _facts(files: BothFiles) -> dict[str, Any]:
+    """What a verdict says about both files and its bounds, determined here."""
+    prepared, converted = files.prepared, files.converted
+    origins = converted.origins.items()
+    return {
+        "checkpoint": str(prepared.checkpoint.path),
+        "converted": str(converted.path),
+        "digests": {"checkpoint": prepared.checkpoint.file_sha256(), "converted": sha256_at(converted.path)},
+        "bounds": bounds(prepared.family.bounds),
+        "rests_on": dict(prepared.family.rests_on),
+        "assumed": {name: getattr(converted.config, name) for name, origin in origins if origin == "assumed"},
+    }

@@ -1,0 +1,107 @@
+"""The port's side: its model in both dtypes, with the weights of the converted file or those that it is given.
+
+The port sees what it sees in a user's program: :func:`wdport.load_model` builds it, and when it runs, no function of
+wdport is on the stack, and no module that compares models is among the imported ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from typing import IO, Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wdport.compare.probe import model_arguments, tensor_names, tensors
+from wdport.conversion.load import load_model
+from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+from wdport.model import Array, KerasModel
+from wdport.parity.fresh.messages import BrokenMessage, receive, send
+from wdport.recorder import cast
+
+Result = TypeVar("Result")
+
+
+class PortModels:
+    """The models of one converted file, built when they are first needed; ``arguments`` are those of
+    :func:`wdport.load_model`."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = arguments
+        self._models: dict[str, KerasModel] = {}
+        self._compiled: dict[str, Callable[..., object]] = {}
+
+    @property
+    def input_shapes(self) -> list[list[int | None]]:
+        """The shapes of the float32 model's inputs, with None for what they leave open; empty if it states none."""
+        return [list(each.shape) for each in getattr(self._model("float32"), "inputs", None) or ()]
+
+    def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
+        """Set these variables."""
+        variables = variables_by_path(self._model(dtype))
+        for name, array in zip(names, arrays, strict=True):
+            set_variable(variables[name], array)
+        self._compiled.pop(dtype, None)
+
+    def run(self, dtype: str, how: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
+        """The outputs and their names, of ``model(x)`` or compiled: by Keras's `predict` if it takes one argument, or
+        else by `jax.jit`."""
+        model = self._model(dtype)
+        arguments = model_arguments(model, [jnp.asarray(each) for each in cast(tuple(inputs), np.dtype(dtype))])
+        function: Callable[..., object] = model
+        if how != "plain" and len(arguments) == 1:
+            function = model.predict_on_batch
+        elif how != "plain":
+            function = self._compiled.setdefault(dtype, jax.jit(partial(model)))
+        with exact_float64() if dtype == "float64" else nullcontext():
+            output = _aside(function, *arguments)
+        return [np.asarray(each) for each in tensors(output)], tensor_names(output)
+
+    def _model(self, dtype: str) -> KerasModel:
+        if dtype not in self._models:
+            self._models[dtype] = _aside(load_model, dtype=dtype, **self._arguments)
+        return self._models[dtype]
+
+
+def _aside(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
+    """Call a function in another thread: this module's functions are not on its stack."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments, **named).result()
+
+
+def _set_dtype(dtype: str) -> None:
+    """Set JAX's precision for all threads of this process."""
+    for name, value in {"jax_enable_x64": dtype == "float64", "jax_default_matmul_precision": "highest"}.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Say what the kernel enforces, then answer every question; an exception is an answer too."""
+    send(answers, {"enforced": enforced})
+    for name in [name for name in sys.modules if name.startswith("wdport.parity")]:
+        del sys.modules[name]
+    models = PortModels(job["arguments"])
+    while True:
+        try:
+            asked = receive(questions)
+        except BrokenMessage:
+            return
+        facts: Mapping[str, Any] = asked.facts
+        dtype = str(facts.get("dtype", "float32"))
+        _set_dtype(dtype)
+        try:
+            if facts["do"] == "open":
+                send(answers, {"inputs": models.input_shapes})
+            elif facts["do"] == "use":
+                models.use(dtype, facts["names"], asked.arrays)
+                send(answers, {})
+            else:
+                outputs, names = models.run(dtype, facts["how"], asked.arrays)
+                send(answers, {"names": names}, outputs)
+        except BaseException as error:
+            send(answers, {"failure": f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]})

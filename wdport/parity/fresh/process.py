@@ -1,0 +1,130 @@
+"""Start a process for one side of a comparison, ask it, and end it. Its answers are data that nobody trusts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Final, Self
+
+import jax
+
+from wdport.errors import IncompleteError, error_from
+from wdport.model import Array
+from wdport.parity.fresh.messages import BrokenMessage, Message, receive, send
+
+PASSED_ON: Final = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "KERAS_HOME",
+    "CUDA_VISIBLE_DEVICES",
+)
+"""Environment variables that a process gets, besides those of JAX, XLA and the numeric libraries: none that names files
+of a CI run or holds a secret."""
+PREFIXES: Final = ("JAX_", "XLA_", "OMP_", "OPENBLAS_", "MKL_", "TF_", "WDPORT_", "COVERAGE_")
+
+_START: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from wdport.parity.fresh.confinement import main; main()"
+)
+
+
+class Worker:
+    """A process with one ``role``; ``arguments`` are JSON values for it, ``denied`` the paths that it may not read.
+
+    It is ended with the context.
+    """
+
+    def __init__(self, role: str, arguments: Mapping[str, object], denied: Sequence[str] = ()) -> None:
+        self.role, self._arguments, self._denied = role, arguments, list(denied)
+        self._folder = TemporaryDirectory(prefix="port-", ignore_cleanup_errors=True)
+
+    def __enter__(self) -> Self:
+        alone = self.role == "port"
+        job = {"role": self.role, "denied": self._denied, "folder": self._folder.name, "arguments": self._arguments}
+        environment = {name: value for name, value in os.environ.items()
+                       if not alone or name in PASSED_ON or name.startswith(PREFIXES)}  # fmt: skip
+        for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
+            del environment[name]
+        environment |= {"TMPDIR": self._folder.name} if alone else _cache_settings()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name if alone else None, env=environment,
+            stderr=None if self.role == "layers" else subprocess.DEVNULL, start_new_session=True, close_fds=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._questions, self._answers = self._process.stdin, self._process.stdout
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._questions, self._answers):
+            with suppress(OSError):
+                stream.close()
+        self._folder.cleanup()
+
+    def tell(self, facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> None:
+        """Send one message; one that does not arrive is seen by its missing answer."""
+        with suppress(OSError):
+            send(self._questions, facts, arrays)
+
+    def answer(self) -> Message:
+        """Wait for one message; raises :class:`BrokenMessage`."""
+        return receive(self._answers)
+
+    def ask(self, facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> Message:
+        """Send one message and wait for its answer; raises :class:`BrokenMessage`."""
+        self.tell(facts, arrays)
+        return self.answer()
+
+    def result(self, say: Callable[[str], None]) -> Message:
+        """Wait for the result of a process that reports its progress; raises the error that it reports."""
+        while True:
+            try:
+                message = self.answer()
+            except BrokenMessage as error:
+                what = f"the process that compares the layers ended without a verdict ({error})"
+                raise IncompleteError("verify", what, "correct the code of the model that ended it") from None
+            if "say" in message.facts:
+                say(str(message.facts["say"])[:200])
+            elif isinstance(told := message.facts.get("error"), list):
+                raise error_from(told)
+            else:
+                return message
+
+
+def plain(value: object) -> object:
+    """An argument as a JSON value."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+
+
+def _cache_settings() -> dict[str, str]:
+    """JAX's compile cache of this process, as environment variables of another one."""
+    names = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
+             "jax_persistent_cache_min_compile_time_secs")  # fmt: skip
+    if not getattr(jax.config, names[0], None):
+        return {}
+    return {name.upper(): str(getattr(jax.config, name)) for name in names}
+
+
+def _search_path() -> list[str]:
+    """Where modules are looked for: wdport first, the current folder last."""
+    here, root = os.getcwd(), str(Path(__file__).parents[3])
+    others = [os.path.abspath(entry) for entry in sys.path if entry]
+    return list(dict.fromkeys([root, *(entry for entry in others if entry != here), here]))

@@ -1,0 +1,128 @@
+"""The processes that run PyTorch: the reference's side, from the checkpoint; and the comparison of layers.
+
+They are not confined: the reference is the user's own code, and the layers are compared as :func:`wdport.verify` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import IO, Any
+
+import numpy as np
+
+from wdport.compare.calls import Case
+from wdport.compare.reference import Live, translated
+from wdport.errors import WdportError
+from wdport.model import Array
+from wdport.parity.expected import expected
+from wdport.parity.fresh.files import BothFiles, both_files
+from wdport.parity.fresh.messages import BrokenMessage, receive, send
+from wdport.parity.fresh.verdict_data import verdict_to
+from wdport.parity.pair import Pair
+from wdport.parity.reference import user_reference
+from wdport.parity.sides import own_reference, source_tensors
+from wdport.parity.verify import verify
+from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
+
+
+class ReferenceModel:
+    """The reference of both files, with the checkpoint's weights or those that it is given."""
+
+    def __init__(self, files: BothFiles, key: str | None) -> None:
+        self._files, prepared = files, files.prepared
+        tensors = source_tensors(prepared, files.converted)
+        self.live: Live = (
+            user_reference(files.target, prepared, key, tensors if files.converted.rounded else None)
+            if files.target
+            else own_reference(prepared, tensors)
+        )
+        self._tensors = tensors
+
+    def inputs(self, case: Case) -> tuple[Array, ...]:
+        """The inputs of the user's own function; none if they are drawn as the table or the family states."""
+        if self.live.make_inputs is None:
+            return ()
+        with translated():
+            return checked_inputs(self.live.make_inputs, case, "the reference")
+
+    def use(self, names: Sequence[str], arrays: Sequence[Array]) -> list[str]:
+        """Take these tensors as weights; returns the names that the reference does not have."""
+        changed = dict(zip(names, arrays, strict=True))
+        if not self._files.target:
+            self.live = own_reference(self._files.prepared, {**self._tensors, **changed})
+            return []
+        import torch
+
+        missing: set[str] = set()
+        for module in self.live.modules.values():
+            state = module.state_dict()
+            missing |= changed.keys() - state.keys()
+            for name in changed.keys() & state.keys():
+                state[name].copy_(torch.from_numpy(changed[name].copy()))
+        return sorted(missing)
+
+    def run(self, inputs: tuple[Array, ...]) -> tuple[list[Array], int, list[str]]:
+        """The float64 outputs, then the float32 ones and the float64 ones of the rounded inputs; their number, and
+        their names."""
+        double, single = self.live.modules["float64"], self.live.modules["float32"]
+        rounded, names = cast(inputs, np.float32), list[str]()
+        with highest_precision():
+            narrow = run(single, rounded)
+            with lifted():
+                exact, truth = run(double, inputs, names), run(double, cast(rounded, np.float64))
+        return [*exact, *narrow, *truth], len(exact), names
+
+    def spread(self, inputs: tuple[Array, ...], dtype: str) -> list[Array]:
+        """How far every value of the outputs moves under the rounding of ``dtype``."""
+        return list(conditioning(self.live.modules["float64"], Case(0, 1, 1.0), inputs, dtype).outputs)
+
+
+def serve_reference(job: Mapping[str, Any], _: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer every question; an error of wdport ends the process after its answer."""
+    try:
+        with both_files(**job["arguments"]) as files:
+            model = ReferenceModel(files, job["arguments"].get("key"))
+            _answer(model, questions, answers)
+    except WdportError as error:
+        send(answers, {"error": error.as_data})
+
+
+def _answer(model: ReferenceModel, questions: IO[bytes], answers: IO[bytes]) -> None:
+    while True:
+        try:
+            asked = receive(questions)
+        except BrokenMessage:
+            return
+        facts: Mapping[str, Any] = asked.facts
+        if facts["do"] == "inputs":
+            send(answers, {}, model.inputs(Case(facts["seed"], facts["batch"], facts["scale"])))
+        elif facts["do"] == "use":
+            send(answers, {"missing": model.use(facts["names"], asked.arrays)})
+        elif facts["do"] == "spread":
+            send(answers, {}, model.spread(asked.arrays, facts["dtype"]))
+        else:
+            try:
+                outputs, count, names = model.run(asked.arrays)
+            except Exception as error:
+                send(answers, {"failure": one_line(error)})
+            else:
+                send(answers, {"count": count, "names": names}, outputs)
+
+
+def serve_layers(job: Mapping[str, Any], _: list[str], __: IO[bytes], answers: IO[bytes]) -> None:
+    """Send progress, and then the verdict of :func:`wdport.verify` or its error.
+
+    For the role ``names``, send the names of gates and layers.
+    """
+    arguments: Mapping[str, Any] = job["arguments"]
+    try:
+        if job["role"] == "names":
+            tuples = {name: tuple(map(tuple, value)) if name == "values" else tuple(value)
+                      for name, value in arguments.items() if isinstance(value, list)}  # fmt: skip
+            send(answers, asdict(expected(Pair(**{**arguments, **tuples}))))
+            return
+        verdict = verify(**arguments, say=lambda text: send(answers, {"say": text}))
+        send(answers, {"verdict": verdict_to(verdict)})
+    except WdportError as error:
+        send(answers, {"error": error.as_data})
