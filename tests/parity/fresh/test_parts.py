@@ -1,0 +1,130 @@
+"""What crosses between processes is data, and what it says is checked."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.parity.fresh.test_fresh import files
+from tests.parity.test_reports import passing
+from wdport.compare.calls import Case
+from wdport.errors import IncompleteError, MisfitError, error_from
+from wdport.model import Signature
+from wdport.parity.expected import expected
+from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases
+from wdport.parity.fresh.gate import sample_error
+from wdport.parity.fresh.messages import BrokenMessage, receive, send
+from wdport.parity.fresh.verdict_data import verdict_from, verdict_to
+from wdport.parity.pair import Pair
+from wdport.parity.shown import Verdict
+from wdport.recorder import parse_input
+
+
+def packed(facts: object, *blobs: bytes) -> io.BytesIO:
+    text = json.dumps({"facts": facts, "sizes": [len(each) for each in blobs]}).encode()
+    return io.BytesIO(struct.pack(">Q", len(text)) + text + b"".join(blobs))
+
+
+def npy(array: np.ndarray, pickles: bool = False) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, allow_pickle=pickles)
+    return file.getvalue()
+
+
+def test_a_message_arrives() -> None:
+    stream = io.BytesIO()
+    arrays = [np.arange(6.0).reshape(2, 3), np.array([True]), np.float32(1.5).reshape(())]
+    send(stream, {"do": "run"}, arrays)
+    stream.seek(0)
+    got = receive(stream)
+    assert got.facts == {"do": "run"}
+    assert all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(got.arrays, arrays, strict=True))
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        io.BytesIO(b""),
+        io.BytesIO(struct.pack(">Q", 1 << 60)),
+        io.BytesIO(struct.pack(">Q", 2) + b"[]"),
+        packed({}, npy(np.array([print], object), pickles=True)),
+        packed({}, npy(np.array(["text"]))),
+        packed({}, npy(np.ones(2)) + b"more"),
+        packed({}, npy(np.ones(2))[:-1]),
+        packed({}, b"\x80\x04N."),
+    ],
+    ids=["nothing", "too long", "no object", "pickles", "text", "more", "less", "a pickle"],
+)
+def test_what_is_no_message(stream: io.BytesIO) -> None:
+    with pytest.raises(BrokenMessage):
+        receive(stream)
+
+
+def test_a_verdict_comes_back_as_it_was() -> None:
+    verdict = replace(passing(), assumed={"num_heads": 8})
+    told = json.loads(json.dumps(verdict_to(verdict)))
+    assert verdict_from(Verdict, told) == verdict
+    gate = told["gates"][0]
+    for wrong in (None, {}, {**told, "more": 1}, {**told, "gates": [{**gate, "compared": "9"}]}, {**told, "taps": 1}):
+        with pytest.raises(IncompleteError):
+            verdict_from(Verdict, wrong)
+
+
+def test_an_error_comes_back_as_it_was() -> None:
+    error = MisfitError((Path("a/b.pt"), "line 3"), "does not fit", "correct it", ["one", "two"])
+    again = error_from(json.loads(json.dumps(error.as_data)))
+    assert (type(again), str(again), again.details) == (MisfitError, str(error), error.details)
+
+
+def test_no_sample_hides_behind_a_larger_one() -> None:
+    right = np.array([[1e6, 1e6], [1.0, 1.0]])
+    wrong = right + np.array([[0.0, 0.0], [1e-6, 0.0]])
+    assert np.linalg.norm(wrong - right) / np.linalg.norm(right) < 1e-11
+    assert sample_error(wrong, right) > 1e-10
+    assert sample_error(right, right) == 0.0
+    assert sample_error(right * np.nan, right) == np.inf
+    assert sample_error(np.zeros((2, 2)), np.zeros((2, 2))) == 0.0
+
+
+def test_cases_follow_from_a_seed_that_is_drawn() -> None:
+    signature = Signature((parse_input("x: b t=9 5"),), free={"t": 2})
+    first, again, other = (fresh_cases(seed, signature, True) for seed in (1, 1, 2))
+    assert [str(each) for each in first] == [str(each) for each in again] != [str(each) for each in other]
+    assert {each.case.batch for each in first} > {1}
+    assert [each.weights for each in first].count(True) == 1
+    longer = next(each for each in first if each.longer)
+    assert longer.inputs(signature)[0].shape == (longer.case.batch, longer.longer["t"], 5)
+    assert longer.longer["t"] in (11, 13, 15)
+    assert len({draw_seed() for _ in range(5)}) == 5
+    mixed = FreshCase(Case(3, 4, 1.0), mixed=True).inputs(signature)[0]
+    sizes = np.abs(mixed).max(axis=(1, 2))
+    assert sizes.max() / sizes.min() > 4
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return files(tmp_path_factory.mktemp("pair"), ["honest"])
+
+
+def test_the_port_is_not_built_to_look_at_its_files(pair: dict[str, Any]) -> None:
+    table = Path(pair["mapping"])
+    other = table.with_name("other.yaml")
+    other.write_text(table.read_text().replace("fresh.cheats:build", "fresh.nowhere:build"))
+    asked = Pair(**{**pair, "mapping": str(other)})
+    replace(asked, fresh=True).look()
+    with pytest.raises(wdport.WdportError, match="no module named"):
+        expected(asked)
+
+
+@pytest.mark.full
+def test_the_names_of_tests_come_from_another_process(pair: dict[str, Any]) -> None:
+    told = expected(Pair(**pair))
+    assert expected(Pair(**pair, fresh=True)) == replace(told, gates=(*told.gates, "H"))
