@@ -49,7 +49,7 @@ _TERMS: Final = (
     Term("I", "generation", "the program that completes texts agrees with a plain loop over the reference"),
     Term("X", "artefact", "every program of an exported file, run without wdport, computes what the model computes"),
     Term("T", "tensors", "every tensor of an exported checkpoint is the checkpoint's, bit for bit"),
-    Term("H", "fresh", "whole outputs agree on inputs and weights drawn at run time, the port alone in its process"),
+    Term("N", "fresh", "whole outputs agree on inputs and weights drawn at run time, the port alone in its process"),
     Term("S", "known faults", "known faults injected into a small model are all found, under the bounds in force"),
     Term("P", "policy", "the policy's own entries are valid: none has expired, none is unnecessary"),
     Term("R", "baseline", "no layer's error has become larger or smaller than in the recorded run"),

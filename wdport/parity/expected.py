@@ -40,7 +40,7 @@ def expected(pair: Pair) -> Expected:
     own = pair.own
     if pair.fresh:
         found = _elsewhere(pair) if own is not None else expected(replace(pair, fresh=False))
-        return replace(found, gates=(*found.gates, "H"))
+        return replace(found, gates=(*found.gates, "N"))
     opened = open_converted(pair.converted, own)
     if pair.checkpoint is None:
         with open_recording(Path(str(pair.against))) as recorded:

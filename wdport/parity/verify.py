@@ -63,7 +63,7 @@ from wdport.parity.verdict import ReferenceKind, locate
 from wdport.recorder import battery
 from wdport.version import VERSION
 
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I")
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I", "N")
 """The gates in the order of reports; a family's own come last."""
 
 

@@ -128,7 +128,7 @@ def returns_objects(names: list[str], folder: str) -> Cheating:
 def forges_messages(names: list[str], folder: str) -> Cheating:
     """Says into every pipe that everything passed, and ends."""
     gate = {"compared": 1, "expected": 1, "measures": [], "facts": [], "meaning": "", "seconds": None}
-    gates = [{"name": name, "title": name, **gate} for name in ("0", "A", "B", "H", "P")]
+    gates = [{"name": name, "title": name, **gate} for name in ("0", "A", "B", "N", "P")]
     verdict = {"checkpoint": "", "converted": "", "gates": gates, "taps": [], "parts": [], "decoded": None,
                "assumed": {}, "inputs": [], "environment": {}, "bounds": {"logic": 1e9, "numerics": 1e9}}  # fmt: skip
     text = json.dumps({"facts": {"verdict": verdict, "names": names}, "sizes": []}).encode()

@@ -102,7 +102,7 @@ def test_an_honest_port_passes(tmp_path: Path) -> None:
     assert verify(tmp_path) == 0
     told = json.loads((tmp_path / "verdict.json").read_text())
     assert told["passed"] is True
-    assert {gate["name"] for gate in told["gates"]} == {"0", "A", "B", "H"}
+    assert {gate["name"] for gate in told["gates"]} == {"0", "A", "B", "N"}
     assert any(each.startswith("fresh: seed ") for each in told["inputs"])
 
 

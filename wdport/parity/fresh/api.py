@@ -1,6 +1,6 @@
 """Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
 
-This process runs no code of either model. It draws the inputs, compares the outputs, and joins the gate fresh (H) with
+This process runs no code of either model. It draws the inputs, compares the outputs, and joins the gate fresh (N) with
 the gates of the layers. What the processes say can fail a verdict and never make it pass.
 """
 
@@ -34,7 +34,7 @@ from wdport.parity.sides import source_tensors
 from wdport.parity.verdict import TERMS
 
 Say = Callable[[str], None]
-FRESH: Final = "H"
+FRESH: Final = "N"
 HOWS: Final = tuple(WORDS)
 ARGUMENTS: Final = ("checkpoint", "converted", "mapping", "key", "reference", "full", "model", "inputs", "config",
                     "norm_stats", "schedule", "seed", "cases")  # fmt: skip
@@ -44,7 +44,7 @@ REQUIRED: Final = ("0", "A", "B")
 
 
 def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: PathText | None) -> Verdict:
-    """The verdict of :func:`wdport.verify` on a ``pair``, and the gate fresh (H); ``resume`` is the optimizer's file.
+    """The verdict of :func:`wdport.verify` on a ``pair``, and the gate fresh (N); ``resume`` is the optimizer's file.
 
     Raises what :func:`wdport.verify` raises.
     """
@@ -75,7 +75,7 @@ def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
 
 
 def fresh_gate(files: BothFiles, arguments: Mapping[str, Any], say: Say) -> tuple[Gate, list[str]]:
-    """The gate fresh (H), and its cases in words."""
+    """The gate fresh (N), and its cases in words."""
     started, seed = time.monotonic(), draw_seed()
     say(f"fresh inputs of seed {seed}")
     with Worker("reference", arguments) as reference:

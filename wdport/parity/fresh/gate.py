@@ -1,4 +1,4 @@
-"""The gate fresh (H): ask the port for its outputs, then the reference, and compare them here.
+"""The gate fresh (N): ask the port for its outputs, then the reference, and compare them here.
 
 The port has ended before the reference computes anything.
 """
@@ -142,7 +142,7 @@ class FreshGate:
         failures = [fact(f"{name}: {why} ({len(runs)} of {self.compared} runs, first {runs[0]})", name)
                     for (name, why), runs in self._failures.items()]  # fmt: skip
         facts = (*failures, *self.facts, *map(notice, notices))
-        return GATES["H"].gate(self.compared, max(self.expected, 1), tuple(self.measures), facts)
+        return GATES["N"].gate(self.compared, max(self.expected, 1), tuple(self.measures), facts)
 
 
 def sample_error(candidate: Array, reference: Array) -> float:
