@@ -1,8 +1,8 @@
 """The family's own gate, chunks (G): videos in chunks and as bytes, as they are used, against the network's call.
 
-The other gates compare the call, in the library's order of frames, with the library. This one compares what
-:meth:`wdport.families.wan_vae.port.WanVAE.encode` and ``decode`` run with the call, in a narrow network of the same
-kind with random weights, so that it takes seconds for any model.
+The other gates compare the call, in the library's order of frames, with the library. This one compares
+:meth:`wdport.families.wan_vae.port.WanVAE.encode` and ``decode``, and the programs that an export holds, with the call,
+in a narrow network of the same kind with random weights, so that it takes seconds for any model.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from wdport.families.wan_vae.battery import BOUNDS
 from wdport.families.wan_vae.codec import Codec, How
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.families.wan_vae.port import WanVAE
+from wdport.families.wan_vae.whole import functions
 from wdport.keras_runtime import set_variable, unfilled, variables_by_path
 from wdport.model import Array, KerasModel
 
@@ -49,32 +50,77 @@ class Known:
 
 def gates(config: Config) -> list[Gate]:
     """Gate chunks (G) for a model of this configuration."""
-    found = chunk_errors(config)
-    return [CHUNKS.gate(len(found), 4, tuple(measure(name, "error", value, "chunks", own=BOUNDS)
-                                             for name, value in found.items()))]  # fmt: skip
+    errors = chunk_errors(config)
+    measures = tuple(measure(name, "error", value, "chunks", own=BOUNDS) for name, value in errors.items())
+    return [CHUNKS.gate(len(measures), len(measures), measures)]
 
 
 def chunk_errors(config: Config) -> dict[str, float]:
-    """Relative float64 errors by what is compared: mean and log-variance of latents, the video, and its bytes.
+    """Relative float64 errors by what is compared: mean and log-variance of latents, the video, and its bytes, in
+    chunks of two latent frames; one at a time by the model's own methods, normalised; and as whole videos, as exported.
 
-    Bytes are compared with the nearest levels of the video that the same chunks gave.
+    Bytes are compared with the levels of the video that the same chunks gave.
     """
     known = _known(_narrow(config))
+    known.model.codecs.cache_clear()  # its programs are those of another time
     with jax.enable_x64(True):
-        exact, pixels = (Codec(known.model, How("float64", "float64", output, quick=True))
-                         for output in ("float64", "uint8"))  # fmt: skip
-        weights = exact.weights(known.model)
-        moments = _joined(exact.encode(weights, known.video, CHUNK))
-        video = _joined(exact.decode(weights, known.mean, CHUNK))
-        found = _joined(pixels.decode(weights, known.mean, CHUNK))
-    mean, logvar = np.split(moments, 2, axis=-1)
-    levels = np.round(np.clip((video + 1.0) * 127.5, 0.0, 255.0))
+        return {**_in_chunks(known), **_by_methods(known), **_whole(known)}
+
+
+def _in_chunks(known: Known) -> dict[str, float]:
+    exact, pixels = (Codec(known.model, How("float64", "float64", output, quick=True))
+                     for output in ("float64", "uint8"))  # fmt: skip
+    weights = exact.weights(known.model)
+    mean, logvar = np.split(_joined(exact.encode(weights, known.video, CHUNK)), 2, axis=-1)
+    video = _joined(exact.decode(weights, known.mean, CHUNK))
     return {
         "encode, mean": _error(mean, known.mean),
         "encode, logvar": _error(logvar, known.logvar),
         "decode": _error(video, known.decoded),
-        "bytes": _error(found.astype(np.float64), levels) if found.dtype == np.uint8 else inf,
+        "bytes": _bytes_error(_joined(pixels.decode(weights, known.mean, CHUNK)), np.round(_levels(video))),
     }
+
+
+def _by_methods(known: Known) -> dict[str, float]:
+    """As `wdport encode` and `decode` call the model: one latent frame at a time, latents normalised if they can be."""
+    model, config = known.model, known.model.config
+    normal = config.normalises
+    centre, spread = (np.asarray(each, np.float64) if normal else default for each, default in
+                      ((config.latents_mean, 0.0), (config.latents_std, 1.0)))  # fmt: skip
+    latents = (known.mean - centre) / spread
+    posterior = model.encode(known.video, normalise=normal)
+    video = model.decode(latents, normalised=normal)
+    dark = model.decode(latents, normalised=normal, output="uint8", truncate=True)
+    return {
+        "encode, one at a time, mean": _error(posterior.mean, latents),
+        "encode, one at a time, logvar": _error(posterior.logvar, known.logvar - 2.0 * np.log(spread)),
+        "decode, one at a time": _error(video, known.decoded),
+        "bytes, truncated": _bytes_error(dark, np.floor(_levels(video))),
+    }
+
+
+def _whole(known: Known) -> dict[str, float]:
+    """As the exported programs compute."""
+    programs, variables = functions(known.model), variables_by_path(known.model)
+    weights = {path: variable.value for path, variable in variables.items()}
+    inputs = {"encode": known.video, "decode": known.mean}
+    made = {name: jax.jit(programs[name].call, compiler_options=fast_compile())(weights, array)
+            for name, array in inputs.items()}  # fmt: skip
+    mean, logvar = map(np.asarray, made["encode"])
+    return {
+        "encode, exported, mean": _error(mean, known.mean),
+        "encode, exported, logvar": _error(logvar, known.logvar),
+        "decode, exported": _error(np.asarray(made["decode"][0]), known.decoded),
+    }
+
+
+def _levels(video: Array) -> Array:
+    """A video from -1 to 1 in levels from 0 to 255, without rounding."""
+    return np.clip((video + 1.0) * 127.5, 0.0, 255.0)
+
+
+def _bytes_error(found: Array, levels: Array) -> float:
+    return _error(found.astype(np.float64), levels) if found.dtype == np.uint8 else inf
 
 
 def _joined(parts: Iterator[Array]) -> Array:
@@ -95,7 +141,7 @@ def _narrow(config: Config) -> Config:
 def _known(config: Config) -> Known:
     rng = np.random.default_rng(0)
     groups = 2 if config.frames == GROUP else 1
-    shape = (1, 1 + GROUP * groups, config.pixels, 2 * config.pixels, config.in_channels // config.patch**2)
+    shape = (2, 1 + GROUP * groups, config.pixels, 2 * config.pixels, config.in_channels // config.patch**2)
     with jax.enable_x64(True):
         with unfilled():
             model = WanVAE(config, dtype="float64")
