@@ -1,112 +1,46 @@
-"""How often float32 (B) would fail a correct port by chance: many sets of seeds on converted checkpoints.
+"""How often `verify` would fail a correct port by chance: correct pairs of every family, other weights and inputs.
 
-    python bench/alarms.py CHECKPOINT CONVERTED [--sets 200] [--eager]
+    python bench/alarms.py [--sets 5] [--dtype float32 --dtype bfloat16] [--family NAME]
 
-Every set is the float32 part of the battery with other seeds. Prints the largest ratio of each set, by the errors
-alone and as float32 (B) judges them, and the sets that exceed the bound.
+Every set has its own random weights and inputs. Prints a line for each pair: the gates that fail, and the largest
+errors; exits with 1 if one fails.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
-from pathlib import Path
+import os
+import sys
 
-import jax
-import numpy as np
-
-from wdport.compare.bounds import NUMERICS
-from wdport.compare.calls import CASES, Calls, Case, cast
-from wdport.compare.errors import InPort, fed, made
-from wdport.compare.measure import ErrorPair
-from wdport.compare.probe import Probe
-from wdport.compare.taps import Tap, align
-from wdport.conversion.load import open_converted
-from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.keras_runtime import layers_by_path
-from wdport.parity.sides import Sides, Weights, build_sides, change_weights, converted_weights, with_random_biases
-
-Pairs = dict[tuple[str, str], ErrorPair]
+os.environ.setdefault("KERAS_BACKEND", "jax")
 
 
-class Trial:
-    """One converted checkpoint, its port run compiled or eagerly."""
-
-    def __init__(self, prepared: Prepared, sides: Sides, weights: Weights, eager: bool) -> None:
-        self.prepared, self.sides, self.now = prepared, sides, weights
-        self.sets = {False: weights, True: with_random_biases(prepared, weights, sides.reference.shifts)}
-        features = prepared.family.features(prepared.config)
-        layers = layers_by_path(sides.candidates["float32"])
-        self.taps: list[Tap] = align(prepared.table, sides.reference.names, layers, features)
-        self.probe = Probe(sides.candidates["float32"], [tap.candidate for tap in self.taps], eager=eager)
-        self.shapes: dict[int, Calls] = {}
-
-    def ratios(self, number: int) -> tuple[float, float]:
-        """The largest ratio of one set of seeds: by the errors alone, and as float32 (B) judges them."""
-        pairs: Pairs = {}
-        cases = [replace(case, seed=1000 * number + case.seed) for case in CASES if case.numerics]
-        for case in cases:
-            self._add(case, pairs)
-        alone = _largest(pairs)
-        if alone > NUMERICS:
-            for case in cases:
-                self._use(case)
-                for name, spread in self.sides.reference.conditioning(case, "float32").taps.items():
-                    for side, pair in (("out", spread.made), ("in", spread.fed)):
-                        if (name, side) in pairs:
-                            pairs[name, side].allow(*pair)
-        return alone, _largest(pairs)
-
-    def _use(self, case: Case) -> None:
-        wanted = self.sets[case.random_biases]
-        if wanted is not self.now:
-            change_weights(self.prepared, self.sides, wanted, self.now)
-            self.now = wanted
-
-    def _add(self, case: Case, pairs: Pairs) -> None:
-        self._use(case)
-        seen = self.sides.reference.observe(case, [tap.reference for tap in self.taps])
-        assert seen.single is not None
-        with jax.default_matmul_precision("highest"):
-            if case.batch not in self.shapes:
-                self.shapes[case.batch] = self.probe.shapes(seen.single.inputs)[1]
-            into = InPort(self.taps, self.shapes[case.batch])
-            answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
-            _, port = self.probe.isolate(seen.single.inputs, answers)
-        single, truth = (into(calls) for _, calls in seen.single.isolated)
-        for tap in self.taps:
-            own, reference, right = port[tap.candidate], single[tap.candidate], truth[tap.candidate]
-            sides = {"out": (made(tap, own, right), reference.outputs), "in": (fed(own, right), reference.given)}
-            for side, (found, theirs) in sides.items():
-                for (c, t), r in zip(found or (), theirs, strict=True):
-                    pairs.setdefault((tap.reference, side), ErrorPair()).add(c, r, t)
-
-
-def _largest(pairs: Pairs) -> float:
-    return max(max(pair.rms_ratio, pair.max_ratio) for pair in pairs.values())
-
-
-def main() -> None:
-    """Print the distribution."""
+def main() -> int:
+    """Verify every example of every family."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint")
-    parser.add_argument("converted")
-    parser.add_argument("--sets", type=int, default=200)
-    parser.add_argument("--eager", action="store_true")
-    told = parser.parse_args()
-    opened = open_converted(told.converted)
-    known = {name: value for name, value in asdict(opened.config).items() if value is not None}
-    with prepare(told.checkpoint, Settings(known=known)) as prepared:
-        weights = converted_weights(prepared, opened)
-        trial = Trial(prepared, build_sides(prepared, weights), weights, told.eager)
-        found = np.array([trial.ratios(number) for number in range(told.sets)])
-    print(f"{Path(told.checkpoint).name}, {'eager' if told.eager else 'compiled'}, {told.sets} sets of seeds")
-    for name, values in zip(("errors alone", "float32 (B)"), found.T, strict=True):
-        alarms = int(np.sum(values > NUMERICS))
-        print(
-            f"  {name:<13} median {np.median(values):.2f}, largest {values.max():.2f}, {alarms} sets above {NUMERICS:g}"
-        )
+    parser.add_argument("--sets", type=int, default=5)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--dtype", action="append", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument("--family", default="")
+    given = parser.parse_args()
+
+    from wdport.parity.selftest.canaries import faulty_families
+    from wdport.parity.selftest.specimen import Specimen
+
+    tried = alarms = 0
+    for family in faulty_families(given.family):
+        for name, config in family.examples().items():
+            for dtype in given.dtype or ["float32", "bfloat16"]:
+                for seed in range(given.first, given.first + given.sets):
+                    verdict = Specimen(name, family, config, seed, dtype).verify(seed=seed)
+                    worst = {gate.name: gate.worst for gate in verdict.gates}
+                    failed = ", ".join(gate.label for gate in verdict.gates if not gate.passed)
+                    tried, alarms = tried + 1, alarms + bool(failed)
+                    errors = f"float64 {worst['A']:.1e}, float32 {worst['B']:.2g}"
+                    print(f"{family.name}, {name}, {dtype}, seed {seed}: {errors} {failed}", flush=True)
+    print(f"{alarms} alarms in {tried} correct pairs")
+    return 1 if alarms else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

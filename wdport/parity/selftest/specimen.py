@@ -81,7 +81,7 @@ class Recalled(Live):
 class Specimen:
     """A checkpoint with random weights and its conversion, in a temporary folder that goes with this object."""
 
-    def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0) -> None:
+    def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0, dtype: str = "float32") -> None:
         import torch
 
         self.name, self.family, self.config = name, family, config
@@ -89,7 +89,9 @@ class Specimen:
         finalize(self, rmtree, folder, ignore_errors=True)
         self.checkpoint = folder / "specimen.pt"
         self.tensors = family.random_tensors(config, seed)
-        torch.save({name: torch.from_numpy(array) for name, array in self.tensors.items()}, self.checkpoint)
+        stored = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in self.tensors.items()}
+        torch.save(stored, self.checkpoint)
+        self.tensors = {name: tensor.float().numpy() for name, tensor in stored.items()}
         self.settings = Settings(known=asdict(config))
         with prepare(self.checkpoint, self.settings) as prepared:
             self.plan, self.table = prepared.plan, prepared.table
@@ -126,11 +128,12 @@ class Specimen:
         *,
         held: Mapping[str, float] | None = None,
         setup: Setup = EAGER,
+        seed: int = 0,
     ) -> Verdict:
-        """The verdict on the pair with these faults in the port, under the bounds ``held``."""
+        """The verdict on the pair with these faults in the port, on inputs of this seed, under the bounds ``held``."""
         setup = replace(setup, reference=setup.reference or self.reference)
         with self._converted_with(faults) as (file, code), injected(self.family, code):
-            verdict = compare_files(Pair(file, self.checkpoint), setup=setup)
+            verdict = compare_files(Pair(file, self.checkpoint, seed=seed), setup=setup)
         if held is None:
             return verdict
         bounds = {**verdict.bounds, **held}

@@ -14,6 +14,9 @@ from wdport.parity.selftest.variant import Alarm, Variant
 from wdport.parity.shown import Verdict
 from wdport.parity.verify import Setup
 
+SEEDS = (1, 2, 3)
+"""Of other inputs."""
+
 
 def run_variants(specimen: Specimen, held: Bounds | None = None, rules: bool = False) -> Iterator[Variant]:
     """Try every way to run the specimen's port, then every rewrite of it; ``rules`` applies the fixed tolerances."""
@@ -26,6 +29,8 @@ def run_ways(specimen: Specimen, held: Bounds | None = None, rules: bool = False
     every gate."""
     yield _variant(specimen, "eager", EAGER, held, rules)
     yield _variant(specimen, "compiled, every gate", Setup(), held, rules)
+    for seed in SEEDS:
+        yield _variant(specimen, f"eager, inputs of seed {seed}", EAGER, held, rules, seed=seed)
     for count in (1, 2):
         with _torch_threads(count):
             setup = Setup(network=True, reference=Recalled(specimen.live))
@@ -49,8 +54,9 @@ def _variant(
     rules: bool,
     changes: Sequence[Injected] = (),
     why: str = "",
+    seed: int = 0,
 ) -> Variant:
-    verdict = specimen.verify(changes, held=held, setup=setup)
+    verdict = specimen.verify(changes, held=held, setup=setup, seed=seed)
     worst = {gate.name: gate.worst for gate in verdict.gates}
     rejected = rejected_by(partial(specimen.outputs, changes)) if rules else None
     return Variant(specimen.name, name, worst["A"], worst["B"], tuple(_alarms(verdict)), rejected, why)
