@@ -265,12 +265,11 @@ class _Engine:
         Otherwise an isolated run locates the fault.
         """
         result, (outputs, through) = self.result, started.port.result()
-        own = self._tap_errors(through, started)
+        own = self._tap_errors(through, started.calls, started.into)
+        padded = {name for name in started.into.misfed if (error := own[name]) is not None and error[1] <= self.logic}
+        own |= dict.fromkeys(padded, (0.0, 0.0))  # other inputs, such as fewer zeros around them, and equal outputs
         own |= self._arranged(own, through, started, outputs)
-        if not result.arranged:
-            for name, text in started.into.misfits.items():
-                result.find(f"{name}: {text}", name)
-        alone, alone_outputs = own, outputs
+        alone, alone_outputs, into = own, outputs, started.into
         if any(error is not None and not max(error) <= self.logic for error in own.values()):
             doubtful = self._doubtful(started.into)
             alone_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
@@ -278,7 +277,17 @@ class _Engine:
             whole = {**started.calls, "": Expected({}, 0, started.outputs)}
             evidence = Evidence(started.inputs, port, whole, started.case.random_biases)
             result.evidence = result.evidence or evidence
-            alone = self._tap_errors(answered, started)
+            expected = started.calls
+            if into.misfits:  # most of them only follow from the first: in isolation, the shapes behind it are right
+                into = InPort(self.alignment.taps, answered)
+                expected = into(started.seen.calls)
+            alone = self._tap_errors(answered, expected, into)
+            alone |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
+            alone |= dict.fromkeys(padded, (0.0, 0.0))
+        if not result.arranged:
+            for name, text in into.misfits.items():
+                if name not in padded:
+                    result.find(f"{name}: {text}", name)
         explanations = self._explained(started, own, alone)
         self._output_errors(started, outputs, alone_outputs, explanations.get(OUTPUT, NOTHING))
         for tap in self.alignment.taps:
@@ -299,10 +308,12 @@ class _Engine:
             result.float64.compared += 1
             result.runs[tap.reference] += 1
 
-    def _tap_errors(self, calls: Calls, started: _Started) -> dict[str, tuple[float, float] | None]:
+    def _tap_errors(
+        self, calls: Calls, expected: Mapping[str, Expected], into: InPort
+    ) -> dict[str, tuple[float, float] | None]:
         """Errors by the reference's name; infinite if the arrays cannot be compared."""
-        found = {tap.reference: tap_errors(tap, calls, started.calls) for tap in self.alignment.taps}
-        for name in started.into.misfits:
+        found = {tap.reference: tap_errors(tap, calls, expected) for tap in self.alignment.taps}
+        for name in into.misfits:
             error = found.get(name)
             found[name] = (0.0, inf) if error is None else error
         return found

@@ -23,12 +23,14 @@ from wdport.recorder import inside
 class InPort:
     """Converts the reference's calls to the port's layout; ``shapes`` are calls of the port, for their shapes.
 
-    ``misfits`` describes shapes of a tap's call that do not fit, by the tap's reference.
+    ``misfits`` describes shapes of a tap's call that do not fit, by the tap's reference; ``misfed`` are the taps whose
+    inputs already do not.
     """
 
     def __init__(self, taps: Sequence[Tap], shapes: Calls) -> None:
         self._taps, self._shapes = taps, shapes
         self.misfits: dict[str, str] = {}
+        self.misfed: set[str] = set()
 
     def __call__(self, calls: Calls) -> dict[str, Expected]:
         """The converted calls by the candidate's name."""
@@ -43,6 +45,10 @@ class InPort:
                 found[tap.candidate] = in_port(call, tap.layout, (given, made), names, masks=masks)
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
+                try:
+                    fed_in_port(call, tap.layout, given, names, masks=masks)
+                except ValueError:
+                    self.misfed.add(tap.reference)
                 with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
                     found[tap.candidate] = in_port(call, tap.layout, (given, made), names, False, masks)
             if (first := self._shapes.get(tap.fed)) is not None:

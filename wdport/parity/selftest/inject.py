@@ -126,10 +126,10 @@ def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement
     site = tapped(place, specimen.tapped)
     gate, sites = judgement.gate(mutant.gate), judgement.sites
     inside = all(each == site or each.startswith(f"{site}/") or not site for each in sites)
-    if gate == "A'":
-        exact = len(sites) == 1  # one layer was changed, so this is its table
-    else:
-        exact = sites == (site,) or ((mutant.shares or gate == "0") and bool(sites) and inside)
+    less = "0" in judgement.gates  # layers inside no longer run, or not as often
+    exact = sites == (site,) or ((mutant.shares or less) and bool(sites) and inside)
+    if gate == "A'":  # one layer was changed, so the one table is its own
+        exact = len(sites) == 1
     over = judgement.over.get(gate, max((n for n in judgement.over.values() if n < inf), default=0.0))
     margin = log10(over) if 0.0 < over < inf else (inf if over else -inf)
     return Kill(specimen.name, mutant.name, site or "the network", gate, mutant.gate, sites, exact, margin,

@@ -33,7 +33,7 @@ from wdport.families.mutants import Mutant
 from wdport.families.roles import Faulty
 from wdport.files.target import choose_target
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer, KerasModel
+from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.pair import Pair
 from wdport.parity.policy.judge import under
 from wdport.parity.reference import family_reference
@@ -112,6 +112,11 @@ class Specimen:
         return self._models[dtype]
 
     @cached_property
+    def _variables(self) -> dict[str, KerasVariable]:
+        """The float32 model's variables by path, as the correct model has them."""
+        return variables_by_path(self.model("float32"))
+
+    @cached_property
     def tapped(self) -> frozenset[str]:
         """The paths of the layers that are compared, "" for the network among them."""
         signature, features = self.family.signature(self.config), self.family.features(self.config)
@@ -169,8 +174,8 @@ class Specimen:
 
     def _weights_with(self, faults: Sequence[Injected]) -> dict[str, Array]:
         """The variables that the faults change."""
+        variables = self._variables
         with self._changed(faults):
-            variables = variables_by_path(self.model("float32"))
             found = {path: np.array(variable.value) for path, variable in variables.items()}
         return {path: array for path, array in found.items() if not np.array_equal(array, self.arrays[path])}
 
