@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
 from itertools import groupby
 from math import inf
-from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -31,6 +29,7 @@ from wdport.compare.measure import Ranges, float32_share
 from wdport.compare.memory import trim_memory
 from wdport.compare.output_parts import OutputParts
 from wdport.compare.plain_use import plain_use
+from wdport.compare.programs import Deferred, Pending
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
 from wdport.compare.taps import Tap
@@ -94,12 +93,6 @@ def compare(
     return result
 
 
-class _Pending(Protocol):
-    """A result that may not have been computed yet."""
-
-    def result(self) -> Any: ...
-
-
 @dataclass(frozen=True)
 class _Started:
     """The reference's results in one case, in its own layout and in the port's, and the port's pending results."""
@@ -110,21 +103,10 @@ class _Started:
     calls: Mapping[str, Expected]
     into: InPort
     inputs: tuple[Array, ...]
-    port: _Pending
-    whole: _Pending | None = None
-    isolated: _Pending | None = None
-    companion: Mapping[str, _Pending] = field(default_factory=dict)
-
-
-class _Deferred:
-    """A result that is computed in this thread when it is needed: the code of an eager port is patched meanwhile."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._compute = cache(partial(function, *arguments))
-
-    def result(self) -> Any:
-        """Compute it, once."""
-        return self._compute()
+    port: Pending
+    whole: Pending | None = None
+    isolated: Pending | None = None
+    companion: Mapping[str, Pending] = field(default_factory=dict)
 
 
 class _Engine:
@@ -145,7 +127,7 @@ class _Engine:
                     seen = self.result.observe(case)
                     if not self.result.taps:
                         self._settle(seen)
-                    submit = _Deferred if self.result.candidate.eager else pool.submit
+                    submit = Deferred if self.result.candidate.eager else pool.submit
                     under_way += self._started(submit, case, seen)
                 if under_way and (self.brief or len(under_way) > CASES_AT_ONCE):
                     self._finish(under_way.pop(0))
@@ -186,7 +168,7 @@ class _Engine:
         differing = plain_use(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
         self.result.findings |= dict.fromkeys([*findings, *differing])
 
-    def _started(self, submit: Callable[..., _Pending], case: Case, seen: Observation) -> list[_Started]:
+    def _started(self, submit: Callable[..., Pending], case: Case, seen: Observation) -> list[_Started]:
         """Start one case; nothing, with a finding, if the port does not accept its inputs."""
         try:
             return [self._start(submit, case, seen)]
@@ -198,7 +180,7 @@ class _Engine:
             self.result.find(text)
             return []
 
-    def _start(self, submit: Callable[..., _Pending], case: Case, seen: Observation) -> _Started:
+    def _start(self, submit: Callable[..., Pending], case: Case, seen: Observation) -> _Started:
         """Start all of Keras's programs for one case."""
         inputs = self.signature.in_port(seen.inputs)
         wanted, shapes = self.port.shapes(inputs)
@@ -357,13 +339,18 @@ class _Engine:
     def _output_errors(self, started: _Started, outputs: Outputs, alone: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
         result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
+        isolated = reference
+        if not reference and alone is not outputs:  # of another size, which may be the fault of a layer alone
+            isolated = result.outputs_in_port(started.seen.outputs, started.seen.names, alone)
         for at, name in enumerate(result.outputs):
             measured = result.taps.setdefault(name, TapResult(name, "", None))
             result.float64.expected += 1
             result.float64.compared += 1
             result.runs[name] += 1
             if not reference:
-                measured.cumulative = measured.isolated = inf
+                measured.cumulative = inf
+                error = output_errors((alone[at],), (isolated[at],))[0] if isolated else inf
+                measured.isolated = max(measured.isolated, error)
                 continue
             errors = [output_errors((side[at],), (reference[at],))[0] for side in (outputs, alone)]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))

@@ -6,8 +6,9 @@ A probe patches Keras during a trace, and Python traces on one core anyway; XLA 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from threading import RLock
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 import jax
 import numpy as np
@@ -78,3 +79,20 @@ def _canonical(leaf: object) -> object:
 def _key(arguments: tuple[object, ...]) -> Key:
     flat, tree = jax.tree.flatten(arguments)
     return tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat)
+
+
+class Pending(Protocol):
+    """A result that may not have been computed yet."""
+
+    def result(self) -> Any: ...
+
+
+class Deferred:
+    """A result that is computed in this thread when it is needed: the code of an eager port is patched meanwhile."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._compute = cache(partial(function, *arguments))
+
+    def result(self) -> Any:
+        """Compute it, once."""
+        return self._compute()
