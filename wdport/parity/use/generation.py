@@ -27,7 +27,7 @@ from wdport.generation.program import Generator
 from wdport.generation.prompts import arranged
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.parity.use.plain_generation import Logits, Rule, Text, complete_text
-from wdport.parity.use.sides import Comparison
+from wdport.parity.use.sides import UseMeasures
 
 Tokens = Callable[[str, Array, Array], Array]
 """The reference: (dtype, tokens (B, N), which of them are read (B, N)) to the logits (B, N, V)."""
@@ -67,7 +67,7 @@ class Pair:
 
 def generation_gate(pair: Pair, full: bool) -> Gate:
     """Gate generation (I)."""
-    comparison = Comparison("logic")
+    comparison = UseMeasures("logic")
     with jax.enable_x64(True):
         small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
     for rule in RULES:
@@ -79,7 +79,7 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
                            tuple(comparison.facts))  # fmt: skip
 
 
-def _compare_own(comparison: Comparison, pair: Pair, vocabulary: Vocabulary, full: bool) -> None:
+def _compare_own(comparison: UseMeasures, pair: Pair, vocabulary: Vocabulary, full: bool) -> None:
     mask, logits = int(vocabulary.mask or 0), _one_by_one(pair.reference)
     prompts = _prompts(vocabulary.size, mask)
     texts = [complete_text(logits, prompt, mask, OWN) for prompt in prompts]
@@ -91,7 +91,7 @@ def _compare_own(comparison: Comparison, pair: Pair, vocabulary: Vocabulary, ful
 
 
 def _compare_tokens(
-    comparison: Comparison, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule
+    comparison: UseMeasures, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule
 ) -> None:
     """Every token of every text, and the step that set it."""
     mask, size = int(generator.vocabulary.mask or 0), generator.vocabulary.size
@@ -106,7 +106,7 @@ def _compare_tokens(
         comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))
 
 
-def _compare_logits(comparison: Comparison, pair: Pair, texts: Sequence[Text], mask: int) -> None:
+def _compare_logits(comparison: UseMeasures, pair: Pair, texts: Sequence[Text], mask: int) -> None:
     """The network of the block program, with the tokens of every step of the plain loop, arranged as there."""
     calls = [call for text in texts for call in text.calls]
     given = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]

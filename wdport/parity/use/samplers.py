@@ -23,7 +23,7 @@ from wdport.diffusion.process import Process, Run
 from wdport.diffusion.updates import WITH_ETA
 from wdport.families.roles import Sampled
 from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
-from wdport.parity.use.sides import Comparison
+from wdport.parity.use.sides import UseMeasures
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.programs import Programs
@@ -63,7 +63,7 @@ def samplers_gate(
         network: the network for sampling in float64, and the reference, to draw from as well.
     """
     plain = keras_network(model, (family, config))
-    comparison = Comparison("trajectory")
+    comparison = UseMeasures("trajectory")
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         _compare(comparison, _small(plain), partial(_formula, np), process, full=network is not None)
         if network is not None:
@@ -76,7 +76,7 @@ def samplers_gate(
 
 
 def _compare(
-    comparison: Comparison, network: Network, plain: Labelled, process: Process, full: bool, prefix: str = ""
+    comparison: UseMeasures, network: Network, plain: Labelled, process: Process, full: bool, prefix: str = ""
 ) -> None:
     programs = Programs(network, fast_compile())
     rng = np.random.default_rng(SEED)
@@ -90,7 +90,8 @@ def _compare(
             continue
         slots = np.reshape(tape.drawn[1:], (-1, SAMPLES, *network.shape))
         request = replace(request, init=tape.drawn[0], noise=slots)
-        comparison.add(name, partial(_drawn, programs, request), truth)
+        again = partial(_plain_samples, draw, plain, process, network.about, tape.moved, tape.again())
+        comparison.add(name, partial(_drawn, programs, request), truth, again)
 
 
 class _Tape:
@@ -104,6 +105,17 @@ class _Tape:
         values = _noise(number, self._shape) if self._seeded else self._rng.standard_normal((SAMPLES, *self._shape))
         self.drawn.append(values)
         return values
+
+    @property
+    def moved(self) -> Array:
+        """The first draw with every value moved by one rounding of float64."""
+        signs = np.random.default_rng(SEED).choice([-1.0, 1.0], self.drawn[0].shape)
+        return np.asarray(self.drawn[0] * (1.0 + 2.0**-53 * signs))
+
+    def again(self) -> Callable[[int], Array]:
+        """The further draws once more, in their order."""
+        values = iter(self.drawn[1:])
+        return lambda _: next(values)
 
     def rounded(self, number: int) -> Array:
         """The noise with every value moved by one unit in its last place of float32, in which it is drawn."""
