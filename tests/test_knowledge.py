@@ -29,6 +29,7 @@ GENERAL = {
     "diffusion/scheduler_faults.py": "the same",
     "diffusion/flow_faults.py": "the same",
     "diffusion/updates.py": "the same",
+    "exporting/model_side.py": "those of a sampler's plan",
     "data/__init__.py": "the coefficients of any transform, which is an argument",
     "data/pipeline.py": "the same",
 }

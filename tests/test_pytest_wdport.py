@@ -85,6 +85,7 @@ class Stub:
             Gate("A", "float64", count, len(names), tuple(chain(*map(float64_measures, taps)))),
             Gate("B", "float32", count, len(names), tuple(chain(*map(float32_measures, taps)))),
             Gate("E'", "sampling network", 1, 1, (measure("network", "float32", 1.0, "numerics"),)),
+            Gate("H", "samplers", 1, 1, (measure("sampler ddim", "error", 1e-15, "trajectory"),)),
         )
         return Verdict(str(checkpoint), str(converted), gates, tuple(taps), (), None, {}, (), {}, bounds(),
                        left_out=self.left_out)  # fmt: skip
@@ -109,7 +110,7 @@ def test_names_are_those_of_the_table(tmp_path: Path, config: Any) -> None:
 def test_real(run: Run, pair: Path) -> None:
     """Names are settled before the run; the test `verdict` fails if they are not those that it compares."""
     done = run("--wdport-checkpoint", "small.ckpt", "-q")
-    count = 2 * len(layers(pair, pair.with_suffix(".keras"))) + 4
+    count = 2 * len(layers(pair, pair.with_suffix(".keras"))) + 5
     done.assert_outcomes(passed=count)
     assert done.ret == 0
 
@@ -146,7 +147,7 @@ def test_ids_can_be_chosen(run: Run, stub: Stub, expression: str, count: int) ->
 def test_ids_can_be_deselected(run: Run, stub: Stub) -> None:
     done = run("--wdport-checkpoint", "small.ckpt", "--deselect", "wdport::small.ckpt::float64", "--deselect",
                "wdport::small.ckpt::float32::")  # fmt: skip
-    done.assert_outcomes(passed=4, deselected=done.parseoutcomes()["deselected"])
+    done.assert_outcomes(passed=5, deselected=done.parseoutcomes()["deselected"])
 
 
 def test_failures_say_what_and_where(run: Run, stub: Stub) -> None:
@@ -284,7 +285,7 @@ def test_fixtures(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
             assert wdport_verify("small.ckpt") is wdport_verdict is wdport_verify("small.ckpt", "./small.keras")
     """)
     run("--wdport-checkpoint", "small.ckpt", "-k", "test_").assert_outcomes(
-        passed=2, deselected=2 * len(layers(pytester.path / "small.ckpt", pytester.path / "small.keras")) + 4
+        passed=2, deselected=2 * len(layers(pytester.path / "small.ckpt", pytester.path / "small.keras")) + 5
     )
     assert len(stub.runs) == 1
     done = run()
@@ -327,10 +328,10 @@ def test_a_baseline(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     write_baseline(pytester.path / "base.json", make_baseline(stub(pair)))
     chosen = ("--wdport-checkpoint", "small.ckpt", "--wdport-baseline", "base.json", "--wdport-no-canary", "-k",
               "baseline or verdict")  # fmt: skip
-    run(*chosen).assert_outcomes(passed=2, deselected=2 * len(expected(pair).layers) + 3)
+    run(*chosen).assert_outcomes(passed=2, deselected=2 * len(expected(pair).layers) + 4)
     stub.changed = {NORM: {"isolated": 1e-12}}
     done = run(*chosen)
-    done.assert_outcomes(failed=2, deselected=2 * len(expected(pair).layers) + 3)
+    done.assert_outcomes(failed=2, deselected=2 * len(expected(pair).layers) + 4)
     done.stdout.fnmatch_lines_random([f"*{NORM}: isolated is 1.0e-12, over 10 x its recorded 1e-15*"])
 
 

@@ -235,8 +235,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "verify good.ckpt good.stablehlo",
         3,
-        "good.stablehlo: is an exported program, not a converted model; give the converted model that it was "
-        "exported from; wdport/exporting/loader.py runs this file",
+        "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)",
     ),
     (
         "verify good.ckpt data.h5",
@@ -258,7 +257,7 @@ WRONG: list[tuple[str, int, str]] = [
         2,
         "good.ckpt: is an input (checkpoint); give another name with --json",
     ),
-    ("verify good.ckpt good.keras --steps 50", 2, "wdport verify: no option --steps; see wdport verify --help"),
+    ("verify good.ckpt good.keras --steps 50", 2, "wdport verify: no option --steps; did you mean --cases?"),
     (
         "verify good.ckpt good.keras --reference mymodel:build",
         2,

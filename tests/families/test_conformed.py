@@ -84,8 +84,5 @@ def test_a_wrong_one_fails(tmp_path: Path, name: str) -> None:
     assert code in (1, 4)
 
 
-def test_a_layer_whose_output_is_constant_is_not_compared(tmp_path: Path) -> None:
-    verdict = verified(tmp_path, PAIRS["rnn_cell, relu"])
-    assert verdict.exit_code == 6
-    assert {gate.outcome for gate in verdict.gates} == {"ok", "INCOMPLETE"}
-    assert "m.cell is constant, so nothing can be seen there" in map(str, verdict.gates[0].findings)
+def test_a_layer_whose_output_is_constant_in_one_case_is_compared_in_the_others(tmp_path: Path) -> None:
+    assert verified(tmp_path, PAIRS["rnn_cell, relu"]).exit_code == 0

@@ -268,7 +268,10 @@ def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = Non
     if pair.checkpoint is None:
         return verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
                                 inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
-    return compare_files(pair, say, repro, pair.optimizer)
+    return verify(pair.checkpoint, pair.converted, mapping=pair.mapping, key=pair.key, reference=pair.reference,
+                  full=pair.full, repro=repro, say=say, model=pair.model, inputs=pair.inputs, config=pair.config,
+                  values=dict(pair.values), norm_stats=pair.norm_stats, resume=pair.optimizer, schedule=pair.schedule,
+                  seed=pair.seed, cases=pair.cases, fresh=pair.fresh)  # fmt: skip
 
 
 def _verify(

@@ -64,7 +64,8 @@ def samplers_gate(
     """
     plain = keras_network(model, (family, config))
     comparison = UseMeasures("trajectory")
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+    undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
         _compare(comparison, _small(plain), partial(_formula, np), process, full=network is not None)
         if network is not None:
             _compare(comparison, *network, process, full=True, prefix="the model's ")
