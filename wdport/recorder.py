@@ -356,7 +356,10 @@ class Input:
         wanted = list(dict.fromkeys([0, count - 1, *(each for each in self.ids if 0 <= each < count), *others]))
         places = rng.permutation(values.size)[: max(values.size - 1, 0)]
         pairs = list(zip(places.tolist(), wanted))
-        values.reshape(-1)[[place for place, _ in pairs]] = [each for _, each in pairs]
+        flat = values.reshape(-1)
+        flat[[place for place, _ in pairs]] = [each for _, each in pairs]
+        if flat.size > 1 and count > 1 and np.all(flat == flat[0]):  # two samples that are both 0 show little
+            flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = (flat[0] + 1) % count
         return values
 
     def _masks(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...]) -> Array:

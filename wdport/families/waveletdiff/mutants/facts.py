@@ -35,5 +35,5 @@ FACTS: Final = {
     "pooling softmax over the last axis": "softmax: axis 2 where",
     "gate input in the other order": "is fed is rolled by",
     "SiLU for sigmoid": "SiLU where the reference has sigmoid",
-    "one minus the gate": "is 1 - 1 times",
+    "one minus the gate": "is 1 minus what it should be",
 }
