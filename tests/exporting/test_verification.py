@@ -258,7 +258,7 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     (result,) = process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
     assert (result.error, result.dtypes) == ("", ("float32",))
     script = process.HERE / "isolated.py"
-    text = script.read_text().replace("loaded: Any = load(artefact)", "import wdport")
+    text = script.read_text().replace('loaded: Any = import_module("loader").load(artefact)', "import wdport")
     (tmp_path / "isolated.py").write_text(text)
     monkeypatch.setattr(process, "HERE", tmp_path)
     (tmp_path / "loader.py").write_bytes((script.parent / "loader.py").read_bytes())

@@ -121,5 +121,5 @@ def test_quick_has_a_fault_for_every_bound_and_kills_it() -> None:
     kills = run_quick()
     assert len(kills) >= 12
     assert [kill for kill in kills if not kill.right] == []
-    assert {kill.gate for kill in kills} == {"0", "A", "A'", "B", "E", "F"}
+    assert {kill.gate for kill in kills if not kill.equivalent} == {"0", "A", "A'", "B", "E", "F"}
     assert "target mixed up" in {kill.mutant for kill in kills}
