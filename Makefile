@@ -96,9 +96,9 @@ lint: $(READY)
 unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full'
 
-# The pytest plugin on small ports, one test per gate and layer.
+# The pytest plugin on small ports, one test per gate and layer. Fresh inputs have tests of their own, in tests/parity/fresh.
 pairs: $(READY)
-	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml \
+	@$(BIN)/python -m pytest -p no:xdist parity_tests/test_pairs.py --wdport-policy parity.toml --wdport-no-fresh \
 		$$($(BIN)/python -m parity_tests.pairs build/parity)
 
 parity: export TEST_OPTIMIZED := 1
