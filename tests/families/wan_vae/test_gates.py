@@ -15,7 +15,7 @@ def test_a_truncating_cast_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a correct codec passes."""
     (gate,) = FAMILY.gates(Config.from_dict(OLD))
     assert gate.passed
-    assert (gate.name, gate.compared) == ("G", 4)
+    assert (gate.name, gate.compared) == ("G", 11)
     monkeypatch.setattr(chunk_faults, "FAULTS", FAULTS[:1])
     (kill,) = run_chunk_faults({"Wan 2.1": Config.from_dict(OLD)})
     assert (kill.mutant, kill.gate, kill.sites, kill.right) == ("bytes: truncating cast", "G", ("bytes",), True)
