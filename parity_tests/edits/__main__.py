@@ -58,8 +58,8 @@ class Server:
         self._process.wait()
 
 
-def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any]) -> dict[str, Any]:
-    """Try one edit until a run finds it."""
+def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls: dict[str, Any]) -> dict[str, Any]:
+    """Try one edit until a run finds it; the same run without the edit must pass, or the edit is not found by it."""
     path = server.tree / edit["file"]
     source = path.read_text(encoding="utf-8")
     if source.count(edit["old"]) != 1:
@@ -71,7 +71,12 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any]) -> dict[
         for count, run in enumerate(every, 1):
             made = server.run(run.job(server.tree, server.result))
             if made["exit_code"]:
-                return {**edit, "killed": run.name, "runs": count, "outcome": made}
+                path.write_text(source, encoding="utf-8")
+                if run.name not in controls:
+                    controls[run.name] = server.run(run.job(server.tree, server.result))
+                alarm = bool(controls[run.name]["exit_code"])
+                row = {**edit, "killed": None if alarm else run.name, "runs": count, "outcome": made}
+                return {**row, "control": controls[run.name]} if alarm else row
     finally:
         path.write_text(source, encoding="utf-8")
     return {**edit, "killed": "", "runs": count, "outcome": made}
@@ -98,6 +103,7 @@ def main(words: list[str] | None = None) -> int:
         folder = Path(made)
         known = pairs(folder)
         servers: Queue[Server] = Queue()
+        controls: dict[str, Any] = {}
         for at in range(given.workers):
             servers.put(Server(folder, str(at)))
         opener = servers.queue[0]
@@ -107,7 +113,7 @@ def main(words: list[str] | None = None) -> int:
         def one(edit: dict[str, Any]) -> dict[str, Any]:
             server = servers.get()
             try:
-                return attempt(server, edit, list(runs(edit["family"], edit["area"], known, folder)))
+                return attempt(server, edit, list(runs(edit["family"], edit["area"], known, folder)), controls)
             finally:
                 servers.put(server)
 
