@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--family", default="")
     given = parser.parse_args()
 
-    from wdport.parity.selftest.canaries import faulty_families
+    from wdport.parity.selftest.run import faulty_families
     from wdport.parity.selftest.specimen import Specimen
 
     tried = alarms = 0

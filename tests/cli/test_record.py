@@ -16,6 +16,7 @@ from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import passing
 from wdport import recorder
 from wdport.cli.main import main
+from wdport.parity.pair import Pair
 
 
 @pytest.fixture
@@ -54,13 +55,15 @@ def test_what_a_model_prints_is_not_the_report(
     assert shown.err.startswith("imported\nbuilt\n")
     assert "ran\n" in shown.err
 
-    def verify(path: Path, _: Path, reference: str, **__: Any) -> Any:
+    def compare(pair: Pair, *_: Any) -> Any:
         monkeypatch.delitem(sys.modules, "tests.talkative_model")
-        recorder.build(reference, str(path)).modules["float32"](torch.zeros(1, 31, 3), torch.zeros(1))
+        recorder.build(str(pair.reference), str(pair.checkpoint)).modules["float32"](
+            torch.zeros(1, 31, 3), torch.zeros(1)
+        )
         environment = {**passing().environment, "torch_matmul": "highest", "jax_matmul": "highest"}
         return replace(passing(), environment=environment)
 
-    monkeypatch.setattr("wdport.parity.verify.verify", verify)
+    monkeypatch.setattr("wdport.parity.verify.compare_files", compare)
     port = wdport.convert(checkpoint, values=SETTINGS).output
     assert main(["verify", str(checkpoint), str(port), "--reference", "tests.talkative_model:small"]) == 0
     shown = capsys.readouterr()

@@ -16,8 +16,7 @@ from parity_tests.conformance.engine import run as run_pair
 from tests.make import SETTINGS, make_state, save
 from wdport.compare import engine, measure
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.selftest.canaries import canary_gate, run_quick
-from wdport.parity.selftest.run import run_example, run_selftest
+from wdport.parity.selftest.run import canary_gate, run_example, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.training import run_training_faults
 

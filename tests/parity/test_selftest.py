@@ -12,8 +12,8 @@ from wdport.families.mutants import Mutant, calling
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.rewrites import rewrites
 from wdport.families.waveletdiff.wavelet_faults import FAULTS, run_wavelet_faults
-from wdport.parity.selftest.canaries import run_quick
 from wdport.parity.selftest.inject import judgement_of, run_mutants
+from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.variants import run_rewrites

@@ -12,7 +12,7 @@ from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import noise_schedule
 from wdport.diffusion.steps import step_list
-from wdport.sampling.chunks import chunked
+from wdport.sampling.job import chunked
 from wdport.sampling.programs import Programs
 from wdport.sampling.sampler import SEGMENT, Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples

@@ -22,8 +22,8 @@ from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.devices import parse_devices
 from wdport.errors import UsageError
-from wdport.sampling.chunks import chunked
 from wdport.sampling.devices import Spread, spread_over
+from wdport.sampling.job import chunked
 from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler, plan_of
 from wdport.sampling.samples import Samples

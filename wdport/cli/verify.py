@@ -202,7 +202,7 @@ def command(
 
 def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:
     """The known-faults gate."""
-    from wdport.parity.selftest.canaries import canary_gate
+    from wdport.parity.selftest.run import canary_gate
 
     say("trying known faults")
     return canary_gate(policy)

@@ -97,6 +97,11 @@ class Converted:
         """The origin of each value of the configuration; empty if the file does not state it."""
         return self.account.origins if self.account else {}
 
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """The values of the configuration that were assumed at the conversion."""
+        return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+
 
 def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> Converted:
     """Read the description in a converted file; raises ``InputError`` if it is not a converted file.

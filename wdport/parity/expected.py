@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from wdport.compare.findings import OUTPUT
 from wdport.conversion.load import open_converted
-from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError
 from wdport.families.roles import Completing, Sampled, Trained
-from wdport.parity.fresh.process import Worker, plain
+from wdport.parity.both_files import both_files
+from wdport.parity.fresh.process import Worker
+from wdport.parity.fresh.records import from_json, to_json
 from wdport.parity.pair import Pair
 from wdport.parity.recorded import recorded_plan
 from wdport.parity.recording import open_recording
@@ -41,25 +42,20 @@ def expected(pair: Pair) -> Expected:
     if pair.fresh:
         found = _elsewhere(pair) if own is not None else expected(replace(pair, fresh=False))
         return replace(found, gates=(*found.gates, "N"))
-    opened = open_converted(pair.converted, own)
     if pair.checkpoint is None:
+        opened = open_converted(pair.converted, own)
         with open_recording(Path(str(pair.against))) as recorded:
             return _expected(recorded_plan(recorded, opened, pair.mapping), recorded.names, full=False)
-    settings = Settings(mapping=pair.mapping, key=pair.key, known=asdict(opened.config), model=pair.model,
-                        reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
-    with prepare(pair.checkpoint, settings) as prepared:
-        named = pair.reference or (own.reference if own is not None else None)
-        names = user_reference(named, prepared, pair.key).names if named else _own_names(prepared)
+    with both_files(pair, own) as files:
+        target, prepared = files.target, files.prepared
+        names = user_reference(target, prepared, pair.key).names if target else _own_names(prepared)
         return _expected(prepared, names, pair.full, pair.resume)
 
 
 def _elsewhere(pair: Pair) -> Expected:
     """The same, from a process of its own that builds both models of the user."""
-    arguments = {each.name: plain(getattr(pair, each.name)) for each in fields(Pair)}
-    with Worker("names", {**arguments, "fresh": False}) as worker:
-        facts = worker.result(lambda _: None).facts
-    gates, layers = (tuple(map(str, cast(list[object], facts.get(name) or ()))) for name in ("gates", "layers"))
-    return Expected(gates, layers)
+    with Worker("names", {"pair": to_json(replace(pair, fresh=False))}) as worker:
+        return from_json(Expected, worker.result(lambda _: None).facts)
 
 
 def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False) -> Expected:

@@ -18,7 +18,7 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.writable import by_name
-from wdport.parity.fresh.files import described
+from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
 
 

@@ -72,7 +72,7 @@ class Verdicts:
         return found
 
     def _run(self, tested: Tested) -> Verdict:
-        from wdport.parity.selftest.canaries import canary_gate
+        from wdport.parity.selftest.run import canary_gate
         from wdport.parity.verify import verify_pair
 
         terms = self.terms(tested)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wdport.sampling.chunks import Done
 from wdport.sampling.job import Job
 from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler
-from wdport.sampling.samples import Samples
+from wdport.sampling.samples import Done, Samples
 
 PARTS = 32
 """Approximate number of parts by default, if they fit easily into memory."""

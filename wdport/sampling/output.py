@@ -16,12 +16,12 @@ from wdport.files.samples import Blocks, write_samples
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
 from wdport.files.written import WRITTEN
-from wdport.sampling.chunks import Done
 from wdport.sampling.job import Job
 from wdport.sampling.kept import fill_parts
 from wdport.sampling.parts import Parts
 from wdport.sampling.processes import agreed, announced, check_same
 from wdport.sampling.ran import Clock, Ran
+from wdport.sampling.samples import Done
 
 Bar = Callable[[int, int], AbstractContextManager[Done | None]]
 """Progress display, from the number of samples in all and the number of existing ones."""

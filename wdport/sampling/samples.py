@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wdport.diffusion.schedules import Array
+
+Done = Callable[[float], None]
+"""Called with the number of finished samples, including fractions."""
 
 
 @dataclass(frozen=True, eq=False)

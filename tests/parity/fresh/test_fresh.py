@@ -21,8 +21,10 @@ import wdport
 from tests.parity.fresh.cheats import CHEATS, by_torch, first_weights
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
+from wdport.parity.both_files import both_files
 from wdport.parity.fresh.api import fresh_gate
-from wdport.parity.fresh.files import both_files
+from wdport.parity.fresh.described import described
+from wdport.parity.pair import Pair
 
 TABLE = """
 format: 2
@@ -75,8 +77,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Gate:
     """The gate of a port with one output per cheat."""
     folder = tmp_path_factory.mktemp("cheats")
     given = files(folder, list(CHEATS))
-    with server(folder), both_files(**given) as both:
-        return fresh_gate(both, given, lambda _: None)[0]
+    pair = Pair(**given)
+    with server(folder), both_files(pair, described(pair.converted, pair.own)) as both:
+        return fresh_gate(both, lambda _: None)[0]
 
 
 @pytest.mark.parametrize("name", CHEATS)

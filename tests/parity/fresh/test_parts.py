@@ -16,13 +16,13 @@ import wdport
 from tests.parity.fresh.test_fresh import files
 from tests.parity.test_reports import passing
 from wdport.compare.calls import Case
-from wdport.errors import IncompleteError, MisfitError, error_from
+from wdport.errors import MisfitError, error_from
 from wdport.model import Signature
 from wdport.parity.expected import expected
 from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases
 from wdport.parity.fresh.gate import sample_error
 from wdport.parity.fresh.messages import BrokenMessage, receive, send
-from wdport.parity.fresh.verdict_data import verdict_from, verdict_to
+from wdport.parity.fresh.records import from_json, to_json
 from wdport.parity.pair import Pair
 from wdport.parity.shown import Verdict
 from wdport.recorder import parse_input
@@ -70,12 +70,18 @@ def test_what_is_no_message(stream: io.BytesIO) -> None:
 
 def test_a_verdict_comes_back_as_it_was() -> None:
     verdict = replace(passing(), assumed={"num_heads": 8})
-    told = json.loads(json.dumps(verdict_to(verdict)))
-    assert verdict_from(Verdict, told) == verdict
+    told = json.loads(json.dumps(to_json(verdict)))
+    assert from_json(Verdict, told) == verdict
     gate = told["gates"][0]
     for wrong in (None, {}, {**told, "more": 1}, {**told, "gates": [{**gate, "compared": "9"}]}, {**told, "taps": 1}):
-        with pytest.raises(IncompleteError):
-            verdict_from(Verdict, wrong)
+        with pytest.raises((TypeError, ValueError)):
+            from_json(Verdict, wrong)
+
+
+def test_a_pair_comes_back_as_it_was() -> None:
+    pair = Pair("a.keras", Path("a.pt"), inputs=("x: b 6",), values=(("dim", "8"), ("depth", "2")), cases=3)
+    told = json.loads(json.dumps(to_json(pair)))
+    assert from_json(Pair, told) == replace(pair, checkpoint="a.pt")
 
 
 def test_an_error_comes_back_as_it_was() -> None:

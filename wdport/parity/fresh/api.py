@@ -20,14 +20,14 @@ from wdport.compare.findings import Gate, fact
 from wdport.compare.glossary import GATES
 from wdport.conversion.prepare import PathText
 from wdport.errors import IncompleteError, WdportError
-from wdport.files.model_files import sha256_at
 from wdport.model import Array
+from wdport.parity.both_files import BothFiles, both_files
 from wdport.parity.fresh.answers import RUNS, Answered, PortAlone, confinement_notice, hidden_paths
 from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases, fresh_tensors
-from wdport.parity.fresh.files import BothFiles, both_files
+from wdport.parity.fresh.described import described
 from wdport.parity.fresh.gate import WORDS, FreshGate, ask_reference
-from wdport.parity.fresh.process import Worker, plain
-from wdport.parity.fresh.verdict_data import verdict_from
+from wdport.parity.fresh.process import Worker
+from wdport.parity.fresh.records import from_json, to_json
 from wdport.parity.pair import Pair
 from wdport.parity.shown import Verdict
 from wdport.parity.sides import source_tensors
@@ -36,9 +36,6 @@ from wdport.parity.verdict import TERMS
 Say = Callable[[str], None]
 FRESH: Final = "N"
 HOWS: Final = tuple(WORDS)
-ARGUMENTS: Final = ("checkpoint", "converted", "mapping", "key", "reference", "full", "model", "inputs", "config",
-                    "norm_stats", "schedule", "seed", "cases")  # fmt: skip
-"""Fields of a pair that :func:`wdport.verify` takes as they are."""
 REQUIRED: Final = ("0", "A", "B")
 """Gates that every comparison of layers has."""
 
@@ -49,12 +46,11 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
     Raises what :func:`wdport.verify` raises.
     """
     started, say = time.monotonic(), say or (lambda _: None)
-    values = {name: getattr(pair, name) for name in ARGUMENTS}
-    given: dict[str, Any] = {name: plain(value) for name, value in {**values, "repro": repro, "resume": resume}.items()}
-    given["values"] = dict(pair.values)
+    paths = {name: None if path is None else os.fspath(path) for name, path in (("repro", repro), ("resume", resume))}
+    given = {"pair": to_json(replace(pair, fresh=False)), **paths}
     try:
-        with both_files(**given) as files:
-            gate, words = fresh_gate(files, given, say)
+        with both_files(pair, described(pair.converted, pair.own)) as files:
+            gate, words = fresh_gate(files, say)
             facts = _facts(files)
     except WdportError:
         compare_layers(given, say)  # which knows more about a pair that does not fit
@@ -71,16 +67,21 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
 def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
     """The verdict of :func:`wdport.verify` in a process of its own; raises what it raises."""
     with Worker("layers", arguments) as worker:
-        return verdict_from(Verdict, worker.result(say).facts.get("verdict"))
+        told = worker.result(say).facts.get("verdict")
+    try:
+        return from_json(Verdict, told)
+    except (TypeError, ValueError) as error:
+        what = f"the process that compares the layers gave no verdict ({error})"
+        raise IncompleteError("verify", what, "correct the code of the model that it ran") from None
 
 
-def fresh_gate(files: BothFiles, arguments: Mapping[str, Any], say: Say) -> tuple[Gate, list[str]]:
+def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     """The gate fresh (N), and its cases in words."""
     started, seed = time.monotonic(), draw_seed()
     say(f"fresh inputs of seed {seed}")
-    with Worker("reference", arguments) as reference:
+    with Worker("reference", {"pair": to_json(files.pair)}) as reference:
         run = _FreshRun(files, reference, seed)
-        with Worker("port", _port_arguments(files, arguments), hidden_paths(_reference_files(files))) as worker:
+        with Worker("port", _port_arguments(files), hidden_paths(_reference_files(files))) as worker:
             port = PortAlone(worker)
             if port.failure:
                 return GATES[FRESH].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
@@ -154,13 +155,12 @@ class _FreshRun:
         return not told.facts.get("missing")
 
 
-def _port_arguments(files: BothFiles, arguments: Mapping[str, Any]) -> dict[str, object]:
+def _port_arguments(files: BothFiles) -> dict[str, object]:
     """What the port's process is told: the arguments of :func:`wdport.load_model`."""
-    path = {"path": os.path.abspath(files.converted.path)}
+    path, pair = {"path": os.path.abspath(files.converted.path)}, files.pair
     if files.own is None:
         return {**path}
-    return {**path, "mapping": os.path.abspath(arguments["mapping"]), "model": arguments.get("model"),
-            "inputs": arguments.get("inputs") or ()}  # fmt: skip
+    return {**path, "mapping": os.path.abspath(str(pair.mapping)), "model": pair.model, "inputs": list(pair.inputs)}
 
 
 def _reference_files(files: BothFiles) -> list[object]:
@@ -171,12 +171,11 @@ def _reference_files(files: BothFiles) -> list[object]:
 def _facts(files: BothFiles) -> dict[str, Any]:
     """What a verdict says about both files and its bounds, determined here."""
     prepared, converted = files.prepared, files.converted
-    origins = converted.origins.items()
     return {
         "checkpoint": str(prepared.checkpoint.path),
         "converted": str(converted.path),
-        "digests": {"checkpoint": prepared.checkpoint.file_sha256(), "converted": sha256_at(converted.path)},
+        "digests": files.digests,
         "bounds": bounds(prepared.family.bounds),
         "rests_on": dict(prepared.family.rests_on),
-        "assumed": {name: getattr(converted.config, name) for name, origin in origins if origin == "assumed"},
+        "assumed": converted.assumed,
     }

@@ -107,13 +107,6 @@ class Worker:
                 return message
 
 
-def plain(value: object) -> object:
-    """An argument as a JSON value."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
-
-
 def _cache_settings() -> dict[str, str]:
     """JAX's compile cache of this process, as environment variables of another one."""
     names = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",

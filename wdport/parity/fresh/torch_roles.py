@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -15,25 +16,26 @@ from wdport.compare.calls import Case
 from wdport.compare.reference import Live, translated
 from wdport.errors import WdportError
 from wdport.model import Array
+from wdport.parity.both_files import BothFiles, both_files
 from wdport.parity.expected import expected
-from wdport.parity.fresh.files import BothFiles, both_files
+from wdport.parity.fresh.described import described
 from wdport.parity.fresh.messages import BrokenMessage, receive, send
-from wdport.parity.fresh.verdict_data import verdict_to
+from wdport.parity.fresh.records import from_json, to_json
 from wdport.parity.pair import Pair
 from wdport.parity.reference import user_reference
 from wdport.parity.sides import own_reference, source_tensors
-from wdport.parity.verify import verify
+from wdport.parity.verify import compare_files
 from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
 
 
 class ReferenceModel:
     """The reference of both files, with the checkpoint's weights or those that it is given."""
 
-    def __init__(self, files: BothFiles, key: str | None) -> None:
+    def __init__(self, files: BothFiles) -> None:
         self._files, prepared = files, files.prepared
         tensors = source_tensors(prepared, files.converted)
         self.live: Live = (
-            user_reference(files.target, prepared, key, tensors if files.converted.rounded else None)
+            user_reference(files.target, prepared, files.pair.key, tensors if files.converted.rounded else None)
             if files.target
             else own_reference(prepared, tensors)
         )
@@ -78,12 +80,17 @@ class ReferenceModel:
         return list(conditioning(self.live.modules["float64"], Case(0, 1, 1.0), inputs, dtype).outputs)
 
 
+def _pair(job: Mapping[str, Any]) -> Pair:
+    """The pair of a job."""
+    return from_json(Pair, job["arguments"]["pair"])
+
+
 def serve_reference(job: Mapping[str, Any], _: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
     """Answer every question; an error of wdport ends the process after its answer."""
     try:
-        with both_files(**job["arguments"]) as files:
-            model = ReferenceModel(files, job["arguments"].get("key"))
-            _answer(model, questions, answers)
+        pair = _pair(job)
+        with both_files(pair, described(pair.converted, pair.own)) as files:
+            _answer(ReferenceModel(files), questions, answers)
     except WdportError as error:
         send(answers, {"error": error.as_data})
 
@@ -118,11 +125,10 @@ def serve_layers(job: Mapping[str, Any], _: list[str], __: IO[bytes], answers: I
     arguments: Mapping[str, Any] = job["arguments"]
     try:
         if job["role"] == "names":
-            tuples = {name: tuple(map(tuple, value)) if name == "values" else tuple(value)
-                      for name, value in arguments.items() if isinstance(value, list)}  # fmt: skip
-            send(answers, asdict(expected(Pair(**{**arguments, **tuples}))))
+            send(answers, asdict(expected(_pair(job))))
             return
-        verdict = verify(**arguments, say=lambda text: send(answers, {"say": text}))
-        send(answers, {"verdict": verdict_to(verdict)})
+        resume = Path(arguments["resume"]) if arguments["resume"] else None
+        verdict = compare_files(_pair(job), lambda text: send(answers, {"say": text}), arguments["repro"], resume)
+        send(answers, {"verdict": to_json(verdict)})
     except WdportError as error:
         send(answers, {"error": error.as_data})

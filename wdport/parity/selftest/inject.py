@@ -14,10 +14,10 @@ from wdport.errors import IncompleteError, InternalError
 from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
 from wdport.parity.diagnose import tapped
+from wdport.parity.run import Setup
 from wdport.parity.selftest.rules import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
 from wdport.parity.shown import Verdict
-from wdport.parity.verify import Setup
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""

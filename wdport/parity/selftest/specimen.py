@@ -37,8 +37,9 @@ from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.pair import Pair
 from wdport.parity.policy.judge import under
 from wdport.parity.reference import family_reference
+from wdport.parity.run import Setup
 from wdport.parity.shown import Verdict
-from wdport.parity.verify import Setup, compare_files
+from wdport.parity.verify import compare_files
 from wdport.recorder import Conditioning, Observation, Sweep, cast, highest_precision, run
 
 DTYPES = ("float64", "float32")

@@ -1,6 +1,6 @@
-"""A verdict as JSON values and back: how the process that compares the layers hands it over.
+"""Dataclasses as JSON values and back: how processes hand over a pair and a verdict.
 
-It is read by the declared types of its fields, so that nothing in it is more than data.
+They are read by the declared types of their fields, so that nothing in them is more than data.
 """
 
 from __future__ import annotations
@@ -11,30 +11,23 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from wdport.errors import IncompleteError
-from wdport.parity.verdict import Verdict
-
-V = TypeVar("V", bound=Verdict)
+Record = TypeVar("Record")
 
 
-def verdict_to(value: object) -> object:
+def to_json(value: object) -> object:
     """JSON values of a dataclass and everything in it; what has no counterpart becomes text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: verdict_to(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): verdict_to(item) for name, item in value.items()}
+        return {str(name): to_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [verdict_to(item) for item in value]
+        return [to_json(item) for item in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def verdict_from(kind: type[V], value: object) -> V:
-    """The verdict of this ``kind`` of JSON values; raises :class:`IncompleteError` if they are none."""
-    try:
-        read: V = _read(kind, value)
-    except (TypeError, ValueError) as error:
-        what = f"the process that compares the layers gave no verdict ({error})"
-        raise IncompleteError("verify", what, "correct the code of the model that it ran") from None
+def from_json(kind: type[Record], value: object) -> Record:
+    """The dataclass of this ``kind``; raises ``TypeError`` or ``ValueError`` if the JSON values are none."""
+    read: Record = _read(kind, value)
     return read
 
 

@@ -1,0 +1,72 @@
+"""Open a checkpoint and its converted file, and check that they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wdport.conversion.load import Converted, open_converted
+from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.errors import MisfitError, UsageError
+from wdport.families.roles import OwnFamily
+from wdport.files.manifests import file_sha256
+from wdport.files.model_files import sha256_at
+from wdport.parity.pair import Pair
+
+
+@dataclass(frozen=True)
+class BothFiles:
+    """An open checkpoint and its converted file.
+
+    Attributes:
+        pair: their paths and the options.
+        own: the user's own model, if it is one.
+        target: the function of the user's PyTorch model, ``module:function``; "" if the family's own is the reference.
+    """
+
+    pair: Pair
+    prepared: Prepared
+    converted: Converted
+    own: OwnFamily | None
+    target: str
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of either file."""
+        return {"checkpoint": self.prepared.checkpoint.file_sha256(), "converted": sha256_at(self.converted.path)}
+
+
+@contextmanager
+def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
+    """Open both files of a ``pair``; ``own`` is the user's own model.
+
+    Raises :class:`MisfitError` if they do not belong together, and what :func:`wdport.verify` raises of bad files.
+    """
+    assert pair.checkpoint is not None
+    converted = open_converted(pair.converted, own)
+    settings = Settings(mapping=pair.mapping, key=pair.key, known=asdict(converted.config), model=pair.model,
+                        reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
+    with ExitStack() as stack:
+        prepared = _prepared(stack, Path(pair.checkpoint), settings, converted)
+        if prepared.family.name != converted.family.name:
+            what = f"is a {converted.family.name}, the checkpoint a {prepared.family.name}"
+            raise MisfitError(converted.path, what, "give the file that this checkpoint was converted to")
+        target = pair.reference or (own.reference if own is not None else None)
+        if own is not None and not target:
+            fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
+            raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
+        yield BothFiles(pair, prepared, converted, own, target or "")
+
+
+def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted: Converted) -> Prepared:
+    """The checkpoint and its plan; if they do not fit and the file was made from another checkpoint, says so."""
+    try:
+        return stack.enter_context(prepare(checkpoint, settings))
+    except MisfitError as error:
+        source = converted.account.source if converted.account else None
+        if source is None or not checkpoint.is_file() or file_sha256(checkpoint) == source.sha256:
+            raise
+        what = f"was converted from {source.name} (SHA-256 {source.sha256[:16]}), not from {checkpoint.name}"
+        raise MisfitError(converted.path, what, "give that checkpoint, or the file that this one became") from error

@@ -1,0 +1,244 @@
+"""Run the comparison and the gates of two opened files, and return the verdict.
+
+Gates: preflight, constants, float64 and float32, the last two per layer and per part of the output; the sampling
+network; and those of the model's family. The full battery adds bfloat16, gradients, optimiser and trajectories,
+which compares the sampling network in float64 as well. :mod:`wdport.compare.glossary` describes each gate.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Final
+
+import jax
+
+from wdport.compare.bounds import bounds
+from wdport.compare.calls import CASES, Case
+from wdport.compare.candidate import Candidate
+from wdport.compare.clock import Clock
+from wdport.compare.comparison import Comparison
+from wdport.compare.engine import Say, compare
+from wdport.compare.findings import Finding, Gate
+from wdport.compare.gates import float32_gate, float64_gate
+from wdport.compare.reference import Reference
+from wdport.conversion.load import Converted
+from wdport.conversion.prepare import PathText, Prepared
+from wdport.families.roles import KeptByKeras, Referenced, Sampled
+from wdport.parity.diagnose import probable_causes
+from wdport.parity.full_battery import FullBattery, run_full_battery
+from wdport.parity.gates import constants_gate, preflight_gate
+from wdport.parity.library import misread
+from wdport.parity.provenance import provenance
+from wdport.parity.repro import write_repro
+from wdport.parity.resumed_gate import Resumed, ResumedStart
+from wdport.parity.sampling_network import SamplingNetwork
+from wdport.parity.shown import Verdict
+from wdport.parity.sides import Sides, Weights, WeightSets, build_sides
+from wdport.parity.use.gates import use_gates
+from wdport.parity.verdict import ReferenceKind, locate
+from wdport.version import VERSION
+
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I", "N")
+"""The gates in the order of reports; a family's own come last."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a comparison runs, for callers that make many of the same checkpoint.
+
+    Attributes:
+        eager: run the port step by step instead of compiled.
+        brief: stop after the first case that shows a fault.
+        network: compare the network only, without the gates of its family and of sampling.
+        causes: look for probable causes.
+        reference: the reference, if it was built before.
+    """
+
+    eager: bool = False
+    brief: bool = False
+    network: bool = False
+    causes: bool = True
+    reference: Reference | None = None
+
+
+EVERYTHING: Final = Setup()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compared: the plan, the converted file and the weights of both.
+
+    Attributes:
+        unequal: what is known to differ before anything runs.
+        digests: the SHA-256 of the files, by role.
+        reference: the reference; ``None`` for the family's own.
+        resumed: the optimiser to compare training steps of, if any.
+        probes: the cases to run.
+        started: when the comparison began, of the monotonic clock.
+    """
+
+    prepared: Prepared
+    converted: Converted
+    weights: Weights
+    unequal: Sequence[Finding]
+    digests: Mapping[str, str]
+    started: float
+    reference: Reference | None = None
+    resumed: Resumed | None = None
+    probes: Sequence[Case] = CASES
+
+
+def run_gates(
+    subject: Subject, say: Say, full: bool = False, repro: PathText | None = None, setup: Setup = EVERYTHING
+) -> Verdict:
+    """Run all gates, with the full battery's if ``full``; ``repro`` is the folder for the first faulty layer."""
+    return _Run(subject, say, full, setup).verdict(repro)
+
+
+class _Run:
+    """One run: the sides, the gates so far, and what the verdict says besides them."""
+
+    def __init__(self, subject: Subject, say: Say, full: bool, setup: Setup) -> None:
+        self.subject, self.say, self.full, self.setup = subject, say, full, setup
+        self.prepared, self.converted, self.weights = subject.prepared, subject.converted, subject.weights
+        self.clock = Clock()
+        unequal = self._unequal()
+        self.sides = build_sides(self.prepared, self.weights, subject.reference)
+        resumed = None if subject.resumed is None else ResumedStart(self.prepared, self.converted, self.sides)
+        self.clock.add("0", time.monotonic() - subject.started)
+        self.sets = WeightSets(self.prepared, self.sides, self.weights)
+        self.sampling = None if setup.network else self._sampling_network()
+        self.comparison = self._compare()
+        self.gates = self._gates(unequal)
+        self.more = self._full_battery()
+        self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
+        if resumed is not None and subject.resumed is not None:
+            say("training steps from the optimizer's state")
+            with self.clock.gate("D'"):
+                self.gates.append(resumed.gate(subject.resumed))
+        if self.sampling is not None:
+            self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
+
+    def _unequal(self) -> list[Finding]:
+        """What differs before anything runs."""
+        converted, variables, digests = self.converted, self.weights.variables, self.subject.digests
+        found = [*self.subject.unequal,
+                 *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip
+        if self.full and not isinstance(converted.family, KeptByKeras):
+            self.say("reading the converted file by its own library")
+            found += misread(converted, variables)
+        return found
+
+    def _sampling_network(self) -> SamplingNetwork | None:
+        """The network that samplers run, if the model is sampled from."""
+        family, config = self.prepared.family, self.prepared.config
+        if not isinstance(family, Sampled) or family.unsampled(config):
+            return None
+        return SamplingNetwork(family, config, self.sides.candidates, self.full)
+
+    def _compare(self) -> Comparison:
+        prepared, family = self.prepared, self.prepared.family
+        candidate = Candidate(self.sides.candidates, prepared.table, family.signature(prepared.config),
+                              family.features(prepared.config), self.sets.use, self.setup.eager)  # fmt: skip
+        return compare(self.sides.reference, candidate, self.subject.probes, companion=self.sampling, clock=self.clock,
+                       brief=self.setup.brief, say=self.say)  # fmt: skip
+
+    def _gates(self, unequal: Sequence[Finding]) -> list[Gate]:
+        """The gates of the default run whose results the full battery does not add to."""
+        prepared = self.prepared
+        gates = [preflight_gate(prepared, self.comparison, unequal)]
+        if prepared.constants:
+            with self.clock.gate("A'"):
+                gates.append(constants_gate(prepared, self.sides.candidates["float32"], self.weights))
+        if self.setup.network:
+            return gates
+        before = time.monotonic()
+        own = prepared.family.gates(prepared.config)
+        for gate in own[:1]:  # several would be made at once
+            self.clock.add(gate.name, time.monotonic() - before)
+        self.say("samplers and generation")
+        return [*gates, *own, *use_gates(prepared, self.comparison, self.sampling is not None, self.full)]
+
+    def _full_battery(self) -> FullBattery:
+        if not self.full:
+            return FullBattery()
+        if self.comparison.evidence is None:  # otherwise they are needed to look for causes
+            self.sets.forget()
+        return run_full_battery(self.prepared, self.comparison, self.sampling, self.say)
+
+    def _causes(self, repro: PathText | None) -> dict[str, tuple[str, ...]]:
+        """Probable causes of the first faults; the first faulty layer is written to ``repro``."""
+        evidence, prepared = self.comparison.evidence, self.prepared
+        if evidence is None or not self.setup.causes:
+            return {}
+        self.say("looking for probable causes")
+        faults, seen = locate(tuple(self.comparison.taps.values())), self.sets.of(evidence.random_biases)
+        found = probable_causes(prepared, self.comparison, seen, faults)
+        if repro is not None and faults:
+            write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], evidence)
+        return found
+
+    def verdict(self, repro: PathText | None) -> Verdict:
+        """The verdict; ``repro`` is the folder for the first faulty layer."""
+        causes, prepared, converted, comparison = self._causes(repro), self.prepared, self.converted, self.comparison
+        parts, reference = comparison.parts, self.sides.reference
+        kind, code = reference_of(prepared, self.sides)
+        return Verdict(
+            checkpoint=str(prepared.checkpoint.path),
+            converted=str(converted.path),
+            gates=tuple(sorted(self.clock.timed(self.gates), key=_place)),
+            taps=tuple(comparison.taps.values()),
+            settings=comparison.alignment.settings,
+            causes=causes,
+            parts=self.more.parts(parts.results()) if parts is not None else (),
+            decoded=parts.decoded_error if parts is not None else None,
+            words=comparison.signature.words,
+            assumed=converted.assumed,
+            reference=reference.told,
+            reference_kind=kind,
+            reference_code=code,
+            rounded_to=", ".join(sorted(set(converted.rounded.values()))),
+            inputs=tuple(case.describe() for case in comparison.probes[: comparison.cases]),
+            environment=_environment(comparison),
+            bounds=bounds(prepared.family.bounds),
+            rests_on=dict(prepared.family.rests_on),
+            overlays=parts.overlays if parts is not None else (),
+            trajectories=self.more.trajectories,
+            variables=self.more.variables,
+            digests=dict(self.subject.digests),
+            started=begun(self.subject.started),
+            left_out=comparison.alignment.not_compared,
+            seconds=time.monotonic() - self.subject.started,
+        )
+
+
+def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
+    """Whose code the reference is, and the name of that code."""
+    if not sides.references:
+        return "recording", sides.reference.told.removesuffix(", recorded")
+    if sides.reference.told:
+        return "own", sides.reference.told
+    if isinstance(prepared.family, Referenced) and (library := prepared.family.library_of(prepared.config)):
+        return "library", library
+    return "wdport", f"wdport.families.{prepared.family.name}"
+
+
+def begun(started: float) -> str:
+    """Convert a reading of the monotonic clock, in seconds, to a date and time in UTC, such as 2026-11-22T18:05:00Z."""
+    now = datetime.now(UTC).timestamp() - (time.monotonic() - started)
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _place(gate: Gate) -> int:
+    return ORDER.index(gate.name) if gate.name in ORDER else len(ORDER)
+
+
+def _environment(comparison: Comparison) -> dict[str, str]:
+    packages = {name: version(name) for name in ("keras", "jax", "numpy")}
+    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": comparison.precision[1]}
+    return {"python": platform.python_version(), **own, **comparison.reference.environment}
