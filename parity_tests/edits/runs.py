@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.optim import SGD, Adam, AdamW, lr_scheduler
+
+from tests.conversion.test_optimiser import TABLE, batches, decay_groups
+from tests.families.toys import residual_net
+from tests.families.toys.nets import randomised
+from tests.make import stated
 from wdport.families.registry import shipped
 from wdport.families.roles import Edited, Faulty
 from wdport.parity.selftest.specimen import Specimen
@@ -54,8 +61,12 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
     chosen = [pair for name in names for pair in known.get(name, [])]
     if area == "export":
         yield from _exports(family, known)
-    if area in ("optimiser", "training") and GOLDEN.is_dir():
-        yield _resumed(folder)
+    if area == "optimiser":
+        yield from (_resumed(folder, name) for name in optimisers())
+        yield Run("waveletdiff-0 --full", *known["waveletdiff"][0], {"full": True})
+        return
+    if area == "training" and GOLDEN.is_dir():
+        yield _resumed(folder, "etth1")
     if family == "ts2vec" and GOLDEN.is_dir():
         chosen = [(str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"))]
     for full in (False, True):
@@ -78,20 +89,74 @@ def _exports(family: str, known: Mapping[str, list[tuple[str, str]]]) -> Iterato
                 yield Run(f"export {name}-{at} --to torch", checkpoint, converted, export={"to": "torch"})
 
 
-def _resumed(folder: Path) -> Run:
-    checkpoint = GOLDEN / "etth1-seq24-db2.ckpt"
-    converted = folder / "etth1.keras"
-    return Run("etth1 --resume", str(checkpoint), str(converted),
-               {"resume": str(converted.with_suffix("")) + ".optimizer.safetensors"})  # fmt: skip
+def _resumed(folder: Path, name: str) -> Run:
+    """The comparison of a checkpoint's optimiser, which :func:`prepare` converted."""
+    etth1 = name == "etth1"
+    checkpoint = GOLDEN / "etth1-seq24-db2.ckpt" if etth1 else folder / f"{name}.pt"
+    given = {} if etth1 else {"mapping": str(folder / "residual.yaml")}
+    return Run(f"{name} --resume", str(checkpoint), str(folder / f"{name}.keras"),
+               {**given, "resume": str(folder / f"{name}.optimizer.safetensors")})  # fmt: skip
 
 
 def prepare(folder: Path) -> list[Run]:
-    """Conversions of real checkpoints that the runs need, made by the unedited code."""
+    """Checkpoints with optimisers, and conversions of real ones, made by the unedited code."""
+    table = folder / "residual.yaml"
+    table.write_text(TABLE)
+    told = {"mapping": str(table), "with_optimizer": True}
+    found = []
+    for name in optimisers():
+        if name != "etth1":
+            torch.save(trained(name), folder / f"{name}.pt")
+            found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
     if not GOLDEN.is_dir():
-        return []
+        return found
     config = str(GOLDEN / "etth1-seq24-db2.config.yaml")
     etth1 = {"config": config, "with_optimizer": True}
     return [
+        *found,
         Run("etth1", str(GOLDEN / "etth1-seq24-db2.ckpt"), str(folder / "etth1.keras"), convert=etth1),
         Run("ts2vec", str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"), convert={}),
     ]
+
+
+Schedule = Callable[[torch.optim.Optimizer], Any]
+OPTIMISERS: dict[str, tuple[Callable[[torch.nn.Module], torch.optim.Optimizer], Schedule | None]] = {
+    "sgd": (lambda net: SGD(decay_groups(net, 5e-3), lr=0.05, momentum=0.9, nesterov=True),
+            lambda opt: lr_scheduler.MultiStepLR(opt, [4, 9, 16], gamma=0.5)),
+    "dampened": (lambda net: SGD(net.parameters(), lr=0.05, momentum=0.9, dampening=0.5, weight_decay=5e-3),
+                 lambda opt: lr_scheduler.SequentialLR(opt, [lr_scheduler.LinearLR(opt, 0.1, total_iters=8),
+                                                             lr_scheduler.StepLR(opt, 4, 0.5)], [9])),
+    "adamw": (lambda net: AdamW(decay_groups(net, 0.1), lr=3e-3),
+              lambda opt: lr_scheduler.CosineAnnealingLR(opt, 20, eta_min=1e-4)),
+    "amsgrad": (lambda net: Adam(net.parameters(), lr=3e-3, amsgrad=True, weight_decay=0.01),
+                lambda opt: lr_scheduler.LinearLR(opt, 0.1, total_iters=9)),
+    "rates": (lambda net: Adam([{**group, "lr": 10.0**-at} for at, group in enumerate(decay_groups(net, 0.0), 2)]),
+              None),
+    "plateau": (lambda net: AdamW(net.parameters()), lambda opt: lr_scheduler.ReduceLROnPlateau(opt, patience=3)),
+    "late": (lambda net: AdamW(net.parameters()), None),
+}  # fmt: skip
+"""Optimisers and schedules; under "late", the last layer is trained later than the others."""
+
+
+def optimisers() -> list[str]:
+    """The names of the checkpoints with an optimiser."""
+    return [*OPTIMISERS, *(["etth1"] if GOLDEN.is_dir() else [])]
+
+
+def trained(name: str) -> dict[str, Any]:
+    """A residual network's checkpoint after six steps of an optimiser."""
+    net = randomised(residual_net.build()).train()
+    make, schedule = OPTIMISERS[name]
+    optimizer = make(net)
+    moving = schedule(optimizer) if schedule is not None else None
+    for at, (x, y) in enumerate(batches(6)):
+        optimizer.zero_grad()
+        for parameter in net.fc.parameters():
+            parameter.requires_grad_(name != "late" or at > 2)
+        loss = torch.nn.functional.cross_entropy(net(torch.tensor(x, dtype=torch.float32)), torch.tensor(y))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if moving is not None:
+            moving.step(*([loss.item()] if name == "plateau" else []))
+    state = {"scheduler": moving.state_dict()} if moving is not None else {}
+    return {"model": net.state_dict(), "optimizer": stated(optimizer), **state, "global_step": 6}

@@ -134,10 +134,10 @@ class TorchOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     def _rate(self, group: int, dtype: Any) -> Tensor:
         if self.rates is not None:
             return _at(self.rates[:, group], self._iterations.value - self.start, dtype)
-        first = np.float32(self.groups[0].lr)
+        first = np.asarray(self.groups[0].lr, self.learning_rate.dtype)
         if not first:
             return jnp.asarray(self.groups[group].lr if group else self.learning_rate.value, dtype)
-        # Keras's variable has float32; unless it is set, the quotient is 1 exactly
+        # Keras's variable has Keras's default dtype; unless it is set, the quotient is 1 exactly
         scale: Tensor = self.learning_rate.value.astype(dtype) / jnp.asarray(first, dtype)
         return scale * float(self.groups[group].lr)
 

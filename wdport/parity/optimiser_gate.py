@@ -136,6 +136,11 @@ def optimiser_gate(
             others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
         training.next_rate()
         trim_memory()
+    for at in range(STEPS, CYCLE):
+        error = relative_l2(np.asarray(port.rates.rate[at]), np.asarray(training.rate))
+        others["learning rate"] = max(others["learning rate"], error)
+        if at + 1 < CYCLE:
+            training.next_rate()
     return OptimiserErrors(worst, _gate(worst, others, list(variables)))
 
 

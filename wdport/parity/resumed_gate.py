@@ -2,13 +2,14 @@
 
 The port's side is what a user trains with: the optimizer that :func:`wdport.load_optimizer` loads. The reference's is
 `torch.optim`. As in gate optimiser (D), the port takes every step with the reference's gradients and from the
-reference's state, so that a step's error is its own.
+reference's state, so that a step's error is its own. Two first steps of a new optimizer with the same hyper-parameters
+follow, with clipped gradients, and the learning rates of the schedule's steps to come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
     from wdport.parity.torch_resumed import TorchResumed
 
 STEPS: Final = 5
+FIRST_STEPS: Final = 2
 BATCH: Final = 2
+AHEAD: Final = 200
+"""Optimizer steps whose learning rates are compared."""
+PER_EPOCH: Final = (1, 3)
+"""Optimizer steps after which the schedule goes on."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,12 @@ class Resumed:
     state: Optimised
     raw: Mapping[int, Mapping[str, Any]]
     schedule: type | None = None
+
+    @property
+    def by_metric(self) -> bool:
+        """Whether the rate changes only with a measured value."""
+        ours = schedule_of(self.state)
+        return ours is not None and ours.needs_metric
 
 
 def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) -> Resumed:
@@ -76,13 +88,11 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     if state.kind != held.kind or [each.name for each in state.parameters] != names:
         raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
     try:
-        ours = schedule_of(state)
+        schedule_of(state)
     except UsageError as error:
         fix = "leave out --resume: load_optimizer needs a learning_rate"
         raise UsageError(error.where, error.what, fix) from None
     theirs = schedule_class(state, schedule)
-    if ours is not None and ours.needs_metric:
-        theirs = None  # its rate changes only with a measured value
     tree = torch.load(prepared.checkpoint.path, weights_only=True, map_location="cpu")
     return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
 
@@ -125,17 +135,20 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
     from wdport.parity.torch_resumed import TorchResumed
 
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
-        theirs = TorchResumed(module, resumed.state, resumed.raw, resumed.schedule)
+        moving = None if resumed.by_metric else resumed.schedule
+        theirs = TorchResumed(module, resumed.state, resumed.raw, moving)
         try:
             port = _Port(prepared, probe, resumed, theirs)
         except UsageError as refusal:  # of the file's schedule: that of the checkpoint has been read
             unread = fact(f"the optimizer's file cannot be resumed: {refusal.where} {refusal.what}", kind="unequal")
             return GATES["D'"].gate(0, 0, (), (*unequal_moments(resumed), unread))
         compare = losses(prepared, probe)
-        errors: dict[str, float] = {}
-        for at in range(STEPS):
+        errors = _rates_ahead(resumed)
+        for at in range(STEPS + FIRST_STEPS):
             loss, graph, ours, slopes = compare(theirs.module, at)
-            theirs.backward(graph)
+            port.theirs.backward(graph)
+            if at == STEPS:
+                port.begin_anew()
             found = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(at)}
             found |= port.step(slopes)
             for name, error in found.items():
@@ -144,6 +157,39 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
     missing = [fact(f"{name} was not compared", name, "missing") for name in port.missing]
     return GATES["D'"].gate(len(errors), len(errors) + len(missing), measures, (*facts, *missing))
+
+
+def _rates_ahead(resumed: Resumed) -> dict[str, float]:
+    """The errors of the learning rates and momenta of the schedule's steps to come."""
+    from wdport.parity.torch_resumed import rates_ahead
+
+    if resumed.schedule is None:
+        return {}
+    state, errors = resumed.state, {"learning rates ahead": 0.0, "momenta ahead": 0.0}
+    metrics = _metrics() if resumed.by_metric else None
+    for every in PER_EPOCH:
+        ours = schedule_of(state)
+        assert ours is not None
+        if metrics is None:
+            held = ours.ahead(AHEAD, every)
+        else:
+            held = (np.empty((AHEAD, len(state.groups))), np.empty((AHEAD, len(state.groups))))
+            for at, metric in enumerate(metrics):
+                held[0][at], held[1][at] = ours.rates, ours.momenta
+                ours.step(float(metric))
+        theirs = rates_ahead(state, resumed.schedule, AHEAD, every, metrics)
+        for name, own, reference in zip(errors, held, theirs, strict=True):
+            errors[name] = max(errors[name], relative_l2(own, reference))
+        if metrics is not None:
+            break
+    return errors
+
+
+def _metrics() -> Array:
+    """Values of a watched metric: they fall for a while, stay, and rise."""
+    at = np.arange(AHEAD)
+    values: Array = np.where(at % 100 < 60, 0.9 ** np.minimum(at % 60, 20), 1.0 + at / AHEAD) * 0.5 ** (at // 100)
+    return values
 
 
 class _Port:
@@ -165,13 +211,16 @@ class _Port:
         moved = {target for move in self.moves for target in move.targets}
         self.missing = [name for name in self.names if name not in moved]
         self._update = Program(self.optimizer.stateless_apply, FAST_COMPILE)
+        self._what = ""
         moving = theirs.schedule is not None and not theirs.ended
         how = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
         self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{how}")]
 
     def rates(self, at: int) -> dict[str, float]:
         """The errors of learning rates and momenta of the current step."""
-        opt, found = self.optimizer, {}
+        opt, found = self.optimizer, dict[str, float]()
+        if self._what:  # the rates are constant, and show in the values
+            return found
         for group, (rate, momentum) in enumerate(zip(self.theirs.rates, self.theirs.momenta, strict=True)):
             ours = opt.groups[group]
             own_rate = opt.rates[at, group] if opt.rates is not None else ours.lr
@@ -180,6 +229,20 @@ class _Port:
             found[f"learning rate of group {group}"] = relative_l2(np.asarray(own_rate), np.asarray(rate))
             found[f"momentum of group {group}"] = relative_l2(np.asarray(own), np.asarray(momentum))
         return found
+
+    def begin_anew(self) -> None:
+        """From now on, both optimizers are new ones with the same hyper-parameters, and clip the current gradients."""
+        state = replace(self.state, groups=tuple({**group, "lr": _usual_rate(group)} for group in self.state.groups),
+                        schedules={})  # fmt: skip
+        sources = [name for move in self.moves for name in move.sources]
+        norm = float(np.sqrt(sum(np.sum(self.theirs.gradient(name) ** 2) for name in sources)))
+        self.theirs = type(self.theirs)(self.theirs.module, state, {})
+        self.theirs.clip(sources, norm / 2.0)
+        own = self.optimizer
+        groups = [replace(group, lr=told["lr"]) for group, told in zip(own.groups, state.groups, strict=True)]
+        self.optimizer = type(own)(groups, members=own.members, clip_norm=norm / 2.0)
+        self.optimizer.build(self.variables)
+        self._update, self._what = Program(self.optimizer.stateless_apply, FAST_COMPILE), ", first steps"
 
     def step(self, slopes: list[Array]) -> dict[str, float]:
         """Compare the gradients, take the reference's step and the port's, compare, and set the port's state to the
@@ -204,7 +267,7 @@ class _Port:
                      if variable is not None}  # fmt: skip
             self._settle(moment, errors, pairs, self._by_variable(partial(self.theirs.moment, moment)))
         found = {what: scaled.relative() for what, scaled in errors.items()}
-        return {f"{what} of {name}": error for what, each in found.items() for name, error in each.items()}
+        return {f"{what} of {name}{self._what}": error for what, each in found.items() for name, error in each.items()}
 
     def _settle(
         self,
@@ -227,6 +290,11 @@ class _Port:
             if len(held) == len(arrays):
                 found.update(zip(move.targets, _moved(move, held), strict=True))
         return found
+
+
+def _usual_rate(group: Mapping[str, Any]) -> float:
+    """The learning rate of a group at the begin of its schedule; the current one may be 0."""
+    return float(group.get("initial_lr") or group["lr"] or 1e-3)
 
 
 def _moved(move: Move, arrays: list[Array]) -> list[Array]:

@@ -62,23 +62,22 @@ class TorchResumed:
         stored = next(iter(state.schedules.values()), {})
         self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
         self.parameters = own
+        self._clipped: tuple[list[torch.nn.Parameter], float] | None = None
 
     @property
     def rates(self) -> list[float]:
         """The learning rate of every group."""
-        return [float(group["lr"]) for group in self.optimiser.param_groups]
+        return _rates(self.optimiser)
 
     @property
     def momenta(self) -> list[float]:
         """``betas[0]`` or ``momentum`` of every group."""
-        return [float(group["betas"][0] if "betas" in group else group["momentum"])
-                for group in self.optimiser.param_groups]  # fmt: skip
+        return _momenta(self.optimiser)
 
     @property
     def ended(self) -> bool:
         """Whether the schedule has no further step."""
-        total = getattr(self.schedule, "total_steps", None)
-        return total is not None and bool(self.schedule.last_epoch >= total)
+        return _ended(self.schedule)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients."""
@@ -90,8 +89,14 @@ class TorchResumed:
         grad = self.parameters[name].grad
         return np.zeros(tuple(self.parameters[name].shape)) if grad is None else grad.numpy()
 
+    def clip(self, names: Sequence[str], norm: float) -> None:
+        """From now on, clip the gradients of these parameters to this norm before every step."""
+        self._clipped = [self.parameters[name] for name in names], norm
+
     def step(self) -> None:
         """Update the parameters, and the schedule after them."""
+        if self._clipped is not None:
+            torch.nn.utils.clip_grad_norm_(*self._clipped, foreach=False)
         self.optimiser.step()
         if self.schedule is not None and not self.ended:
             with warnings.catch_warnings():
@@ -118,6 +123,39 @@ def _optimiser(state: Optimised) -> Any:
         return lambda groups: torch.optim.SGD(groups, momentum=0.0)
     decoupled = all(group.get(DECOUPLED) for group in state.groups)
     return torch.optim.AdamW if decoupled else torch.optim.Adam
+
+
+def _rates(optimiser: torch.optim.Optimizer) -> list[float]:
+    return [float(group["lr"]) for group in optimiser.param_groups]
+
+
+def _momenta(optimiser: torch.optim.Optimizer) -> list[float]:
+    return [float(group["betas"][0] if "betas" in group else group["momentum"]) for group in optimiser.param_groups]
+
+
+def _ended(schedule: Any) -> bool:
+    total = getattr(schedule, "total_steps", None)
+    return total is not None and bool(schedule.last_epoch >= total)
+
+
+def rates_ahead(
+    state: Optimised, schedule: type, steps: int, every: int, metrics: Sequence[float] | Array | None = None
+) -> tuple[Array, Array]:
+    """Learning rates and momenta (steps, G) of the next optimizer steps, as PyTorch's ``schedule`` gives them to groups
+    of one parameter each; it goes on after each ``every`` of them, with a metric if it needs one."""
+    optimiser = _optimiser(state)([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0} for _ in state.groups])
+    for group, options in zip(optimiser.param_groups, state.groups, strict=True):
+        group.update({name: value for name, value in options.items() if name != "params"})
+    moving = _revived(schedule, next(iter(state.schedules.values())), optimiser)
+    rates, momenta = [], []
+    for at in range(steps):
+        rates.append(_rates(optimiser))
+        momenta.append(_momenta(optimiser))
+        if (at + 1) % every == 0 and not _ended(moving):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                moving.step(*(() if metrics is None else (float(metrics[at]),)))
+    return np.array(rates), np.array(momenta)
 
 
 def schedule_class(state: Optimised, named: str | None) -> type | None:
