@@ -132,6 +132,17 @@ def use_compile_cache() -> Path | None:
     return folder
 
 
+def cache_variables() -> dict[str, str]:
+    """Return JAX's cache of this process as environment variables for another one; none if it has no cache."""
+    import jax
+
+    names = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
+             "jax_persistent_cache_min_compile_time_secs")  # fmt: skip
+    if not getattr(jax.config, names[0], None):
+        return {}
+    return {name.upper(): str(getattr(jax.config, name)) for name in names}
+
+
 def _reason_against(folder: Path) -> str | None:
     """Return why the folder cannot or must not be used, None if it can; a missing folder is created."""
     try:

@@ -21,6 +21,10 @@ NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 DIRECT: Final = getattr(os, "O_DIRECT", 0)
 """Linux only."""
 
+_PASSED_ON: Final = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "KERAS_HOME",
+                     "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # fmt: skip
+_PREFIXES: Final = ("JAX_", "XLA_", "OMP_", "OPENBLAS_", "MKL_", "TF_", "WDPORT_", "COVERAGE_")
+
 _NO_ALLOCATION: Final = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
@@ -28,6 +32,13 @@ def unsupported() -> str:
     """Return the name of this operating system if it lacks what readers and writers need; "" otherwise."""
     has_all = hasattr(os, "pread") and hasattr(os, "pwrite") and _has_locks()
     return "" if has_all else "Windows" if os.name == "nt" else os.name
+
+
+def plain_environment() -> dict[str, str]:
+    """Return the environment of a process that runs alone: what Python, JAX and the numeric libraries need, and nothing
+    that names files of a CI run or holds a secret. JAX's compile cache is not among it."""
+    known = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
+    return {name: value for name, value in known.items() if not name.startswith("JAX_COMPILATION_CACHE")}
 
 
 def read_at(descriptor: int, buffer: memoryview, position: int) -> int:

@@ -4,3 +4,9 @@ They were written from the ports and the descriptions of the models, without sig
 the tests. ``python -m parity_tests.edits`` applies one at a time to a copy of the package and runs `verify` there, by
 default and then with everything that it offers.
 """
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")  # before tests that import Keras

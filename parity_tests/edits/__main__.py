@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,46 +13,23 @@ from queue import Queue
 from tempfile import TemporaryDirectory
 from typing import Any
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
-ROOT = Path(__file__).parents[2]
+from parity_tests.edits.runs import pairs, prepare, runs
+from wdport.mapping.strict_yaml import load_yaml
+from wdport.parity.selftest.edits import EditServer, copy_package
+
 OUTSIDE = {
     "training": "`verify` does not run the loop and the losses of training",
 }
 """Areas that `verify` does not cover, and why; they are tried all the same, and counted apart."""
 
 
-class Server:
+class Server(EditServer):
     """A process that runs jobs, and the copy of the package that its edits are made in."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder / "compiled")
         self.tree, self.result = folder / f"tree-{name}", folder / f"result-{name}.json"
-        self.tree.mkdir()
-        for part in ("wdport", "mappings"):
-            shutil.copytree(ROOT / part, self.tree / part, ignore=shutil.ignore_patterns("__pycache__"))
-        cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1",
-                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05"}  # fmt: skip
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **cache},
-        )  # fmt: skip
-
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        """What a job comes to; a process that dies is a finding, too."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self.result.unlink(missing_ok=True)
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        self._process.stdout.readline()
-        if not self.result.is_file():
-            return {"exit_code": 70, "error": "the process died"}
-        found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
-        return found
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
+        copy_package(self.tree)
 
 
 def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls: dict[str, Any]) -> dict[str, Any]:
@@ -91,9 +65,6 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(words)
 
-    from parity_tests.edits.runs import pairs, prepare, runs
-    from wdport.mapping.strict_yaml import load_yaml
-
     listed = Path(__file__).with_name("edits.yaml")
     rows: list[dict[str, Any]] = load_yaml(listed.read_bytes(), listed).plain()
     random.Random(0).shuffle(rows)  # so that a part of them is a sample of all
@@ -124,7 +95,7 @@ def main(words: list[str] | None = None) -> int:
                 file.flush()
                 living += not row["killed"] and row["area"] not in OUTSIDE
         while not servers.empty():
-            servers.get().close()
+            servers.get().__exit__()
     sys.stdout.write(f"{len(rows)} edits, {living} not found\n")
     return 1 if living else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 @dataclass(frozen=True)
 class Run:
-    """One call: ``verify`` are its arguments, or ``export`` those of an export whose artefact is verified."""
+    """One job of :class:`wdport.parity.selftest.edits.EditServer`."""
 
     name: str
     checkpoint: str
     converted: str
-    verify: Mapping[str, Any] = field(default_factory=dict)
+    verify: Mapping[str, Any] | None = None
     export: Mapping[str, Any] | None = None
     convert: Mapping[str, Any] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,11 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import jax
 import numpy as np
 
+from wdport.compile_cache import cache_variables
 from wdport.errors import InputError, printable
 from wdport.model import Array
+from wdport.platforms import plain_environment
 
 Call = tuple[str, Sequence[Array]]
 """The name of a program, and its inputs."""
@@ -26,10 +26,6 @@ Call = tuple[str, Sequence[Array]]
 HERE: Final = Path(__file__).parent
 NEEDED: Final = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum", "flatbuffers")
 """What the loader needs, and what jax needs."""
-
-PASSED: Final = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                 "XLA_FLAGS", "JAX_PLATFORMS")  # fmt: skip
-"""Environment variables without which the devices of this process may not be found."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,10 @@ def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
         arrays: dict[str, Any] = {f"{at}.{place}": each for at, (_, inputs) in enumerate(calls)
                                   for place, each in enumerate(inputs)}  # fmt: skip
         np.savez(folder / "inputs.npz", **arrays)
+        environment = {**plain_environment(), **cache_variables(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         command = [sys.executable, "-I", str(HERE / "isolated.py"), name, str(path.absolute()), sha256, *_installed()]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=name,
-                              stdin=subprocess.DEVNULL, env=_environment())  # fmt: skip
+                              stdin=subprocess.DEVNULL, env=environment)  # fmt: skip
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
             what = said.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
@@ -73,10 +70,3 @@ def _installed() -> list[str]:
     """The folders of the packages, which an isolated Python does not find where an environment variable names them."""
     specs = (importlib.util.find_spec(name) for name in NEEDED)
     return list(dict.fromkeys(str(Path(each.origin).parents[1]) for each in specs if each and each.origin))
-
-
-def _environment() -> dict[str, str]:
-    found = {name: os.environ[name] for name in PASSED if name in os.environ}
-    if folder := jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
-        found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-    return {**found, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

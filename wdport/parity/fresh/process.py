@@ -14,25 +14,11 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
-import jax
-
+from wdport.compile_cache import cache_variables
 from wdport.errors import IncompleteError, error_from
 from wdport.model import Array
 from wdport.parity.fresh.messages import BrokenMessage, Message, receive, send
-
-PASSED_ON: Final = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LD_LIBRARY_PATH",
-    "KERAS_HOME",
-    "CUDA_VISIBLE_DEVICES",
-)
-"""Environment variables that a process gets, besides those of JAX, XLA and the numeric libraries: none that names files
-of a CI run or holds a secret."""
-PREFIXES: Final = ("JAX_", "XLA_", "OMP_", "OPENBLAS_", "MKL_", "TF_", "WDPORT_", "COVERAGE_")
+from wdport.platforms import plain_environment
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from wdport.parity.fresh.confinement import main; main()"
@@ -52,11 +38,10 @@ class Worker:
     def __enter__(self) -> Self:
         alone = self.role == "port"
         job = {"role": self.role, "denied": self._denied, "folder": self._folder.name, "arguments": self._arguments}
-        environment = {name: value for name, value in os.environ.items()
-                       if not alone or name in PASSED_ON or name.startswith(PREFIXES)}  # fmt: skip
+        environment = plain_environment() if alone else dict(os.environ)
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
             del environment[name]
-        environment |= {"TMPDIR": self._folder.name} if alone else _cache_settings()
+        environment |= {"TMPDIR": self._folder.name} if alone else cache_variables()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name if alone else None, env=environment,
@@ -105,15 +90,6 @@ class Worker:
                 raise error_from(told)
             else:
                 return message
-
-
-def _cache_settings() -> dict[str, str]:
-    """JAX's compile cache of this process, as environment variables of another one."""
-    names = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
-             "jax_persistent_cache_min_compile_time_secs")  # fmt: skip
-    if not getattr(jax.config, names[0], None):
-        return {}
-    return {name.upper(): str(getattr(jax.config, name)) for name in names}
 
 
 def _search_path() -> list[str]:

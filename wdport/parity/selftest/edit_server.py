@@ -1,9 +1,11 @@
-"""Run `verify` in edited copies of wdport, each in a separate process; this script imports nothing from wdport.
+"""Convert, export and verify in edited copies of wdport, each in a separate process; this script imports nothing from
+wdport.
 
 Jobs are lines of JSON on standard input: ``tree`` (the folder with the copy), ``checkpoint``, ``converted``,
-``convert`` (arguments of :func:`wdport.convert`, to make the latter first; or null), ``verify`` (arguments of
-:func:`wdport.verify`, or null), and ``result``, the file for the outcome. A line of JSON on standard output reports
-that a job is done. The large libraries are imported once; every job is a fork.
+``convert`` (arguments of :func:`wdport.convert`, to make the latter first; or null), ``export`` (options of `wdport
+export --verify` by name, or null), ``verify`` (arguments of :func:`wdport.verify`, or null), and ``result``, the file
+for the outcome. A line of JSON on standard output reports that a job is done. The large libraries are imported once;
+every job is a fork.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ import os
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
-SECONDS = 600
+SECONDS = 900
 """Time limit of a job."""
 
 
-def verify(job: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of one job, in this process."""
+def outcome(job: dict[str, Any]) -> dict[str, Any]:
+    """What a job comes to, in this process."""
     sys.path.insert(0, job["tree"])
     wdport: Any = import_module("wdport")
     try:
         converted = job["converted"]
         if job["convert"] is not None:
             wdport.convert(job["checkpoint"], converted, force=True, **job["convert"])
+        if job["export"] is not None:
+            return exported(job)
         if job["verify"] is None:
             return {"exit_code": 0, "error": ""}
         verdict = wdport.verify(job["checkpoint"], converted, **job["verify"])
@@ -42,15 +47,27 @@ def verify(job: dict[str, Any]) -> dict[str, Any]:
     return {"exit_code": verdict.exit_code, "error": "", **told}
 
 
+def exported(job: dict[str, Any]) -> dict[str, Any]:
+    """Export by the edited code, and verify what was written."""
+    suffix = ".safetensors" if job["export"].get("to") == "torch" else ".stablehlo"
+    target = Path(job["result"]).with_suffix(suffix)
+    words = ["export", job["converted"], "-o", str(target), "--force", "--verify"]
+    for name, value in job["export"].items():
+        words += [f"--{name}", str(value)]
+    log = target.with_suffix(".log")
+    with log.open("w") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+        exit_code = import_module("wdport.cli.main").main(words)
+    said = log.read_text(encoding="utf-8").splitlines()[-12:]
+    return {"exit_code": exit_code, "error": "", "gates": [["X", said]] if exit_code else []}
+
+
 def serve() -> None:
     """Fork for every line; run one job at a time."""
-    import h5py  # noqa: F401
-    import jax  # noqa: F401
-    import keras  # noqa: F401
-    import pywt  # noqa: F401
-    import scipy.special  # noqa: F401
+    for name in ("h5py", "jax", "keras", "pywt", "scipy.special", "torch", "yaml"):
+        import_module(name)
     import torch
-    import yaml  # noqa: F401
 
     torch.set_num_threads(1)
     for line in sys.stdin:
@@ -59,9 +76,7 @@ def serve() -> None:
         if not child:
             signal.alarm(SECONDS)
             sys.stdout = sys.stderr
-            outcome = verify(job)
-            with open(job["result"], "w", encoding="utf-8") as file:
-                json.dump(outcome, file)
+            Path(job["result"]).write_text(json.dumps(outcome(job)), encoding="utf-8")
             os._exit(0)
         os.waitpid(child, 0)
         sys.stdout.write(json.dumps({"done": job["result"]}) + "\n")

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -73,15 +73,14 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 def run_edits(family: Edited, edits: Sequence[Edit]) -> Iterator[Kill]:
     """Yield the outcome of every edit of code that `verify` runs."""
-    with TemporaryDirectory() as made, _Server(Path(made) / "compiled") as server:
+    with TemporaryDirectory() as made, EditServer(Path(made) / "compiled") as server:
         folder = Path(made)
         files = {name: _files(family, config, folder / f"{name}.pt") for name, config in family.edited().items()}
         for checkpoint, converted, given in files.values():
             server.run(_job(PACKAGE.parent, checkpoint, converted, convert=given))
         for edit in (each for each in edits if not each.outside):
             tree = folder / "tree"
-            shutil.copytree(PACKAGE, tree / "wdport", ignore=shutil.ignore_patterns("__pycache__"))
-            _copy_mappings(tree)
+            copy_package(tree)
             edit.apply(tree)
             checkpoint, converted, given = files[edit.variant]
             anew = edit.sites == ("file",)
@@ -126,7 +125,7 @@ def _job(
         "converted": converted,
         "result": checkpoint.parent / "result.json",
     }
-    return {**{name: str(path) for name, path in paths.items()}, "convert": convert, "verify": verify}
+    return {**{name: str(path) for name, path in paths.items()}, "convert": convert, "export": None, "verify": verify}
 
 
 def _files(family: Edited, config: Any, path: Path) -> tuple[Path, Path, dict[str, Any]]:
@@ -145,32 +144,34 @@ def _files(family: Edited, config: Any, path: Path) -> tuple[Path, Path, dict[st
     return path, path.with_suffix(".keras"), given
 
 
-def _copy_mappings(tree: Path) -> None:
-    """Copy the mapping tables: in a source checkout they are beside the package, in a wheel inside it."""
+def copy_package(tree: Path) -> None:
+    """Copy the package and its mapping tables, which are beside it in a source checkout and inside it in a wheel."""
+    shutil.copytree(PACKAGE, tree / "wdport", ignore=shutil.ignore_patterns("__pycache__"))
     beside = PACKAGE.parent / "mappings"
     if not (tree / "wdport" / "_mappings").is_dir():
         shutil.copytree(beside, tree / "mappings")
 
 
-class _Server:
-    """A process that runs jobs; see `edit_server.py`."""
+class EditServer:
+    """A process that runs jobs; see `edit_server.py`. ``cache`` is the folder of compiled programs."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.01"}
-
-    def __enter__(self) -> _Server:
+        own = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.01",
+               "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
         script = str(Path(__file__).with_name("edit_server.py"))
-        self._process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self._process = subprocess.Popen([sys.executable, "-P", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=subprocess.DEVNULL, text=True,
-                                         env={**os.environ, **self._cache})  # fmt: skip
+                                         env={**os.environ, **own})  # fmt: skip
+
+    def __enter__(self) -> EditServer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
 
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The outcome of one job."""
+    def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The outcome of one job; a process that dies is a finding, too."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         result = Path(job["result"])
