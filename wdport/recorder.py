@@ -187,7 +187,7 @@ class Case:
     ``extremes`` names for every sample of the batch one of :data:`EXTREMES`, or "" for ordinary values; it is empty if
     all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs per batch size, so only
     one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in float64 only, and so are
-    extreme values.
+    extreme values. In float32, isolated layers get ``gain`` times the recorded values, as :func:`answers_of` says.
     """
 
     seed: int
@@ -195,6 +195,7 @@ class Case:
     scale: float
     random_biases: bool = False
     extremes: tuple[str, ...] = ()
+    gain: float = 1.0
 
     @property
     def numerics(self) -> bool:
@@ -205,13 +206,14 @@ class Case:
         weights = "random biases" if self.random_biases else "converted weights"
         extremes = ", ".join(each for each in self.extremes if each)
         more = f"samples: {extremes}, " if extremes else ""
-        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}"
+        gain = f", float32 layers fed x{self.gain:g}" if self.gain != 1.0 else ""
+        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}{gain}"
 
 
 CASES = (
     Case(seed=0, batch=4, scale=1.0),
     Case(seed=1, batch=1, scale=1.0),
-    Case(seed=2, batch=4, scale=50.0),
+    Case(seed=2, batch=4, scale=50.0, gain=32.0),
     Case(seed=4, batch=4, scale=1.0, extremes=EXTREMES),
     Case(seed=3, batch=4, scale=1.0, random_biases=True),
 )
@@ -608,13 +610,39 @@ def observe(
             return Observation(inputs, outputs, calls, names=tuple(found))
         rounded = cast(inputs, np.float32)
         layers = None if taps is None else set(map(layer_of, taps))
-        answers = {name: cast(call, np.float32) for name, call in calls.items()
-                   if layers is None or layer_of(name) in layers}  # fmt: skip
+        answers = answers_of(case, {name: call for name, call in calls.items()
+                                    if layers is None or layer_of(name) in layers})  # fmt: skip
         own, alone = run(single, rounded), isolate(single, rounded, answers)
         with lifted():
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
             exact = (run(double, truth), isolate(double, truth, wide))
     return Observation(inputs, outputs, calls, Single(rounded, (own, exact[0]), (alone, exact[1])), tuple(found))
+
+
+def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
+    """The recorded ``calls`` as isolated layers get them in float32: rounded, and those of at least three axes, such as
+    tokens and pixels, times the case's gain. The logits of attention then grow by its square, to hundreds.
+
+    Numbers of the size of a mask's stay as they are.
+    """
+    found = {name: cast(call, np.float32) for name, call in calls.items()}
+    if case.gain == 1.0:
+        return found
+    return {name: replace(call, inputs=_amplified(call.inputs, case.gain), outputs=_amplified(call.outputs, case.gain))
+            for name, call in found.items()}  # fmt: skip
+
+
+MASKING = 1e30
+"""Values from here on are masks: they are neither rounded nor amplified."""
+
+
+def _amplified(value: Any, gain: float) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_amplified(item, gain) for item in value)
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.ndim < 3:
+        return value
+    return np.where(np.abs(array) < MASKING, array * array.dtype.type(gain), array)
 
 
 # --- Conditioning ----------------------------------------------------------------------------------------------------
@@ -651,18 +679,22 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
     with highest_precision(), lifted():
         outputs, calls = record(module, given)
         found = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
+        fed = still = calls
+        if dtype == "float32" and case.gain != 1.0:
+            fed = {name: cast(call, np.float64) for name, call in answers_of(case, calls).items()}
+            still = isolate(module, given, fed)[1]
         for draw in range(DRAWS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
             moved = {name: replace(call, inputs=_moved(call.inputs, rng, unit), outputs=_moved(call.outputs, rng, unit))
-                     for name, call in calls.items()}  # fmt: skip
+                     for name, call in fed.items()}  # fmt: skip
             _, alone = isolate(module, _moved(given, rng, unit), moved)
             whole, running = _disturbed(module, _moved(given, rng, unit), rng, unit)
             moves = zip(found.outputs, whole, outputs)
             found.outputs = tuple(np.maximum(most, _distance(a, b)) for most, a, b in moves)
             for name, spread in found.taps.items():
                 if name in alone:
-                    spread.fed = _further(spread.fed, alone[name].inputs, calls[name].inputs)
-                    spread.made = _further(spread.made, alone[name].outputs, calls[name].outputs)
+                    spread.fed = _further(spread.fed, alone[name].inputs, still[name].inputs)
+                    spread.made = _further(spread.made, alone[name].outputs, still[name].outputs)
                 if name in running:
                     spread.running = _further(spread.running, running[name].outputs, calls[name].outputs)
     return found
@@ -675,8 +707,7 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
     if array.dtype.kind != "f":
         return array
     factors = 1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)
-    exact = np.abs(array) >= np.finfo(np.float32).max  # the lowest number, which a mask adds, is not rounded
-    return array * np.where(exact, 1.0, factors)
+    return array * np.where(np.abs(array) >= MASKING, 1.0, factors)
 
 
 def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:

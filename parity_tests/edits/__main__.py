@@ -1,4 +1,5 @@
-"""``python -m parity_tests.edits -o FILE``: try the edits, and write a row of JSON for each."""
+"""``python -m parity_tests.edits -o FILE``: try the edits, and write a row of JSON for each, except for those that FILE
+has."""
 
 from __future__ import annotations
 
@@ -69,6 +70,9 @@ def main(words: list[str] | None = None) -> int:
     rows: list[dict[str, Any]] = load_yaml(listed.read_bytes(), listed).plain()
     random.Random(0).shuffle(rows)  # so that a part of them is a sample of all
     first, _, last = (given.only or f"0-{len(rows)}").partition("-")
+    tried = given.output.read_text(encoding="utf-8").splitlines() if given.output.is_file() else []
+    known_names = {json.loads(line)["name"] for line in tried}
+    rows = [row for row in rows if row["name"] not in known_names]
     rows = [row for row in rows[int(first) : int(last)] if not given.area or row["area"] in given.area]
     with TemporaryDirectory() as made:
         folder = Path(made)
@@ -89,7 +93,7 @@ def main(words: list[str] | None = None) -> int:
                 servers.put(server)
 
         living = 0
-        with ThreadPoolExecutor(given.workers) as pool, given.output.open("w", encoding="utf-8") as file:
+        with ThreadPoolExecutor(given.workers) as pool, given.output.open("a", encoding="utf-8") as file:
             for row in pool.map(one, rows):
                 file.write(json.dumps(row) + "\n")
                 file.flush()

@@ -70,7 +70,7 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
     if family == "ts2vec" and GOLDEN.is_dir():
         chosen = [(str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"))]
     for full in (False, True):
-        for checkpoint, converted in chosen:
+        for checkpoint, converted in chosen[: 2 if full else None]:
             yield Run(f"{Path(converted).stem}{' --full' * full}", checkpoint, converted, {"full": full})
 
 

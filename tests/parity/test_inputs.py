@@ -28,6 +28,7 @@ TABLES = {
     "Gappy": f'inputs: ["x: b t={edges.LENGTH} 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Normed": 'inputs: ["x: b 5"]\n' + LAYERS
     + "  - {torch: first, keras: first, kind: linear}\n  - {torch: norm, keras: norm, kind: batch_norm}\n",
+    "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
 TABLES["padded"] = TABLES["Recurrent"]
 
@@ -42,11 +43,13 @@ FAULTS = [
     ("Placed", "bfloat16"),
     ("Gappy", "every_feature"),
     ("Gappy", "no_step"),
+    ("Attended", "unshifted"),
+    ("Attended", "shifted"),
     ("Normed", "trains"),
     ("Normed", "doubles"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
-            ("Normed", "network")]  # fmt: skip
+            ("Normed", "network"), ("Attended", "attended")]  # fmt: skip
 
 
 def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:

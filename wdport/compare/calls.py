@@ -21,6 +21,7 @@ from wdport.recorder import Call as Call
 from wdport.recorder import Calls as Calls
 from wdport.recorder import Case as Case
 from wdport.recorder import Outputs as Outputs
+from wdport.recorder import answers_of as answers_of
 from wdport.recorder import call_name as call_name
 from wdport.recorder import cast as cast
 from wdport.recorder import layer_of as layer_of

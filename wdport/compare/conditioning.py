@@ -11,7 +11,7 @@ from wdport.compare.bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.calls import leaves
 from wdport.compare.measure import relative_l2
 from wdport.compare.results import TapResult
-from wdport.recorder import Conditioning, Observation
+from wdport.recorder import MASKING, Conditioning, Observation
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,6 @@ class Explained:
 
 
 NOTHING = Explained()
-
-MASKING = float(np.finfo(np.float32).max)
-"""Values from here on are not rounded; see :func:`wdport.recorder.conditioning`."""
 
 
 def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explained], Explained]:

@@ -14,11 +14,10 @@ from itertools import groupby
 from math import inf
 
 import jax
-import numpy as np
 
 from wdport.compare.alignment import Alignment
 from wdport.compare.bounds import bounds as default_bounds
-from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, cast
+from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, answers_of
 from wdport.compare.candidate import Candidate, PortSide
 from wdport.compare.clock import Clock
 from wdport.compare.comparison import Companion, Comparison
@@ -192,7 +191,7 @@ class _Engine:
         if single is None:
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in dtypes}
             return _Started(case, seen, outputs, calls, into, inputs, port, companion=companion)
-        answers = into({name: cast(call, np.float32) for name, call in seen.calls.items()})
+        answers = into(answers_of(case, seen.calls))
         narrow = self.signature.in_port(single.inputs)
         whole = submit(self.port.run, "float32", "whole", narrow)
         isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(into))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ class Replay:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
-        plain = [case for case in battery if not case.extremes]
+        recorded = {replace(case, gain=1.0): case for case in self._recording.cases}
+        plain = [recorded.get(replace(case, gain=1.0), case) for case in battery if not case.extremes]
         extreme = [case for case in self._recording.cases if case.extremes]
         if not extreme:
             self.notes = [*self.notes, f"the recording has no extreme values ({', '.join(EXTREMES)}): record it again"]
@@ -173,4 +175,5 @@ def _case(told: Mapping[str, object]) -> Case:
     extremes = tuple(texts(told.get("extremes", [])))
     if extremes and (len(extremes) != batch or not {"", *EXTREMES}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
-    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes)
+    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes,
+                number(told.get("gain", 1.0)))  # fmt: skip

@@ -90,6 +90,8 @@ class CaseFacts(TypedDict):
     """Whether random shifts were added to the biases."""
     extremes: NotRequired[list[str]]
     """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large`` or ``missing``; "" for nothing."""
+    gain: NotRequired[float]
+    """Factor of the values that isolated layers are given in float32; 1 if absent."""
     names: list[str]
     """Names of the inputs."""
     inputs: Arrays

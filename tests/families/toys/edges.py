@@ -78,6 +78,20 @@ class Normed(nn.Module):
         return self.head(self.norm(self.first(x)).tanh())
 
 
+class Attended(nn.Module):
+    """Ids to numbers, by attention among tokens; small logits for tokens as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, 2)
+        self.q, self.k = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)
+        weights = (self.q(x) @ self.k(x).mT).softmax(-1)
+        return self.head(weights @ x).mean(1)
+
+
 def padded() -> nn.Module:
     return Recurrent(PADDING)
 
@@ -148,6 +162,40 @@ class Pool(layers.Layer):
         if self.how == "empty":
             weights = ops.where(mask, weights, ops.zeros_like(weights))
         return ops.sum(weights[..., None] * x, 1)
+
+
+@keras.saving.register_keras_serializable("edges")
+class Softmax(layers.Layer):
+    """Softmax; by ``how``, logits are not shifted, or by the largest of the batch."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, logits: Any) -> Any:
+        if not self.how:
+            return ops.softmax(logits, -1)
+        made = ops.exp(logits - ops.max(logits) if self.how == "shifted" else logits)
+        return made / ops.sum(made, -1, keepdims=True)
+
+
+def attended(how: str = "") -> Any:
+    ids = keras.Input((LENGTH,), dtype="int32")
+    x = layers.Embedding(WORDS, WIDTH, name="embed")(ids)
+    q, k = (layers.Dense(WIDTH, name=name)(x) for name in "qk")
+    x = ops.matmul(Softmax(how, name="softmax")(ops.matmul(q, ops.transpose(k, (0, 2, 1)))), x)
+    return keras.Model(ids, ops.mean(layers.Dense(2, name="head")(x), 1))
+
+
+def unshifted() -> Any:
+    return attended("unshifted")
+
+
+def shifted() -> Any:
+    return attended("shifted")
 
 
 def pooled(how: str = "") -> Any:
