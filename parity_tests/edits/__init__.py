@@ -8,5 +8,10 @@ default and then with everything that it offers.
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # before tests that import Keras
+POINTS = str(Path(__file__).parents[2] / "examples" / "points")
+os.environ["PYTHONPATH"] = POINTS  # of the processes that edits are tried in; they find the example's modules there
+sys.path.append(POINTS)

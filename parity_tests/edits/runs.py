@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
 from tests.conversion.test_optimiser import TABLE, batches, decay_groups
@@ -19,6 +20,7 @@ from wdport.families.roles import Edited, Faulty
 from wdport.parity.selftest.specimen import Specimen
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+POINTS = Path(__file__).parents[2] / "examples" / "points"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
         return
     if area == "training" and GOLDEN.is_dir():
         yield _resumed(folder, "etth1")
+    if area == "sampling" and family == "shared":
+        for name in points():
+            yield Run(name, str(folder / "points.pt"), str(folder / f"{name}.keras"), _table(folder, name))
     if family == "ts2vec" and GOLDEN.is_dir():
         chosen = [(str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"))]
     for full in (False, True):
@@ -108,6 +113,10 @@ def prepare(folder: Path) -> list[Run]:
         if name != "etth1":
             torch.save(trained(name), folder / f"{name}.pt")
             found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
+    torch.save(MLP().state_dict(), folder / "points.pt")
+    for name, text in points().items():
+        (folder / f"{name}.yaml").write_text(text)
+        found.append(Run(name, str(folder / "points.pt"), str(folder / f"{name}.keras"), convert=_table(folder, name)))
     if not GOLDEN.is_dir():
         return found
     config = str(GOLDEN / "etth1-seq24-db2.config.yaml")
@@ -117,6 +126,24 @@ def prepare(folder: Path) -> list[Run]:
         Run("etth1", str(GOLDEN / "etth1-seq24-db2.ckpt"), str(folder / "etth1.keras"), convert=etth1),
         Run("ts2vec", str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"), convert={}),
     ]
+
+
+def points() -> dict[str, str]:
+    """Tables of a user's own network: flows and a diffusion of points in a plane."""
+    flow, diffusion = ((POINTS / f"{name}.yaml").read_text() for name in ("flow", "diffusion"))
+    cosine = flow.replace("path: linear", "path: cosine")
+    scaled = cosine.replace("target: velocity", "target: noise").replace("from 0 to 1", "from 0 to 1000")
+    return {
+        "flow": flow,
+        "flow-cosine": cosine,
+        "flow-noise": scaled + "  time: 1000\n",
+        "flow-sample": cosine.replace("target: velocity", "target: sample"),
+        "diffusion": diffusion,
+    }
+
+
+def _table(folder: Path, name: str) -> dict[str, Any]:
+    return {"mapping": str(folder / f"{name}.yaml")}
 
 
 Schedule = Callable[[torch.optim.Optimizer], Any]

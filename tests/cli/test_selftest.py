@@ -10,7 +10,6 @@ import pytest
 
 from wdport.cli.main import main
 from wdport.families.faults import Kill
-from wdport.parity.selftest import canaries
 from wdport.parity.selftest import run as running
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 
@@ -57,7 +56,7 @@ def test_a_bad_path_is_refused_before_anything_runs(
 def test_without_torch_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(canaries, "find_spec", lambda name: None)
+    monkeypatch.setattr(running, "find_spec", lambda name: None)
     assert main(["selftest", "--quick"]) == 5
     assert "install wdport[torch]" in capsys.readouterr().err
 

@@ -20,8 +20,8 @@ from wdport.parity.policy import make_baseline, read_policy
 from wdport.parity.reports import render_json
 from wdport.parity.reports.text import render_text
 from wdport.parity.reports.words import claim
+from wdport.parity.run import begun
 from wdport.parity.verdict import ReferenceKind, Verdict
-from wdport.parity.verify import begun
 
 TODAY = date(2026, 11, 22)
 DIGESTS = {"checkpoint": "a1" * 32, "converted": "b2" * 32}

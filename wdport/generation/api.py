@@ -151,14 +151,22 @@ def generate(
         raise UsageError("prompts", f"have no mask token ({masked})", "give length, or put it where a token is wanted")
     if end is not None and gaps:
         raise UsageError("end", "would end a text in a gap of a prompt", "leave it out, or the mask tokens")
-    forbidden = np.isin(np.arange(vocabulary.size), [masked, *forbid])
-    if forbidden.all():
+    settings = settings_of(vocabulary.size, masked, steps, threshold, edit, temperature, top_k, top_p, end, forbid)
+    if settings.forbidden.all():
         raise UsageError("forbid", "leaves no token", "leave some out")
-    settings = Settings(
-        steps, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
-        1.0 if top_p is None else float(top_p), NEVER if end is None else end, forbidden,
-    )  # fmt: skip
     return complete(generator, texts, masked, settings, length, block_length, seed, batch, words)
+
+
+def settings_of(
+    size: int, mask: int, steps: int | None, threshold: float, edit: float | None, temperature: float,
+    top_k: int | None, top_p: float | None, end: int | None, forbid: Sequence[int] = (),
+) -> Settings:  # fmt: skip
+    """The program's settings from the arguments of :func:`generate`, for ``size`` tokens."""
+    return Settings(
+        steps, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
+        1.0 if top_p is None else float(top_p), NEVER if end is None else end,
+        np.isin(np.arange(size), [mask, *forbid]),
+    )  # fmt: skip
 
 
 def complete(

@@ -7,8 +7,9 @@ compares the tokens that it writes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -20,13 +21,12 @@ from wdport.compare.findings import Gate
 from wdport.compare.glossary import GATES
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE, fast_compile
-from wdport.diffusion.unmasking import Settings
 from wdport.families.roles import Completing, TokenNetwork
-from wdport.generation.api import complete
+from wdport.generation.api import complete, generate, settings_of
 from wdport.generation.program import Generator
 from wdport.generation.prompts import arranged
 from wdport.model import Array, KerasModel, Vocabulary
-from wdport.parity.use.plain_generation import Logits, Rule, Text, complete_text
+from wdport.parity.use.plain_generation import Draws, Logits, Rule, Text, complete_text
 from wdport.parity.use.sides import UseMeasures
 
 Tokens = Callable[[str, Array, Array], Array]
@@ -41,8 +41,13 @@ RULES = (
     Rule(length=9, block_length=4, steps=4, threshold=0.35),
     Rule(length=9, block_length=4, steps=3, threshold=0.3, edit=0.25),
     Rule(steps=2, threshold=0.4, edit=0.3),
+    Rule(length=10, block_length=2, steps=2, threshold=1.0, temperature=0.8),
+    Rule(length=9, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
+    Rule(length=9, steps=5, threshold=0.5, temperature=1.0, top_p=0.6),
+    Rule(length=12, block_length=5, steps=3, threshold=1.0, temperature=1.5, end=7),
 )
-"""Gaps and open ends, in blocks and in one, in one batch of prompts of different lengths."""
+"""Gaps and open ends, in blocks and in one, in one batch of prompts of different lengths; without gaps, if a token ends
+the texts."""
 
 OWN = Rule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""
@@ -71,7 +76,14 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
     with jax.enable_x64(True):
         small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
     for rule in RULES:
-        _compare_tokens(comparison, "a small network", small, _small_logits, _prompts(WORDS, MASK), rule)
+        prompts = _prompts(WORDS, MASK)
+        if rule.end is not None:
+            prompts = [prompt[prompt != MASK] for prompt in prompts]
+        _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule)
+    defaults = inspect.signature(generate).parameters
+    told = {each.name: defaults[each.name].default for each in fields(Rule) if each.name not in ("length", "steps")}
+    usual = {name: getattr(Rule(), name) for name in told}
+    comparison.add("defaults", lambda: np.array([told == usual], float), np.ones(1))
     vocabulary = pair.vocabulary
     if vocabulary.size > 2:  # otherwise there is nothing to choose from
         _compare_own(comparison, pair, vocabulary, full)
@@ -95,15 +107,31 @@ def _compare_tokens(
 ) -> None:
     """Every token of every text, and the step that set it."""
     mask, size = int(generator.vocabulary.mask or 0), generator.vocabulary.size
-    texts = [complete_text(logits, prompt, mask, rule) for prompt in prompts]
-    settings = Settings(rule.steps, rule.threshold, rule.edit, forbidden=np.arange(size) == mask)
+    texts = [complete_text(logits, prompt, mask, rule, _draws(at, size)) for at, prompt in enumerate(prompts)]
+    settings = settings_of(size, mask, rule.steps, rule.threshold, rule.edit, rule.temperature, rule.top_k, rule.top_p,
+                           rule.end)  # fmt: skip
     with jax.default_matmul_precision("highest"):
-        found = complete(generator, prompts, mask, settings, rule.length, rule.block_length, batch=len(prompts) - 1)
+        found = complete(generator, prompts, mask, settings, rule.length, rule.block_length, SEED,
+                         batch=len(prompts) - 1)  # fmt: skip
     name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"
-    name += f", edit {rule.edit:g}" if rule.edit else ""
+    given = {each: getattr(rule, each) for each in ("edit", "temperature", "top_k", "top_p", "end")}
+    name += "".join(f", {each} {value:g}" for each, value in given.items() if value)
     for part, ours, theirs in (("tokens", found.tokens, [text.tokens for text in texts]),
                                ("steps", found.steps, [text.steps for text in texts])):  # fmt: skip
         comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))
+
+
+def _draws(sample: int, size: int) -> Draws:
+    """The noise of a sample: it depends on the seed, on the sample's number, on its step and on the token's number."""
+
+    def noise(step: int, place: int) -> Array:
+        with jax.enable_x64(True):
+            key = jax.random.key(np.uint32(SEED))
+            for number in (sample, step, place):
+                key = jax.random.fold_in(key, np.uint32(number))
+            return np.asarray(jax.random.gumbel(key, (size,), np.float64))
+
+    return noise
 
 
 def _compare_logits(comparison: UseMeasures, pair: Pair, texts: Sequence[Text], mask: int) -> None:
