@@ -642,7 +642,7 @@ def _amplified(value: Any, gain: float) -> Any:
     array = np.asarray(value)
     if array.dtype.kind != "f" or array.ndim < 3:
         return value
-    return np.where(np.abs(array) < MASKING, array * array.dtype.type(gain), array)
+    return np.multiply(array, array.dtype.type(gain), where=np.abs(array) < MASKING, out=array.copy())
 
 
 # --- Conditioning ----------------------------------------------------------------------------------------------------

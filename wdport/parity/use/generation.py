@@ -37,17 +37,14 @@ WORDS, MASK = 13, 4
 """Tokens of the small network, and its mask token."""
 
 RULES = (
-    Rule(length=9, block_length=4, steps=3, threshold=1.0),
-    Rule(length=9, block_length=4, steps=4, threshold=0.35),
-    Rule(length=9, block_length=4, steps=3, threshold=0.3, edit=0.25),
     Rule(steps=2, threshold=0.4, edit=0.3),
-    Rule(length=10, block_length=2, steps=2, threshold=1.0, temperature=0.8),
-    Rule(length=9, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
-    Rule(length=9, steps=5, threshold=0.5, temperature=1.0, top_p=0.6),
-    Rule(length=12, block_length=5, steps=3, threshold=1.0, temperature=1.5, end=7),
+    Rule(length=14, block_length=3, steps=3, threshold=1.0),
+    Rule(length=14, block_length=3, steps=2, threshold=0.3, edit=0.25),
+    Rule(length=14, block_length=3, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
+    Rule(length=14, block_length=3, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
+    Rule(length=14, block_length=3, steps=2, threshold=1.0, temperature=3.0, end=3),
 )
-"""Gaps and open ends, in blocks and in one, in one batch of prompts of different lengths; without gaps, if a token ends
-the texts."""
+"""Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile."""
 
 OWN = Rule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""
@@ -77,7 +74,7 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
         small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
     for rule in RULES:
         prompts = _prompts(WORDS, MASK)
-        if rule.end is not None:
+        if rule.length:
             prompts = [prompt[prompt != MASK] for prompt in prompts]
         _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule)
     defaults = inspect.signature(generate).parameters
