@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from tests.conversion.test_optimiser import TABLE, batches, decay_groups
 from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
 from tests.make import stated
+from wdport.diffusion.scheduler import Scheduler
 from wdport.families.registry import shipped
 from wdport.families.roles import Edited, Faulty
 from wdport.parity.selftest.specimen import Specimen
+from wdport.wavelets.lengths import group_lengths
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 POINTS = Path(__file__).parents[2] / "examples" / "points"
@@ -48,6 +50,7 @@ def pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
         configs = dict(family.examples())
         if isinstance(family, Edited):
             configs |= {f"edited {name}": config for name, config in family.edited().items()}
+        configs |= {f"more {at}": config for at, config in enumerate(more(family.name, configs))}
         for at, config in enumerate(configs.values()):
             specimen = Specimen(family.name, family, config)
             paths = [folder / f"{family.name}-{at}{each.suffix}" for each in (specimen.checkpoint, specimen.converted)]
@@ -55,6 +58,27 @@ def pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
                 path.write_bytes(source.read_bytes())
             found.setdefault(family.name, []).append((str(paths[0]), str(paths[1])))
     return found
+
+
+def more(family: str, known: Mapping[str, Any]) -> list[Any]:
+    """Further configurations of a family, so that every edit's code runs under one of them."""
+    config = next(iter(known.values()))
+    if family == "masked_lm":
+        return [replace(config, hidden_act=name, pad_token_id=0) for name in ("gelu_new", "gelu_pytorch_tanh")]
+    if family == "unet2d":
+        wide = Scheduler(100, "scaled_linear", variance_type="fixed_large", clip=None, timestep_spacing="trailing",
+                         set_alpha_to_one=False)  # fmt: skip
+        cosine = Scheduler(100, "squaredcos_cap_v2", prediction_type="v_prediction", clip=2.0,
+                           timestep_spacing="linspace")  # fmt: skip
+        return [replace(config, sample_size=(8, 12), scheduler=wide), replace(config, scheduler=cosine, freq_shift=1)]
+    if family == "waveletdiff":
+        found = []
+        for mode, length, wavelet in (("periodization", 23, "db2"), ("smooth", 24, "db3")):
+            lengths = group_lengths(length, wavelet, 3, mode)
+            found.append(replace(config, boundary_mode=mode, seq_len=length, wavelet=wavelet, level_lengths=lengths,
+                                 num_layers=1))  # fmt: skip
+        return found
+    return []
 
 
 def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], folder: Path) -> Iterator[Run]:

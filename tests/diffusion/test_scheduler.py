@@ -128,6 +128,20 @@ def test_plans_do_what_plain_loops_do(spacing: str, prediction: str) -> None:
     assert Run("ddpm", 0.0, scheduler.target) in process.runs
 
 
+@pytest.mark.parametrize("spacing", SPACINGS)
+def test_the_steps_of_every_count_are_the_librarys(spacing: str) -> None:
+    """Halves are rounded as the library's own arithmetic leaves them: 24 of 100 trailing steps have one."""
+    pytest.importorskip("diffusers", exc_type=ImportError)
+    from diffusers import DDPMScheduler
+
+    for last, counts in ((100, range(1, 101)), (1000, range(1, 300))):
+        theirs = DDPMScheduler(num_train_timesteps=last, timestep_spacing=spacing)
+        for count in counts:
+            theirs.set_timesteps(count)
+            ours = Scheduler(last, timestep_spacing=spacing).steps(count) - 1
+            assert ours.tolist() == theirs.timesteps[:count].tolist(), count
+
+
 def test_every_sampler_runs() -> None:
     process = Scheduler(num_train_timesteps=50).process()
     init = np.random.default_rng(0).standard_normal(SHAPE)

@@ -13,12 +13,12 @@ from wdport.compare.candidate import Candidate, PortSide
 from wdport.compare.clock import Clock
 from wdport.compare.errors import outputs_in_port
 from wdport.compare.findings import Finding, fact
-from wdport.compare.float32_errors import Float32Errors
 from wdport.compare.layouts import axes
 from wdport.compare.memory import trim_memory
 from wdport.compare.output_parts import OutputParts
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult, locate
+from wdport.compare.rounding_errors import RoundingErrors
 from wdport.model import Array, Signature
 from wdport.recorder import Observation
 
@@ -92,7 +92,7 @@ class Comparison:
     taps: dict[str, TapResult] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     arranged: dict[str, str] = field(default_factory=dict)
-    single: Float32Errors = field(default_factory=Float32Errors)
+    single: RoundingErrors = field(default_factory=RoundingErrors)
     evidence: Evidence | None = None
     findings: dict[Finding, None] = field(default_factory=dict)
     float64: Tally = field(default_factory=Tally)

@@ -90,6 +90,10 @@ class Reference(Protocol):
         """Those of the cases that it can run; extreme values only where it stays finite."""
         ...
 
+    def inputs(self, case: Case) -> tuple[Array, ...]:
+        """The inputs of ``case``, floating ones in float64."""
+        ...
+
     def use(self, random_biases: bool) -> None:
         """Use the converted weights, or those with random biases, from now on."""
         ...
@@ -143,13 +147,13 @@ class Live:
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
             cases = cases_of(battery, self.make_inputs)
-            drawn = with_keys(self.drawn, self.modules["float64"], cases, self._inputs)
+            drawn = with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
             if drawn != self.drawn:
                 self._notes["masks have padding on the right alone: under others, queries see no key"] = None
             self.drawn = drawn
-            return [finite_case(self.modules["float64"], case, self._inputs) for case in cases]
+            return [finite_case(self.modules["float64"], case, self.inputs) for case in cases]
 
-    def _inputs(self, case: Case) -> tuple[Array, ...]:
+    def inputs(self, case: Case) -> tuple[Array, ...]:
         return checked_inputs(self.make_inputs, case, "the reference", self.drawn)
 
     def use(self, random_biases: bool) -> None:
@@ -163,7 +167,7 @@ class Live:
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
         with translated(), highest_precision() as precision:
-            inputs = self._inputs(case)
+            inputs = self.inputs(case)
             try:
                 seen = observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
@@ -184,7 +188,7 @@ class Live:
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)
         with translated():
-            return conditioning(self.modules["float64"], case, self._inputs(case), dtype)
+            return conditioning(self.modules["float64"], case, self.inputs(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
         with translated():

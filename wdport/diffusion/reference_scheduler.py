@@ -27,7 +27,8 @@ def scheduler_steps(document: Document, count: int) -> list[int]:
         return [i * (last // count) + document["steps_offset"] for i in range(count)][::-1]
     if document["timestep_spacing"] == "linspace":
         return [round(float(value)) for value in np.linspace(0, last - 1, count)][::-1]
-    return [round(last - i * last / count) - 1 for i in range(count)]
+    falling = np.arange(last, 0, -last / count)  # halves are rounded as this sum of the library's leaves them
+    return [round(float(value)) - 1 for value in falling[:count]]
 
 
 def scheduler_ddpm(

@@ -138,7 +138,9 @@ class Scheduler:
         if self.timestep_spacing == "linspace":
             steps = np.linspace(0, last - 1, count).round()[::-1]
         elif self.timestep_spacing == "trailing":
-            steps = np.round(last - np.arange(count) * (last / count)) - 1  # the library may add a step -1, by rounding
+            steps = (
+                np.round(np.arange(last, 0, -last / count))[:count] - 1
+            )  # the library may add a step -1, by rounding
         else:
             steps = np.arange(float(count))[::-1] * (last // count) + self.steps_offset
         if steps[0] >= last:

@@ -128,6 +128,9 @@ class Replay:
             self.notes = [*self.notes, f"the recording has no extreme values ({', '.join(EXTREMES)}): record it again"]
         return [*plain, *extreme]
 
+    def inputs(self, case: Case) -> tuple[Array, ...]:
+        return self._recording.observation(case).inputs
+
     def use(self, random_biases: bool) -> None:
         """Do nothing: every case was recorded with its own weights."""
 

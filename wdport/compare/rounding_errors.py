@@ -1,4 +1,5 @@
-"""Accumulate the float32 errors of both sides by tap and by output, as pairs for the ratios of float32 (B)."""
+"""Accumulate the rounding errors of both sides by tap and by output, as pairs for the ratios of float32 (B) and
+bfloat16 (B')."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wdport.compare.bounds import NUMERICS
+from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF
 from wdport.compare.calls import Call, Expected, Outputs
 from wdport.compare.errors import fed, made
 from wdport.compare.measure import ErrorPair
@@ -16,11 +17,13 @@ from wdport.model import Array
 from wdport.recorder import Conditioning
 
 
-class Float32Errors:
+class RoundingErrors:
     """Error pairs by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the taps' inputs,
-    ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network."""
+    ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network. ``unit`` is
+    the dtype's rounding error."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: float = UNIT_ROUNDOFF) -> None:
+        self._unit = unit
         self.alone: dict[str, ErrorPair] = {}
         self.inputs: dict[str, ErrorPair] = {}
         self.times: dict[str, ErrorPair] = {}
@@ -30,7 +33,11 @@ class Float32Errors:
         """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
         for at, name in enumerate(names):
             for known, (port, reference, truth) in ((self.whole, running), (self.alone, alone)):
-                known.setdefault(name, ErrorPair()).add(port[at], reference[at], truth[at])
+                self._pair(known, name).add(port[at], reference[at], truth[at])
+
+    def add_isolated(self, name: str, port: Array, reference: Array, truth: Array) -> None:
+        """Add an output of the network with every tap isolated."""
+        self._pair(self.alone, name).add(port, reference, truth)
 
     def add_tap(self, tap: Tap, own: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
         """Add one tap; returns whether it could be compared. Inputs of a reordered (``arranged``) tap are ignored."""
@@ -40,16 +47,19 @@ class Float32Errors:
         if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
             return False
         theirs = made(tap, Call((), reference.outputs), truth) or []
-        pair = self.alone.setdefault(tap.reference, ErrorPair())
+        pair = self._pair(self.alone, tap.reference)
         for (c, t), (r, _) in zip(outputs, theirs, strict=True):
             pair.add(c, r, t)
         for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
-            self.inputs.setdefault(tap.reference, ErrorPair()).add(c, r, t)
+            self._pair(self.inputs, tap.reference).add(c, r, t)
         return True
+
+    def _pair(self, known: dict[str, ErrorPair], name: str) -> ErrorPair:
+        return known.setdefault(name, ErrorPair(unit=self._unit))
 
     def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
         """Add a tap at every value of its input."""
-        self.times.setdefault(name, ErrorPair()).add(port, reference, truth)
+        self._pair(self.times, name).add(port, reference, truth)
 
     def beyond(self, parts: OutputParts | None) -> bool:
         """Whether any error exceeds the bound."""
