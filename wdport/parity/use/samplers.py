@@ -31,7 +31,7 @@ from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7
-GUIDANCE = 2.5
+GUIDANCE = (2.5, 0.5)
 
 Labelled = Callable[[Array, Array, Array | None], Array]
 """(state (B, *shape), times (B,), labels (B,) or None) to the prediction (B, *shape), in numpy and float64."""
@@ -154,7 +154,8 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
         yield draw(f"labels ({usual})", usual, labels=mixed)
         if about.no_class is not None:
             other = np.array([(about.no_class + 1) % about.classes], np.int32)
-            yield draw(f"guidance ({usual})", usual, labels=other, guidance=GUIDANCE)
+            for scale in GUIDANCE:
+                yield draw(f"guidance {scale} ({usual})", usual, labels=other, guidance=scale)
     if isinstance(about.decoding, Decoding):
         known = _known_values(about.decoding)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
@@ -163,9 +164,10 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
 
 
 def _known_values(decoding: Decoding) -> Array:
-    """Every other value of one decoded sample, NaN for the others."""
+    """Every other value of one decoded sample, the first of them exactly 0; NaN for the others."""
     rng = np.random.default_rng(SEED)
     values = np.asarray(decoding.mean) + np.asarray(decoding.std) * rng.uniform(-1.0, 1.0, decoding.shape)
+    values.reshape(-1)[1] = 0.0
     return np.where(np.arange(values.size).reshape(values.shape) % 2, values, np.nan)
 
 
