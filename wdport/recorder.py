@@ -206,7 +206,7 @@ class Case:
         weights = "random biases" if self.random_biases else "converted weights"
         extremes = ", ".join(each for each in self.extremes if each)
         more = f"samples: {extremes}, " if extremes else ""
-        gain = f", float32 layers fed x{self.gain:g}" if self.gain != 1.0 else ""
+        gain = f", gain x{self.gain:g}" if self.gain != 1.0 else ""
         return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}{gain}"
 
 
