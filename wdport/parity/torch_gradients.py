@@ -38,7 +38,7 @@ def torch_gradients(
     def keep(name: str) -> Callable[[torch.nn.Module, object, object], object]:
         def hook(_: torch.nn.Module, __: object, output: object) -> object:
             count[name] += 1
-            output = _differentiable(output) if isinstance(output, torch.Tensor) else _apart(output)
+            output = _alias(output)
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
                 tensor.retain_grad()
@@ -68,18 +68,15 @@ def torch_gradients(
     return slopes
 
 
-def _apart(output: object) -> object:
-    """Copy several outputs: one tensor may be returned twice, or also be used within the module."""
-    if type(output) is tuple:
-        return tuple(map(_alias, output))
-    return list(map(_alias, output)) if type(output) is list else output
-
-
 def _alias(value: object) -> object:
+    """Other tensors of the same values: one may be returned twice, or also be used within the module, such as a cache
+    for its next call, and only what is returned counts as its output."""
     if isinstance(value, torch.Tensor):
         value = _differentiable(value)
         return value.view_as(value) if value.requires_grad else value
-    return _apart(value)
+    if type(value) is tuple:
+        return tuple(map(_alias, value))
+    return list(map(_alias, value)) if type(value) is list else value
 
 
 def _differentiable(tensor: torch.Tensor) -> torch.Tensor:
