@@ -112,7 +112,7 @@ def _exports(family: str, known: Mapping[str, list[tuple[str, str]]]) -> Iterato
     }
     for name in {"shared": ["waveletdiff", "unet2d"]}.get(family, [family]):
         for at, (checkpoint, converted) in enumerate(known.get(name, [])):
-            for order in orders.get(name, []) if at < 2 else []:
+            for order in orders.get(name, []) if at in (0, 3 if name == "unet2d" else 1) else []:
                 yield Run(f"export {name}-{at} {order or ''}", checkpoint, converted, export=order)
             if family == "shared" and not at:
                 yield Run(f"export {name}-{at} --to torch", checkpoint, converted, export={"to": "torch"})
