@@ -18,11 +18,14 @@ from wdport.compare.comparison import Comparison
 from wdport.compare.errors import InPort
 from wdport.compare.findings import Gate, Measure
 from wdport.compare.glossary import GATES
+from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.compare.rounding_errors import RoundingErrors
 from wdport.conversion.prepare import Prepared
+from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
-from wdport.recorder import isolate, lifted, record
+from wdport.parity.sampling_network import WHOLE, SamplingNetwork
+from wdport.recorder import isolate, lifted, record, run
 
 if TYPE_CHECKING:
     import torch
@@ -33,17 +36,44 @@ Ran = tuple[Outputs, Calls]
 POLICY = "mixed_bfloat16"
 
 
-def bfloat16_gate(prepared: Prepared, comparison: Comparison, cases: Sequence[Case]) -> tuple[Gate, dict[str, float]]:
-    """Run cases with the current weights; return the gate and the ratios by the reference's names."""
-    taps = comparison.alignment.taps
-    probe = Probe(_model(prepared, comparison), {layer_of(tap.candidate) for tap in taps})
+def bfloat16_gate(
+    prepared: Prepared, comparison: Comparison, cases: Sequence[Case], samples: bool = False
+) -> tuple[Gate, dict[str, float]]:
+    """Run cases with the current weights; return the gate and the ratios by the reference's names. If the model
+    ``samples``, the network that samplers run is compared as a whole, in the first case."""
+    taps, model = comparison.alignment.taps, _model(prepared, comparison)
+    probe = Probe(model, {layer_of(tap.candidate) for tap in taps})
     ratios: dict[str, float] = {}
     for case in cases:
         errors = _errors(comparison, probe, case)
         for known in (errors.alone, errors.inputs):
             for name, pair in known.items():
                 ratios[name] = max(pair.rms_ratio, pair.max_ratio, ratios.get(name, 0.0))
-    return _gate(ratios, len(taps) + len(comparison.outputs)), ratios
+    if samples and isinstance(prepared.family, Sampled):
+        network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
+        pair = _whole(comparison, network, cases[0])
+        ratios[WHOLE] = max(pair.rms_ratio, pair.max_ratio)
+    return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
+
+
+def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:
+    """The errors of the network that samplers run and of the whole reference."""
+    import torch
+
+    modules: Mapping[str, torch.nn.Module] = comparison.modules
+    inputs = cast(comparison.reference.inputs(case), np.float32)
+    narrow = comparison.signature.in_port(inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = run(modules["float32"], inputs)
+    with lifted():
+        high = run(modules["float64"], cast(inputs, np.float64))
+    with jax.default_matmul_precision("highest"):
+        made = np.asarray(network.predict(POLICY, narrow)).astype(np.float32)
+    names = [""] * len(low)
+    sides = [comparison.outputs_in_port(side, names, [made]) for side in (low, high)]
+    pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
+    pair.add(made, sides[0][0], sides[1][0])
+    return pair
 
 
 def _errors(comparison: Comparison, probe: Probe, case: Case) -> RoundingErrors:

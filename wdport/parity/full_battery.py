@@ -64,7 +64,7 @@ def run_full_battery(
         compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
         say("bfloat16")
         with comparison.clock.gate("B'"):
-            low, ratios = bfloat16_gate(prepared, comparison, BFLOAT16_CASES)
+            low, ratios = bfloat16_gate(prepared, comparison, BFLOAT16_CASES, sampling is not None)
         release_memory()
         path: Gate | None = None
         trajectories: tuple[Trajectory, ...] = ()

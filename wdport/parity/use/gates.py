@@ -16,9 +16,9 @@ from wdport.model import Array
 from wdport.parity.trajectories import file_process
 from wdport.parity.trajectory_sides import reference_network
 from wdport.parity.use.generation import Pair, Tokens, generation_gate
-from wdport.parity.use.samplers import Labelled, samplers_gate
+from wdport.parity.use.samplers import SEED, Labelled, samplers_gate
 from wdport.recorder import highest_precision, lifted, run
-from wdport.sampling.network import fast_network, keras_network
+from wdport.sampling.network import keras_network
 
 
 def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: bool) -> list[Gate]:
@@ -39,8 +39,9 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
     known, modules = (family, config), comparison.modules
     # a recording has no tables: its port's own are compared with their formulas
     process = file_process(family, prepared) if modules else keras_network(model, known).process()
+    given = comparison.signature.in_port(comparison.signature.make(SEED, 1, 1.0))
     if not full or not modules:
-        return samplers_gate(model, family, config, process)
+        return samplers_gate(model, family, config, process, given)
 
     def double(inputs: tuple[Array, ...]) -> Array:
         with lifted(), highest_precision():
@@ -50,7 +51,7 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
         return reference_network(comparison.signature, labels, double)(state, times)
 
     reference: Labelled = plain
-    return samplers_gate(model, family, config, process, (fast_network(model, known=known), reference))
+    return samplers_gate(model, family, config, process, given, reference)
 
 
 def _tokens(comparison: Comparison) -> Tokens:

@@ -72,11 +72,11 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
     comparison = UseMeasures("logic")
     with jax.enable_x64(True):
         small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
-    for rule in RULES:
-        prompts = _prompts(WORDS, MASK)
+    for mask, rule in [*((MASK, rule) for rule in RULES), (0, RULES[0])]:
+        prompts = _prompts(WORDS, mask)
         if rule.length:
-            prompts = [prompt[prompt != MASK] for prompt in prompts]
-        _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule)
+            prompts = [prompt[prompt != mask] for prompt in prompts]
+        _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule, mask)
     defaults = inspect.signature(generate).parameters
     told = {each.name: defaults[each.name].default for each in fields(Rule) if each.name not in ("length", "steps")}
     usual = {name: getattr(Rule(), name) for name in told}
@@ -96,14 +96,15 @@ def _compare_own(comparison: UseMeasures, pair: Pair, vocabulary: Vocabulary, fu
     model = pair.models["float64"]
     for rule in OWN_RULES if full else ():
         generator = Generator(vocabulary, pair.family.token_network(model), True, fast_compile())
-        _compare_tokens(comparison, "the model", generator, logits, prompts, rule)
+        _compare_tokens(comparison, "the model", generator, logits, prompts, rule, mask)
 
 
 def _compare_tokens(
-    comparison: UseMeasures, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule
-) -> None:
+    comparison: UseMeasures, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule,
+    mask: int,
+) -> None:  # fmt: skip
     """Every token of every text, and the step that set it."""
-    mask, size = int(generator.vocabulary.mask or 0), generator.vocabulary.size
+    size = generator.vocabulary.size
     texts = [complete_text(logits, prompt, mask, rule, _draws(at, size)) for at, prompt in enumerate(prompts)]
     settings = settings_of(size, mask, rule.steps, rule.threshold, rule.edit, rule.temperature, rule.top_k, rule.top_p,
                            rule.end)  # fmt: skip
@@ -112,7 +113,7 @@ def _compare_tokens(
                          batch=len(prompts) - 1)  # fmt: skip
     name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"
     given = {each: getattr(rule, each) for each in ("edit", "temperature", "top_k", "top_p", "end")}
-    name += "".join(f", {each} {value:g}" for each, value in given.items() if value)
+    name += "".join(f", {each} {value:g}" for each, value in given.items() if value) + f", mask {mask}" * (not mask)
     for part, ours, theirs in (("tokens", found.tokens, [text.tokens for text in texts]),
                                ("steps", found.steps, [text.steps for text in texts])):  # fmt: skip
         comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))

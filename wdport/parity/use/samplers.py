@@ -7,7 +7,7 @@ from a seed, in batches that do not divide their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,13 +25,14 @@ from wdport.families.roles import Sampled
 from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
 from wdport.parity.use.sides import UseMeasures
 from wdport.sampling.job import plan_job
-from wdport.sampling.network import Network, keras_network
+from wdport.sampling.network import Network, fast_network, keras_network
 from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7
 GUIDANCE = (2.5, 0.5)
+PAD_WIDTHS = 3
 
 Labelled = Callable[[Array, Array, Array | None], Array]
 """(state (B, *shape), times (B,), labels (B,) or None) to the prediction (B, *shape), in numpy and float64."""
@@ -50,8 +51,8 @@ class Draw:
 
 
 def samplers_gate(
-    model: KerasModel, family: Sampled, config: Configuration, process: Process,
-    network: tuple[Network, Labelled] | None = None,
+    model: KerasModel, family: Sampled, config: Configuration, process: Process, given: Sequence[Array] = (),
+    reference: Labelled | None = None,
 ) -> Gate:  # fmt: skip
     """Gate samplers (H).
 
@@ -60,20 +61,43 @@ def samplers_gate(
         family: its family.
         config: its configuration.
         process: the checkpoint's own.
-        network: the network for sampling in float64, and the reference, to draw from as well.
+        given: the network's inputs for one sample.
+        reference: to draw from the model's own network as well, with padded widths too.
     """
-    plain = keras_network(model, (family, config))
+    known = (family, config)
+    plain = keras_network(model, known)
     comparison = UseMeasures("trajectory")
     undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
-        _compare(comparison, _small(plain), partial(_formula, np), process, full=network is not None)
-        if network is not None:
-            _compare(comparison, *network, process, full=True, prefix="the model's ")
+        _compare(comparison, _small(plain), partial(_formula, np), process, full=reference is not None)
+        if reference is not None:
+            _compare(comparison, fast_network(model, known=known), reference, process, True, "the model's ")
+            _compare_padded(comparison, fast_network(model, PAD_WIDTHS, known), reference, given)
+    _compare_shapes(comparison, plain.shape, given)
     wrong = plain.process().wrong_count()
     if wrong is not None:
         comparison.facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
     return GATES["H"].gate(len(comparison.measures) + 1, comparison.expected + 1, comparison.measures,
                            tuple(comparison.facts))  # fmt: skip
+
+
+def _compare_padded(comparison: UseMeasures, network: Network, plain: Labelled, given: Sequence[Array]) -> None:
+    """One prediction of a network whose widths are padded."""
+    state, times, *rest = given
+    labels = rest[0] if rest else None
+
+    def padded() -> Array:
+        run = jax.jit(network.at, compiler_options=fast_compile())
+        return np.asarray(run(network.weights(len(state)), state, times, labels))
+
+    comparison.add("the model's network with padded widths", padded, plain(state, times, labels))
+
+
+def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], given: Sequence[Array]) -> None:
+    """A network that takes any size does not show that the axes of its samples are exchanged."""
+    stated = given[0].shape[1:] if given else shape
+    if shape != stated and sorted(shape) == sorted(stated):
+        comparison.facts.append(fact(f"samples have the shape {shape}, and the network is made for {stated}"))
 
 
 def _compare(
