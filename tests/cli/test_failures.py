@@ -242,7 +242,7 @@ def test_a_verdict_outlives_its_reports(
         (tmp_path / "sub").rmdir()  # the folder of a report, which was there when it was asked for
         return made
 
-    monkeypatch.setattr(wdport.parity.verify, "verify", verify)
+    monkeypatch.setattr(wdport.parity.verify, "compare_files", verify)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     (tmp_path / "sub").mkdir()
     words = ["--json", str(tmp_path / "sub" / "a.json"), "--junit", str(tmp_path / "a.xml")]

@@ -253,7 +253,7 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("SECRET", "1")
-    assert "SECRET" not in process._environment()
+    assert "SECRET" not in process.plain_environment()
     inputs = (np.zeros((2, 2), "f4"), np.zeros(2, "f4"), np.zeros(2, "i4"))
     (result,) = process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
     assert (result.error, result.dtypes) == ("", ("float32",))

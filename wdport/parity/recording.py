@@ -121,22 +121,29 @@ class Replay:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
-        recorded = {replace(case, gain=1.0): case for case in self._recording.cases}
-        plain = [recorded.get(replace(case, gain=1.0), case) for case in battery if not case.extremes]
+        plain = [self._recorded(case) for case in battery if not case.extremes]
         extreme = [case for case in self._recording.cases if case.extremes]
         if not extreme:
             self.notes = [*self.notes, f"the recording has no extreme values ({', '.join(EXTREMES)}): record it again"]
         return [*plain, *extreme]
 
+    def _recorded(self, case: Case) -> Case:
+        """The recorded case, which may have another gain."""
+        same = (each for each in self._recording.cases if replace(each, gain=case.gain) == case)
+        return next(same, case)
+
     def inputs(self, case: Case) -> tuple[Array, ...]:
-        return self._recording.observation(case).inputs
+        return self._recording.observation(self._recorded(case)).inputs
 
     def use(self, random_biases: bool) -> None:
         """Do nothing: every case was recorded with its own weights."""
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
-        seen = self._recording.observation(case)
-        if seen.single is None and case.numerics:
+        recorded = self._recorded(case)
+        seen = self._recording.observation(recorded)
+        if recorded.gain != case.gain:
+            seen = replace(seen, single=None)
+        elif seen.single is None and case.numerics:
             raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", AGAIN)
         # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
         layers = set(map(layer_of, taps))
@@ -147,7 +154,7 @@ class Replay:
         return seen
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        return self._recording.conditioning(case, dtype)
+        return self._recording.conditioning(self._recorded(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
         found = self._recording.sweeps()
