@@ -72,7 +72,7 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
     comparison = UseMeasures("logic")
     with jax.enable_x64(True):
         small = Generator(Vocabulary(WORDS, MASK), _Small(), True, fast_compile())
-    for mask, rule in [*((MASK, rule) for rule in RULES), (0, RULES[0])]:
+    for mask, rule in [*((MASK, rule) for rule in RULES), *((0, rule) for rule in RULES[:1])]:
         prompts = _prompts(WORDS, mask)
         if rule.length:
             prompts = [prompt[prompt != mask] for prompt in prompts]
