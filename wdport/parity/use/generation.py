@@ -42,9 +42,10 @@ RULES = (
     Rule(length=14, block_length=3, steps=2, threshold=0.3, edit=0.25),
     Rule(length=14, block_length=3, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
     Rule(length=14, block_length=3, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
-    Rule(length=14, block_length=3, steps=2, threshold=1.0, temperature=3.0, end=3),
+    Rule(length=14, block_length=3, steps=2, threshold=1.0, temperature=5.0, end=1),
 )
-"""Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile."""
+"""Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile. In
+the last one, a text's end is drawn while masks before it are open."""
 
 OWN = Rule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""
@@ -76,6 +77,8 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
         prompts = _prompts(WORDS, mask)
         if rule.length:
             prompts = [prompt[prompt != mask] for prompt in prompts]
+        if rule.end is not None:
+            prompts[0][0] = rule.end  # which ends no text there
         _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule, mask)
     defaults = inspect.signature(generate).parameters
     told = {each.name: defaults[each.name].default for each in fields(Rule) if each.name not in ("length", "steps")}
