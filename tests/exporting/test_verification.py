@@ -181,6 +181,18 @@ def test_a_fault_fails_and_its_programs_are_named(
     assert {each.subject for gate in found.gates for each in gate.findings} == programs
 
 
+def test_a_sampler_other_than_what_was_asked_for_fails(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file states what was asked for, not what was made."""
+    with monkeypatch.context() as patch:
+        of(api, "plan_of", lambda make, network, name, steps, eta: make(network, name, steps))(patch)
+        path = written(model, tmp_path / "a.stablehlo", *SAMPLER)
+    found = verification.verify_artefact(opened(model), path)
+    assert found.exit_code == 1
+    assert any("slots" in str(each) for gate in found.gates for each in gate.findings)
+
+
 @pytest.mark.parametrize("words", [SAMPLER, ("--what", "denoiser", "--dtype", "mixed_bfloat16")])
 def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     path = written(model, tmp_path / "a.stablehlo", *words)

@@ -162,7 +162,7 @@ def export_network(
         lowered = lower_denoiser(network, lowering)
     else:
         plan = plan_of(network, order.sampler, order.steps, order.eta)
-        sampler = {"sampler": _plan_facts(plan, order.steps)}
+        sampler = {"sampler": _plan_facts(plan, order)}
         lowered = lower_sampler(network, plan, lowering)
     told = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
     facts = {"what": order.what, **_facts(network, lowering), **told, **sampler}
@@ -215,6 +215,7 @@ def _made(lowering: Lowering) -> dict[str, object]:
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
-def _plan_facts(plan: Plan, count: int | None) -> dict[str, object]:
-    steps = {"steps": plan.steps.tolist(), "slots": plan.slots, "count": count}
-    return {"name": plan.sampler, "eta": plan.eta, **steps}
+def _plan_facts(plan: Plan, order: Order) -> dict[str, object]:
+    """Return what was asked for, from which a verification makes a plan of its own, and the steps of this one."""
+    asked = {"name": order.sampler or plan.sampler, "eta": float(order.eta), "count": order.steps}
+    return {**asked, "steps": plan.steps.tolist(), "slots": plan.slots}
