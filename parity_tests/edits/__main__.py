@@ -100,7 +100,7 @@ def main(words: list[str] | None = None) -> int:
                 file.flush()
                 living += not row["killed"] and row["area"] not in OUTSIDE and "outside" not in row
         while not servers.empty():
-            servers.get().__exit__()
+            servers.get().close()
     sys.stdout.write(f"{len(rows)} edits, {living} not found\n")
     return 1 if living else 0
 

@@ -86,3 +86,9 @@ def test_a_wrong_one_fails(tmp_path: Path, name: str) -> None:
 
 def test_a_layer_whose_output_is_constant_in_one_case_is_compared_in_the_others(tmp_path: Path) -> None:
     assert verified(tmp_path, PAIRS["rnn_cell, relu"]).exit_code == 0
+
+
+@pytest.mark.parametrize(("name", "amplified"), [("conv1d, causal", False), ("rnn_cell, relu", True)])
+def test_the_report_names_the_gain_only_where_there_was_one(tmp_path: Path, name: str, amplified: bool) -> None:
+    """A convolution that pads inside keeps its own input, which is not amplified."""
+    assert ("gain x32" in " ".join(verified(tmp_path, PAIRS[name]).inputs)) is amplified

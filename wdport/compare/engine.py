@@ -124,8 +124,10 @@ class _Engine:
             under_way: list[_Started] = []
             for case in cases:
                 with self.clock.gate("0"):
-                    if self.own_values:
-                        case = replace(case, gain=1.0)
+                    if self.own_values and case.gain != 1.0:
+                        plain = replace(case, gain=1.0)
+                        self.result.probes = tuple(plain if each == case else each for each in self.result.probes)
+                        case = plain
                     seen = self.result.observe(case)
                     if not self.result.taps:
                         self._settle(seen)

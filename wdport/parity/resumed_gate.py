@@ -167,7 +167,7 @@ def _rates_ahead(resumed: Resumed) -> dict[str, float]:
         return {}
     state, errors = resumed.state, {"learning rates ahead": 0.0, "momenta ahead": 0.0}
     metrics = _metrics() if resumed.by_metric else None
-    for every in PER_EPOCH:
+    for every in PER_EPOCH if metrics is None else (1,):
         ours = schedule_of(state)
         assert ours is not None
         if metrics is None:
@@ -180,8 +180,6 @@ def _rates_ahead(resumed: Resumed) -> dict[str, float]:
         theirs = rates_ahead(state, resumed.schedule, AHEAD, every, metrics)
         for name, own, reference in zip(errors, held, theirs, strict=True):
             errors[name] = max(errors[name], relative_l2(own, reference))
-        if metrics is not None:
-            break
     return errors
 
 

@@ -96,9 +96,8 @@ def padded() -> nn.Module:
     return Recurrent(PADDING)
 
 
-@keras.saving.register_keras_serializable("edges")
-class Ids(layers.Layer):
-    """Changes ids: ``how`` is how."""
+class Chosen(layers.Layer):
+    """A layer that is correct, or wrong in the way that ``how`` names."""
 
     def __init__(self, how: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -106,6 +105,11 @@ class Ids(layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "how": self.how}
+
+
+@keras.saving.register_keras_serializable("edges")
+class Ids(Chosen):
+    """Changes ids: ``how`` is how."""
 
     def call(self, ids: Any) -> Any:
         return ops.minimum(ids, WORDS - 2) if self.how == "clipped" else ids
@@ -144,15 +148,8 @@ def masked() -> Any:
 
 
 @keras.saving.register_keras_serializable("edges")
-class Pool(layers.Layer):
+class Pool(Chosen):
     """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible."""
-
-    def __init__(self, how: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how = how
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
 
     def call(self, x: Any, scores: Any, mask: Any) -> Any:
         if self.how == "length":
@@ -165,15 +162,8 @@ class Pool(layers.Layer):
 
 
 @keras.saving.register_keras_serializable("edges")
-class Softmax(layers.Layer):
+class Softmax(Chosen):
     """Softmax; by ``how``, logits are not shifted, or by the largest of the batch."""
-
-    def __init__(self, how: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how = how
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
 
     def call(self, logits: Any) -> Any:
         if not self.how:
