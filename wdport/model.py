@@ -96,6 +96,14 @@ class Resolved:
         return {name: str(value) if is_dataclass(value) else value for name, value in found.items()}
 
 
+class Stated(NamedTuple):
+    """A configuration as it is written, for a library that reads it itself: the ``config.json`` of a checkpoint, and
+    the user's values in place of its own."""
+
+    document: Document
+    values: Document
+
+
 Batch = Mapping[str, Array]
 """One training batch: named arrays of clean data and random numbers, from which both sides compute the rest."""
 

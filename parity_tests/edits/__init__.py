@@ -12,6 +12,6 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # before tests that import Keras
-POINTS = str(Path(__file__).parents[2] / "examples" / "points")
-os.environ["PYTHONPATH"] = POINTS  # of the processes that edits are tried in; they find the example's modules there
-sys.path.append(POINTS)
+MODELS = [str(Path(__file__).parents[2] / "examples" / "points"), str(Path(__file__).with_name("models"))]
+os.environ["PYTHONPATH"] = os.pathsep.join(MODELS)  # of the processes that edits are tried in
+sys.path += MODELS

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import labelled  # type: ignore[import-not-found, unused-ignore]
 import torch
 from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
@@ -95,7 +96,7 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
         yield _resumed(folder, "etth1")
     if area == "sampling" and family == "shared":
         for name in points():
-            yield Run(name, str(folder / "points.pt"), str(folder / f"{name}.keras"), _table(folder, name))
+            yield Run(name, str(_network(folder, name)), str(folder / f"{name}.keras"), _table(folder, name))
     if family == "ts2vec" and GOLDEN.is_dir():
         chosen = [(str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"))]
     for full in (False, True):
@@ -137,10 +138,12 @@ def prepare(folder: Path) -> list[Run]:
         if name != "etth1":
             torch.save(trained(name), folder / f"{name}.pt")
             found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
-    torch.save(MLP().state_dict(), folder / "points.pt")
+    for name, network in (("points", MLP()), ("labelled", labelled.Net())):
+        torch.save(network.state_dict(), folder / f"{name}.pt")
     for name, text in points().items():
         (folder / f"{name}.yaml").write_text(text)
-        found.append(Run(name, str(folder / "points.pt"), str(folder / f"{name}.keras"), convert=_table(folder, name)))
+        network = str(_network(folder, name))
+        found.append(Run(name, network, str(folder / f"{name}.keras"), convert=_table(folder, name)))
     if not GOLDEN.is_dir():
         return found
     config = str(GOLDEN / "etth1-seq24-db2.config.yaml")
@@ -153,7 +156,7 @@ def prepare(folder: Path) -> list[Run]:
 
 
 def points() -> dict[str, str]:
-    """Tables of a user's own network: flows and a diffusion of points in a plane."""
+    """Tables of a user's own networks: flows and a diffusion of points in a plane."""
     flow, diffusion = ((POINTS / f"{name}.yaml").read_text() for name in ("flow", "diffusion"))
     cosine = flow.replace("path: linear", "path: cosine")
     scaled = cosine.replace("target: velocity", "target: noise").replace("from 0 to 1", "from 0 to 1000")
@@ -163,7 +166,13 @@ def points() -> dict[str, str]:
         "flow-noise": scaled + "  time: 1000\n",
         "flow-sample": cosine.replace("target: velocity", "target: sample"),
         "diffusion": diffusion,
+        "labelled": labelled.TABLE,
     }
+
+
+def _network(folder: Path, name: str) -> Path:
+    """The checkpoint of a table of :func:`points`."""
+    return folder / ("labelled.pt" if name == "labelled" else "points.pt")
 
 
 def _table(folder: Path, name: str) -> dict[str, Any]:

@@ -13,12 +13,15 @@ import pytest
 import wdport
 from parity_tests.conformance import suite
 from parity_tests.conformance.engine import run as run_pair
+from tests.families.toys import edges
 from tests.make import SETTINGS, make_state, save
+from wdport.cli import map_suggest
 from wdport.compare import engine, measure
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.selftest.run import canary_gate, run_example, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.training import run_training_faults
+from wdport.porting.suggest import Models, prove, suggest
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +31,25 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def prove_suggestion() -> object:
+    """The proof of `map suggest` for two models that are equal."""
+    places = "tests.families.toys.edges"
+    found = suggest(
+        Models(f"{places}:Attended", f"{places}:attended", (f"ids: b n={edges.LENGTH}, below {edges.WORDS}",))
+    )
+    assert found.stop is None
+    prove(found, map_suggest._verify)
+    return found.verdict
+
+
 CALLERS: dict[str, Callable[[Path], object]] = {
     "verify": lambda path: wdport.verify(path, path.with_suffix(".keras")),
+    "verify --full": lambda path: wdport.verify(path, path.with_suffix(".keras"), full=True),
     "self-test": lambda _: run_selftest(quick=True),
     "self-test of a family": lambda _: run_example(FAMILY, next(iter(FAMILY.examples()))),
     "known faults before a policy": lambda _: canary_gate(None),
     "conformance": lambda _: run_pair(suite.PAIRS["group_norm"]),
+    "map suggest": lambda _: prove_suggestion(),
 }
 
 

@@ -18,7 +18,7 @@ from tests.families.masked_lm.make import config_of, save, tensors_of
 from tests.make import SMALL
 from tests.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
-from wdport.diffusion import flow, noise, repeat, steps, unmasking, updates
+from wdport.diffusion import flow, noise, plans, repeat, steps, unmasking, updates
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule
@@ -33,7 +33,7 @@ from wdport.parity.use import generation, samplers
 from wdport.parity.use.generation import Pair, generation_gate
 from wdport.parity.use.samplers import samplers_gate
 from wdport.recorder import lifted, run
-from wdport.sampling import job, known, labels
+from wdport.sampling import job, known, labels, sampler
 
 CLASSES = replace(ABOUT, classes=4, no_class=3, clip=1.5)
 DECODED = replace(ABOUT, decoding=Decoding((5, 3), lambda x: 2.0 * x, lambda x: 0.5 * x, (0.1,) * 3, (1.5,) * 3, ""))
@@ -114,6 +114,9 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("known", "known values, repeated steps (ddim)", known._fitted, "decoding.decode(state)", "state"),
     ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - kept**2", ""),
     ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),
+    ("waveletdiff", "known values, noise of a seed", plans.Plan.draws.fget, "REPEAT * earlier", "earlier"),
+    ("classes", "sampler dpm-solver++", sampler.Sampler.run, "if slots is None:",
+     "carry = programs.carry(carry[0])\n            if slots is None:"),
     ("waveletdiff", "sampler ddpm", updates.ddpm, "now.beta / now.noise * ", "now.beta * "),
     ("flow to data", "sampler heun", flow.heun, "view.velocity(then)) / 2.0", "view.velocity(now)) / 2.0"),
     ("flow", "sampler rk4", flow.rk4, "length / 6.0", "length / 5.0"),

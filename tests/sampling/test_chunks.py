@@ -13,8 +13,8 @@ from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import noise_schedule
 from wdport.diffusion.steps import step_list
 from wdport.sampling.job import chunked
-from wdport.sampling.programs import Programs
-from wdport.sampling.sampler import SEGMENT, Sampler, plan_of, segment_length
+from wdport.sampling.programs import SEGMENT, Programs
+from wdport.sampling.sampler import Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples
 
 PROGRAMS = toy_programs()

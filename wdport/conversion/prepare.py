@@ -32,7 +32,7 @@ from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import Table, load_table
-from wdport.model import Array, Constant, Resolved, Signature, Source
+from wdport.model import Array, Constant, Resolved, Signature, Source, Stated
 
 PathText = str | PathLike[str]
 
@@ -77,7 +77,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Prepared:
-    """An open checkpoint with a plan that accounts for every tensor."""
+    """An open checkpoint with a plan that accounts for every tensor; ``stated`` is its configuration as it is written,
+    if that is known."""
 
     checkpoint: Checkpoint
     table: Table
@@ -88,6 +89,7 @@ class Prepared:
     comparisons: tuple[Comparison, ...]
     variables: Mapping[str, Shape] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    stated: Stated | None = None
 
     @property
     def config(self) -> Any:

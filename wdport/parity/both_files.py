@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from wdport.conversion.load import Converted, open_converted
-from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.conversion.prepare import Prepared, Settings, prepare, source_of
 from wdport.errors import MisfitError, UsageError
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import file_sha256
 from wdport.files.model_files import sha256_at
+from wdport.model import Stated
 from wdport.parity.pair import Pair
 
 
@@ -53,6 +54,7 @@ def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
         if prepared.family.name != converted.family.name:
             what = f"is a {converted.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(converted.path, what, "give the file that this checkpoint was converted to")
+        prepared = replace(prepared, stated=_stated(prepared, converted))
         target = pair.reference or (own.reference if own is not None else None)
         if own is not None and not target:
             fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
@@ -70,3 +72,13 @@ def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted:
             raise
         what = f"was converted from {source.name} (SHA-256 {source.sha256[:16]}), not from {checkpoint.name}"
         raise MisfitError(converted.path, what, "give that checkpoint, or the file that this one became") from error
+
+
+def _stated(prepared: Prepared, converted: Converted) -> Stated | None:
+    """The checkpoint's own configuration, with the values that the conversion was given; ``None`` if the checkpoint has
+    none, or the converted file does not state which were given."""
+    document = source_of(prepared.checkpoint).document()
+    if not document or not converted.origins:
+        return None
+    given = [name for name, origin in converted.origins.items() if origin in ("config", "flag")]
+    return Stated(document, {name: getattr(converted.config, name) for name in given})

@@ -12,6 +12,7 @@ import numpy as np
 from wdport.compare.reference import Live, translated
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, MisfitError, UsageError
+from wdport.families.roles import Referenced
 from wdport.model import Array, Signature
 from wdport.recorder import CASES, LONGEST, Input, build, checked_inputs, highest_precision, lifted, run
 
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
     """wdport's implementation of the checkpoint's family with these weights."""
-    signature = prepared.family.signature(prepared.config)
+    family, config, stated = prepared.family, prepared.config, prepared.stated
+
+    def build_module(dtype: str) -> torch.nn.Module:
+        if isinstance(family, Referenced) and stated is not None:
+            return family.stated_reference(config, tensors, dtype, stated)
+        return family.build_reference(config, tensors, dtype)
+
     try:
-        return Live({dtype: prepared.family.build_reference(prepared.config, tensors, dtype)
-                     for dtype in ("float64", "float32")}, drawn=signature.inputs)  # fmt: skip
+        modules = {dtype: build_module(dtype) for dtype in ("float64", "float32")}
+        return Live(modules, drawn=family.signature(config).inputs)
     except ModuleNotFoundError as error:
         what = f"the reference needs {error.name}, which is not installed"
         raise MachineError("verify", what, "install wdport[torch]") from None

@@ -16,6 +16,9 @@ from wdport.families.roles import Tree
 from wdport.model import KerasModel
 from wdport.sampling.network import Network, fast_network, spec
 
+SEGMENT = 64
+"""Rows that run without returning to Python, which can report progress and be interrupted in between."""
+
 
 class Programs:
     """The steps of sampling, each compiled once per batch size.
@@ -23,11 +26,12 @@ class Programs:
     ``start(seed, indices)`` draws x_T, ``carry(state)`` is the initial carry of the first row, ``drawn(weights, rows,
     carry, labels, seed, indices)`` and ``taped(weights, rows, carry, labels, tape)`` carry it through some rows, and
     ``finish(weights, state)`` returns the state and its decoded form. ``options`` are those of the compiler for the
-    steps, by default of :func:`wdport.compile_cache.fast_run`.
+    steps, by default of :func:`wdport.compile_cache.fast_run`; ``segment`` is the largest number of rows of a call.
     """
 
-    def __init__(self, network: Network, options: dict[str, Option] | None = None) -> None:
+    def __init__(self, network: Network, options: dict[str, Option] | None = None, segment: int = SEGMENT) -> None:
         self.network, self._options = network, fast_run() if options is None else options
+        self.segment = segment
         self._ahead: set[tuple[int, int, bool]] = set()
         self.start = jax.jit(self._start)
         self.carry = jax.jit(first_carry)
@@ -37,7 +41,7 @@ class Programs:
 
     def over(self, network: Network) -> Programs:
         """The programs of another network, compiled with the same options."""
-        return Programs(network, self._options)
+        return Programs(network, self._options, self.segment)
 
     def lower_ahead(self, batch: int, rows: Rows, slots: Array | None) -> tuple[jax.stages.Lowered, ...]:
         """Compile ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, before the

@@ -23,14 +23,11 @@ from wdport.families.roles import Tree
 from wdport.sampling.devices import Spread
 from wdport.sampling.memory import auto_batch
 from wdport.sampling.network import Network
-from wdport.sampling.programs import Programs
+from wdport.sampling.programs import SEGMENT, Programs
 from wdport.sampling.samples import Samples
 
 Report = Callable[[int, int], None]
 """Called with (rows done, rows in all) of a batch."""
-
-SEGMENT = 64
-"""Rows that run without returning to Python, which can report progress and be interrupted in between."""
 
 
 def plan_of(
@@ -70,7 +67,7 @@ class Sampler:
                 devices, B is a multiple of their number (:meth:`batch`), and all processes pass and get the same.
             init: x_T (B, *shape) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
-            report: called with the progress of the batch, about every :data:`SEGMENT` rows, and when compiling is done.
+            report: called with the progress of the batch, after every call of the programs, and when compiling is done.
             labels: classes (B,) for a class-conditional network, int32.
         """
         programs = self.programs
@@ -125,7 +122,7 @@ class Sampler:
     def segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and the number of rows done after them; all segments have one length."""
         count = len(self.plan.steps)
-        length = segment_length(count)
+        length = segment_length(count, self.programs.segment)
         plan = self.plan.padded(count + -count % length)
         rows = plan_rows(plan, self.programs.network.dtype)
         laid = None if tape is None else self._cast(lay_out(tape, plan.noisy))
@@ -156,8 +153,8 @@ class Sampler:
         return np.asarray(values) if self.spread is None else self.spread.gather(values)
 
 
-def segment_length(count: int) -> int:
+def segment_length(count: int, most: int = SEGMENT) -> int:
     """Rows per segment: all of them if they are few, otherwise the length that needs the least padding."""
-    if count <= SEGMENT:
+    if count <= most:
         return count
-    return min(range(SEGMENT // 2 + 1, SEGMENT + 1), key=lambda length: (-count % length, -length))
+    return min(range(most // 2 + 1, most + 1), key=lambda length: (-count % length, -length))

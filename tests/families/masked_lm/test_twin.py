@@ -52,7 +52,7 @@ def test_both_attentions_of_the_library_agree(name: str) -> None:
     inputs = signature(config).make(0, 3, 1.0)
     made = {}
     for attention in ("eager", "sdpa"):
-        model = reference.build_reference(config, tensors, "float64", attention)
+        model = reference.build_reference(config, tensors, "float64", attention=attention)
         assert model.config._attn_implementation == attention
         with lifted():
             made[attention] = run(model, inputs)[0]

@@ -15,7 +15,7 @@ from wdport.families.masked_lm.battery import signature
 from wdport.families.masked_lm.config import TOKENIZER, Config
 from wdport.families.masked_lm.resolve import load, parse_setting, read_settings, resolve
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Document, Resolved, Signature, Source, Vocabulary
+from wdport.model import Array, Constant, Document, Resolved, Signature, Source, Stated, Vocabulary
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -109,6 +109,11 @@ class MaskedLMFamily:
         from wdport.families.masked_lm.reference import build_reference
 
         return build_reference(config, tensors, dtype)
+
+    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
+        from wdport.families.masked_lm.reference import build_reference
+
+        return build_reference(config, tensors, dtype, stated)
 
     def reference_of(self, config: Config) -> str:
         from wdport.families.masked_lm.reference import reference_of

@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.resolve import ROPE
 from wdport.families.masked_lm.twin import MaskedLMTwin
-from wdport.model import Array
+from wdport.model import Array, Stated
 from wdport.recorder import lifted
 
 CLASS: Final = "EuroBertForMaskedLM"
@@ -47,8 +48,13 @@ def library_of(config: Config) -> str:
     return f"{CLASS} of transformers {importlib.import_module('transformers').__version__}"
 
 
-def library_arguments(config: Config) -> dict[str, object]:
-    """Arguments for the library's ``EuroBertConfig``."""
+def library_arguments(config: Config, stated: Stated | None = None) -> dict[str, object]:
+    """Arguments for the library's ``EuroBertConfig``: the ``stated`` fields as they are written, or those of
+    ``config``."""
+    if stated is not None:
+        rotary = ROPE if "rope_theta" in stated.values else ()
+        written = {name: value for name, value in stated.document.items() if name not in rotary}
+        return {**written, **stated.values, "bos_token_id": None, "eos_token_id": None}
     told = config.to_dict()
     theta = told.pop("rope_theta")
     if config.mask_token_id is None:
@@ -57,15 +63,23 @@ def library_arguments(config: Config) -> dict[str, object]:
     return {**told, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
 
 
-def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str, attention: str = ATTENTION) -> nn.Module:
+def build_reference(
+    config: Config,
+    tensors: Mapping[str, Array],
+    dtype: str,
+    stated: Stated | None = None,
+    attention: str = ATTENTION,
+) -> nn.Module:
     """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. A tied
-    head has the embedding's own parameter."""
+    head has the embedding's own parameter. The library reads the configuration itself where it is ``stated``."""
     library = library_class()
     with lifted() if dtype == "float64" else nullcontext():
         if library is None:
             model: nn.Module = MaskedLMTwin(config)
         else:
-            made = getattr(importlib.import_module("transformers"), "EuroBertConfig")(**library_arguments(config))
+            made = getattr(importlib.import_module("transformers"), "EuroBertConfig").from_dict(
+                library_arguments(config, stated)
+            )
             made._attn_implementation = attention
             model = library(made)
     kind = getattr(torch, dtype)

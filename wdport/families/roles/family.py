@@ -11,7 +11,7 @@ from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import Array, Configuration, Constant, Document, KerasModel, Resolved, Signature, Source
+from wdport.model import Array, Configuration, Constant, Document, KerasModel, Resolved, Signature, Source, Stated
 from wdport.recorder import Input
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ class Referenced(Protocol):
 
     def library_of(self, config: Configuration) -> str:
         """The library's class and release if that is the reference, "" for wdport's own code."""
+        ...
+
+    def stated_reference(
+        self, config: Configuration, tensors: Mapping[str, Array], dtype: str, stated: Stated
+    ) -> Module:
+        """:meth:`build_reference`, where the library, if it is the reference, reads the configuration itself."""
         ...
 
 

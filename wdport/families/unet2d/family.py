@@ -18,7 +18,7 @@ from wdport.families.unet2d.resolve import load, parse_setting, read_settings, r
 from wdport.families.unet2d.sampled import diffused, to_images, unsampled
 from wdport.families.unet2d.stages import attends, down_stages, mid_groups, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Diffused, Document, Resolved, Signature, Source
+from wdport.model import Array, Constant, Diffused, Document, Resolved, Signature, Source, Stated
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -107,15 +107,20 @@ class UNet2DFamily:
 
         return build_reference(config, tensors, dtype)
 
-    def reference_of(self, config: Config) -> str:
-        from wdport.families.unet2d.reference import reference_of
+    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
+        from wdport.families.unet2d.reference import build_reference
 
-        return reference_of(config)
+        return build_reference(config, tensors, dtype, stated)
+
+    def reference_of(self, config: Config) -> str:
+        from wdport.families.unet2d.reference import LIBRARY
+
+        return LIBRARY.described(config.to_dict())
 
     def library_of(self, config: Config) -> str:
-        from wdport.families.unet2d.reference import library_of
+        from wdport.families.unet2d.reference import LIBRARY
 
-        return library_of(config)
+        return LIBRARY.release(config.to_dict())
 
     def unsampled(self, config: Config) -> str:
         return unsampled(config)

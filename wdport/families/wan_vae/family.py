@@ -17,7 +17,7 @@ from wdport.families.wan_vae.config import UNUSED, Config
 from wdport.families.wan_vae.resolve import load, parse_setting, read_settings, resolve
 from wdport.families.wan_vae.stages import down_stages, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Coded, Constant, Document, Function, Resolved, Signature, Source
+from wdport.model import Array, Coded, Constant, Document, Function, Resolved, Signature, Source, Stated
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -100,15 +100,20 @@ class WanVaeFamily:
 
         return build_reference(config, tensors, dtype)
 
-    def reference_of(self, config: Config) -> str:
-        from wdport.families.wan_vae.reference import reference_of
+    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
+        from wdport.families.wan_vae.reference import build_reference
 
-        return reference_of(config)
+        return build_reference(config, tensors, dtype, stated)
+
+    def reference_of(self, config: Config) -> str:
+        from wdport.families.wan_vae.reference import LIBRARY
+
+        return LIBRARY.described(config.to_dict())
 
     def library_of(self, config: Config) -> str:
-        from wdport.families.wan_vae.reference import library_of
+        from wdport.families.wan_vae.reference import LIBRARY
 
-        return library_of(config)
+        return LIBRARY.release(config.to_dict())
 
     def coded(self, config: Config) -> Coded:
         pixels = config.patch**2

@@ -5,21 +5,20 @@ Both have the library's module names, and return mean, log-variance and the vide
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
+from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.twin import WanVaeTwin
-from wdport.model import Array
+from wdport.model import Array, Stated
 from wdport.recorder import lifted
 
-CLASS = "AutoencoderKLWan"
+LIBRARY: Final = DiffusersClass("AutoencoderKLWan", Config().to_dict())
 
 
 class Opaque:
@@ -53,33 +52,13 @@ def _forward(self: Any, video: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return posterior.mean, posterior.logvar, self.decode(posterior.mode()).sample
 
 
-def library_class(config: Config) -> type[nn.Module] | None:
-    """The library's class, if it is installed and has every field that ``config`` needs."""
-    try:
-        found: type[nn.Module] = getattr(importlib.import_module("diffusers"), CLASS)
-    except (ImportError, AttributeError):
-        return None
-    known = inspect.signature(found.__init__).parameters
-    return found if set(_arguments(config)) <= set(known) else None
-
-
-def reference_of(config: Config) -> str:
-    """Whose code the reference is, for a report."""
-    return library_of(config) or "wdport's own PyTorch code; with diffusers installed it is the library's"
-
-
-def library_of(config: Config) -> str:
-    """The library's class and release, if it is the reference."""
-    if library_class(config) is None:
-        return ""
-    return f"{CLASS} of diffusers {importlib.import_module('diffusers').__version__}"
-
-
-def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> nn.Module:
-    """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64."""
-    library = library_class(config)
+def build_reference(
+    config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
+) -> nn.Module:
+    """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
+    library reads the configuration itself where it is ``stated``."""
     with lifted() if dtype == "float64" else nullcontext():
-        model = WanVaeTwin(config) if library is None else _watchable(library)(**_arguments(config))
+        model = LIBRARY.build(config.to_dict(), stated, _watchable) or WanVaeTwin(config)
     kind = getattr(torch, dtype)
     model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
     return model.requires_grad_(True).eval()
@@ -88,10 +67,4 @@ def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) ->
 def _watchable(library: type[nn.Module]) -> type[nn.Module]:
     """The library's class with our forward, which encodes and decodes."""
     names = ("_feat_map", "_conv_idx", "_enc_feat_map", "_enc_conv_idx")
-    return type(CLASS, (library,), {"forward": _forward, **{name: _opaque(name) for name in names}})
-
-
-def _arguments(config: Config) -> dict[str, object]:
-    """Arguments for the library's class: the fields that differ from its defaults."""
-    usual = Config().to_dict()
-    return {name: value for name, value in config.to_dict().items() if value != usual[name]}
+    return type(library.__name__, (library,), {"forward": _forward, **{name: _opaque(name) for name in names}})

@@ -39,7 +39,7 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
     known, modules = (family, config), comparison.modules
     # a recording has no tables: its port's own are compared with their formulas
     process = file_process(family, prepared) if modules else keras_network(model, known).process()
-    given = comparison.signature.in_port(comparison.signature.make(SEED, 1, 1.0))
+    given = comparison.signature.in_port(comparison.signature.make(SEED, 2, 1.0))
     if not full or not modules:
         return samplers_gate(model, family, config, process, given)
 

@@ -35,6 +35,8 @@ from wdport.sampling.samples import Samples
 SAMPLES, BATCH, SEED = 5, 3, 7
 GUIDANCE = (2.5, 0.5)
 PAD_WIDTHS = 3
+SEGMENT = 4
+"""Rows per call: fewer than the steps of a trial, so that every sampler is continued in a second call."""
 
 Labelled = Callable[[Array, Array, Array | None], Array]
 """(state (B, *shape), times (B,), labels (B,) or None) to the prediction (B, *shape), in numpy and float64."""
@@ -63,7 +65,7 @@ def samplers_gate(
         family: its family.
         config: its configuration.
         process: the checkpoint's own.
-        given: the network's inputs for one sample.
+        given: the network's inputs for two samples.
         reference: to draw from the model's own network as well, with padded widths too.
     """
     known = (family, config)
@@ -106,7 +108,7 @@ def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], given: Sequ
 def _compare(
     comparison: UseMeasures, network: Network, plain: Labelled, process: Process, full: bool, prefix: str = ""
 ) -> None:
-    programs = Programs(network, fast_compile())
+    programs = Programs(network, fast_compile(), SEGMENT)
     rng = np.random.default_rng(SEED)
     for draw in draws(process, network.about, full, quick=not prefix):
         tape = _Tape(network.shape, rng, draw.seeded)
@@ -186,6 +188,7 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
     if isinstance(about.decoding, Decoding):
         known = _known_values(about.decoding)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
+        yield draw("known values, noise of a seed", usual, known=known, resample=3, seeded=True)
         for sampler in offered if full else ():
             yield draw(f"known values ({sampler})", sampler, known=known, resample=1)
 
