@@ -8,7 +8,7 @@ import json
 import random
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from parity_tests.edits.runs import pairs, prepare, runs
 from wdport.mapping.strict_yaml import load_yaml
 from wdport.parity.selftest.edits import EditServer, copy_package
 
+ROOT = Path(__file__).parents[2]
 OUTSIDE = {
     "training": "`verify` does not run the loop and the losses of training",
 }
@@ -38,8 +39,6 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
     """Try one edit until a run finds it; the same run without the edit must pass, or the edit is not found by it."""
     path = server.tree / edit["file"]
     source = path.read_text(encoding="utf-8")
-    if source.count(edit["old"]) != 1:
-        return {**edit, "killed": None, "runs": 0, "outcome": {"error": "its text does not stand there once"}}
     path.write_text(source.replace(edit["old"], edit["new"]), encoding="utf-8")
     made: dict[str, Any] = {}
     count = 0
@@ -58,6 +57,18 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
     return {**edit, "killed": "", "runs": count, "outcome": made}
 
 
+def listed() -> list[dict[str, Any]]:
+    """All edits; raises ``ValueError`` if the text of one does not stand in its file once."""
+    path = Path(__file__).with_name("edits.yaml")
+    rows: list[dict[str, Any]] = load_yaml(path.read_bytes(), path).plain()
+    for row in rows:
+        file = ROOT / row["file"]
+        count = file.read_text(encoding="utf-8").count(row["old"]) if file.is_file() else 0
+        if count != 1:
+            raise ValueError(f"{row['name']}: its text stands in {row['file']} {count} times")
+    return rows
+
+
 def main(words: list[str] | None = None) -> int:
     """Try the chosen edits and write a row for each."""
     parser = argparse.ArgumentParser(prog="python -m parity_tests.edits", description=__doc__)
@@ -67,8 +78,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(words)
 
-    listed = Path(__file__).with_name("edits.yaml")
-    rows: list[dict[str, Any]] = load_yaml(listed.read_bytes(), listed).plain()
+    rows = listed()
     random.Random(0).shuffle(rows)  # so that a part of them is a sample of all
     first, _, last = (given.only or f"0-{len(rows)}").partition("-")
     tried = given.output.read_text(encoding="utf-8").splitlines() if given.output.is_file() else []
@@ -95,7 +105,7 @@ def main(words: list[str] | None = None) -> int:
 
         living = 0
         with ThreadPoolExecutor(given.workers) as pool, given.output.open("a", encoding="utf-8") as file:
-            for row in pool.map(one, rows):
+            for row in (each.result() for each in as_completed([pool.submit(one, row) for row in rows])):
                 file.write(json.dumps(row) + "\n")
                 file.flush()
                 living += not row["killed"] and row["area"] not in OUTSIDE and "outside" not in row
