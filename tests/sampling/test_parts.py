@@ -67,7 +67,7 @@ def test_settled_facts_are_taken_over(tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
-    with Parts(tmp_path / "a.npz", FACTS), pytest.raises(MachineError, match="another process is sampling into it"):
+    with Parts(tmp_path / "a.npz", FACTS), pytest.raises(MachineError, match="another process is writing to it"):
         Parts(tmp_path / "a.npz", FACTS)
 
 

@@ -131,16 +131,26 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 
 def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> None:
     wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16)
-    with pytest.raises(InputError, match="has a run with batch_size 16, not 32"):
+    with pytest.raises(UsageError, match="holds the state of another run, with batch_size 16 instead of 32"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
-    with pytest.raises(InputError, match="has a run with seed 0, not 1"):
+    with pytest.raises(UsageError, match="with seed 0 instead of 1"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, seed=1)
-    with pytest.raises(InputError, match="has a run with other settings of Adam"):
+    with pytest.raises(UsageError, match=r"with optimizer_settings [0-9a-f]+ instead of"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, optimizer=Adam([{"lr": 0.5}]))
+    with pytest.raises(UsageError, match=r"with data [0-9a-f]+ instead of"):
+        wdport.train(points(), STATES + 1e-6, tmp_path / "run", epochs=2, batch_size=16)
+    other = points()
+    other.trainable_variables[0].assign_add(np.full(other.trainable_variables[0].shape, 1e-6, np.float32))
+    with pytest.raises(UsageError, match=r"with model [0-9a-f]+ instead of"):
+        wdport.train(other, STATES, tmp_path / "run", epochs=2, batch_size=16)
+    again = points()
+    wdport.train(again, STATES, tmp_path / "run", epochs=2, batch_size=16)
+    assert wdport.train(again, STATES, tmp_path / "run", epochs=3, batch_size=16).steps == 15  # its own weights
     whole = (tmp_path / "run" / NAME).read_bytes()
     (tmp_path / "run" / NAME).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="is damaged"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16)
+    assert wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16, force=True).steps == 5
     with pytest.raises(UsageError, match="epochs: is 0"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=0)
 

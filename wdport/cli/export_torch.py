@@ -70,12 +70,14 @@ def export_torch(
 
 def _training(back: Restored, optimizer: Path, converted: Converted) -> dict[str, object]:
     """The contents of a training program's checkpoint."""
+    from wdport.conversion.load import sound_variables
     from wdport.conversion.optimiser import training_file
-    from wdport.conversion.optimiser_file import read_optimiser
+    from wdport.conversion.optimiser_file import read_optimiser, require_weights
 
     state, belongs = read_optimiser(optimizer)
     if belongs.family != converted.family.name or set(state.members) - set(converted.variables) or back.plan is None:
         raise MisfitError(optimizer, f"is not of the model in {converted.path.name}", "give its own optimizer")
+    require_weights(optimizer, state, belongs, sound_variables(converted))
     return training_file(state, back.plan, back.tensors, back.key)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import inf, isfinite
 from pathlib import Path
@@ -16,12 +15,12 @@ from wdport.cli.documents import json_option, require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
 from wdport.cli.options import TABLE, own_mapping_option, own_model_option, parse_values, sha256_option
-from wdport.cli.trained import OURS, SCHEDULES, Wanted, is_checkpoint, run
+from wdport.cli.trained import SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
-from wdport.errors import UsageError, WdportError, printable
-from wdport.files.temporary import is_temporary
+from wdport.errors import UsageError, WdportError
 from wdport.files.writable import by_name, with_manifests
+from wdport.training.folder import FILES, require_run_folder
 
 
 @click.command(name="train", cls=Verb)
@@ -33,7 +32,7 @@ from wdport.files.writable import by_name, with_manifests
               "--resume, of a new model.")  # fmt: skip
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
 @click.option("-o", "--output", required=True, metavar="FOLDER", type=Folder(),
-              help="Folder of the run; an unfinished run in it goes on.")  # fmt: skip
+              help="Folder of the run; an unfinished run in it resumes.")  # fmt: skip
 @click.option("--epochs", type=Whole(1, 1 << 24), help="Epochs in all.  [default: --config's, or 1]")
 @click.option("--batch-size", type=Whole(1, 1 << 20), help="States in a step.  [default: --config's, or 32]")
 @click.option("--lr", type=float, metavar="RATE", help="Learning rate.  [default: the optimizer's schedule; of a new "
@@ -63,6 +62,7 @@ from wdport.files.writable import by_name, with_manifests
 @click.option("--orbax", is_flag=True, help="Save the state as an Orbax checkpoint, of which every process writes its "
               "part.")  # fmt: skip
 @click.option("--tensorboard", is_flag=True, help="Also write the metrics as events for TensorBoard.")
+@click.option("--force", is_flag=True, help="Start again in a folder with another run, and replace --json's file.")
 @own_mapping_option
 @own_model_option
 @sha256_option
@@ -74,7 +74,8 @@ def command(
     """Train a model on DATA: a series, whose windows are taken, or clean states (n, *shape) in an .npy file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to continue an
-    interrupted run; its losses are those of an uninterrupted one.
+    interrupted run; its losses are those of an uninterrupted one. A run with another model, other data or other options
+    is refused.
     """
     wanted = Wanted(data=Path(data), folder=Path(output), values=parse_values(pairs), **options)
     chosen, join = parse_devices(devices, distributed)
@@ -85,9 +86,11 @@ def command(
         if value is not None and not (isfinite(value) and value >= 0.0):
             raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(wanted)
-    _require_own(wanted.folder)
-    inputs = by_name(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
-    require_document(json_file, with_manifests(inputs, ["model"]), {}, True)
+    inputs = with_manifests(by_name(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config),
+                            ["model"])  # fmt: skip
+    require_run_folder(wanted.folder, inputs)
+    outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
+    require_document(json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
@@ -130,18 +133,6 @@ def _require_readable(wanted: Wanted, sha256: str | None) -> None:
     beside = optimiser_beside(Path(wanted.resume))
     if beside.is_file() and wanted.schedule is not None:
         raise UsageError("--schedule", f"is for a new optimizer, and {beside.name} is used", "leave it out")
-
-
-def _require_own(folder: Path) -> None:
-    """Raise :class:`UsageError` for a folder that holds anything but a run."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(folder, "is not a folder", "give another name with -o")
-    ours = re.compile("|".join(map(re.escape, OURS)))
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    others = [name for name in names if name not in OURS and not is_temporary(name, ours)]
-    if others:
-        what = f"has {printable(others[0], 40)}, which is not of a run"
-        raise UsageError(folder, what, "give another folder with -o")
 
 
 def _require_positive(options: Mapping[str, float | None]) -> None:

@@ -18,6 +18,7 @@ from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
 from wdport.model import Document, KerasModel, Recipe
+from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
     from wdport.training.loop import TrainingRun
@@ -26,11 +27,6 @@ TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
 """Suffixes of PyTorch checkpoints."""
 
 SCHEDULES: Final = ("constant", "onecycle", "cosine")
-OURS: Final = ("state.npz", "state.orbax", "events", "metrics.csv", "model.keras", "model.ema.keras",
-               "model.optimizer.safetensors")  # fmt: skip
-"""The files of a run."""
-
-WRITTEN: Final = tuple(name for name in OURS if name not in ("state.orbax", "events"))
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,7 @@ class Wanted:
     tensorboard: bool
     mapping: str | None
     function: str | None
+    force: bool
 
     @property
     def name(self) -> str:
@@ -113,7 +110,7 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
                 batch_size=wanted.batch_size or recipe.batch_size or 32, seed=wanted.seed, ema=wanted.ema,
                 energy=wanted.energy if wanted.energy is not None else recipe.energy or 0.0, min_snr=wanted.min_snr,
                 save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
-                stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard,
+                stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard, force=wanted.force,
                 report=_reporting(show) if first else None,
             )  # fmt: skip
         if first:
@@ -259,7 +256,8 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
 
 
 def _document(wanted: Wanted, beside: Path | None, told: TrainingRun, seconds: float) -> Document:
-    written = [wanted.folder / name for name in WRITTEN if (wanted.folder / name).is_file()]
+    names = (*STATES, *WRITTEN)
+    written = [wanted.folder / name for name in names if (wanted.folder / name).is_file()]
     return {
         "model": wanted.name,
         "data": {"name": wanted.data.name, "sha256": file_sha256(wanted.data)},

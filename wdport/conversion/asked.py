@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.optimiser import DECOUPLED, Optimised, converted_optimiser
-from wdport.conversion.optimiser_file import Model, optimiser_beside, optimiser_written, require_suffix
+from wdport.conversion.optimiser_file import Model, optimiser_beside, optimiser_written, require_suffix, weights_digest
 from wdport.conversion.prepare import PathText, Prepared
 from wdport.errors import InputError, UsageError
 from wdport.limits import MAX_KEPT_BYTES
+from wdport.model import Array
 
 ADAMS = ("adam", "adamw")
 
@@ -58,15 +59,22 @@ class Wanted:
         return path
 
     @contextmanager
-    def written(self, prepared: Prepared, path: Path | None) -> Iterator[ConvertedOptimizer | None]:
-        """Write the file under a temporary name; it gets its own if the block succeeds."""
+    def written(
+        self, prepared: Prepared, path: Path | None, stored: Callable[[], Iterable[tuple[str, Array]]]
+    ) -> Iterator[ConvertedOptimizer | None]:
+        """Write the file under a temporary name; it gets its own if the block, which writes the model, succeeds.
+
+        ``stored`` reads the model's variables after the block.
+        """
         if path is None:
             yield None
             return
         decoupled = None if self.kind is None else self.kind == "adamw"
         state = converted_optimiser(prepared, self.key, self._names(), decoupled)
-        with optimiser_written(path, state, Model(prepared.family.name, prepared.checkpoint.file_sha256())):
+        belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
+        with optimiser_written(path, state, belongs) as set_weights:
             yield summary(path, state)
+            set_weights(weights_digest(stored(), state.members))
 
     def _names(self) -> list[str] | None:
         if self.names is None:

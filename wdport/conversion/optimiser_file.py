@@ -1,14 +1,16 @@
 """The file of a converted optimiser, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
 
 A tensor is named by moment and variable, such as ``exp_avg/blocks/0/attention/kernel``. The description is sealed like
-a manifest, and has a SHA-256 of every tensor.
+a manifest, has a SHA-256 of every tensor, and one of the weights that the state belongs to.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -20,9 +22,9 @@ from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.conversion.optimiser import MOMENTS, Optimised, Parameter
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
-from wdport.files.manifests import CONVERT_AGAIN, sealed, unsealed
+from wdport.files.manifests import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import digest
 from wdport.files.safetensors_file import METADATA, SafetensorsWriter
 from wdport.files.target import stem_of
@@ -30,7 +32,7 @@ from wdport.files.writable import require_writable
 from wdport.model import Array
 
 SUFFIX: Final = ".optimizer.safetensors"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _KIND: Final = "wdport optimizer"
 
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError)
@@ -38,10 +40,12 @@ _FAULTS = (KeyError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True)
 class Model:
-    """The model that an optimiser belongs to: its family and the SHA-256 of its checkpoint, "" if it is unknown."""
+    """The model that an optimiser belongs to: its family, the SHA-256 of its checkpoint, "" if it is unknown, and the
+    digest of its weights (:func:`weights_digest`)."""
 
     family: str
     sha256: str = ""
+    weights: str = BLANK
 
 
 def optimiser_beside(path: Path) -> Path:
@@ -56,6 +60,19 @@ def require_suffix(path: Path, inputs: Mapping[str, Path], force: bool) -> None:
     require_writable(path, inputs, force)
 
 
+def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) -> str:
+    """SHA-256 of the variables with these names, as float32, whatever the order and dtype of ``values``."""
+    found = {name: digest(np.asarray(array, np.float32)) for name, array in values if name in names}
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def require_weights(path: Path, optimised: Optimised, model: Model, values: Iterable[tuple[str, Array]]) -> None:
+    """Raise :class:`MisfitError` unless an optimiser's file belongs to a model with these values."""
+    if weights_digest(values, optimised.members) != model.weights:
+        what = "belongs to other weights than the model's"
+        raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
+
+
 def write_optimiser(path: Path, optimised: Optimised, model: Model) -> None:
     """Write the file, whole or not at all; raises :class:`MachineError`."""
     with optimiser_written(path, optimised, model):
@@ -63,28 +80,29 @@ def write_optimiser(path: Path, optimised: Optimised, model: Model) -> None:
 
 
 @contextmanager
-def optimiser_written(path: Path, optimised: Optimised, model: Model) -> Iterator[None]:
-    """Write the file under a temporary name, and rename it after the block; raises :class:`MachineError`."""
+def optimiser_written(path: Path, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
+    """Write the file under a temporary name, and rename it after the block, which may set the digest of the weights;
+    raises :class:`MachineError`."""
     arrays = {f"{name}/{place}": array for name, found in optimised.moments.items() for place, array in found.items()}
     described = {each.name: getattr(optimised, each.name) for each in fields(optimised) if each.name != "moments"}
     described["parameters"] = [asdict(each) for each in optimised.parameters]
-    text = sealed({
-        "kind": _KIND,
-        "format": FORMAT,
-        "model": asdict(model),
-        "optimizer": _packed(described),
-        "sha256": {name: digest(array) for name, array in arrays.items()},
-    })  # fmt: skip
+    digests = {name: digest(array) for name, array in arrays.items()}
+    belongs = asdict(model)
+
+    def text() -> str:
+        return sealed({"kind": _KIND, "format": FORMAT, "model": belongs, "optimizer": _packed(described),
+                       "sha256": digests})  # fmt: skip
+
     shapes = {name: array.shape for name, array in arrays.items()}
     with replacing(path) as (file,):
-        writer = SafetensorsWriter(file, shapes, text, {name: array.dtype.name for name, array in arrays.items()})
+        writer = SafetensorsWriter(file, shapes, text(), {name: array.dtype.name for name, array in arrays.items()})
         try:
             for name, array in arrays.items():
                 writer.write(name, array)
-            writer.finish(text)
+            yield lambda weights: belongs.update(weights=weights)
+            writer.finish(text())
         finally:
             writer.close()
-        yield
 
 
 def read_optimiser(path: Path) -> tuple[Optimised, Model]:
@@ -103,7 +121,7 @@ def read_optimiser(path: Path) -> tuple[Optimised, Model]:
                     "is a converted model, not an optimizer's file", "give the .optimizer.safetensors beside it"
                 )
             if told["format"] != FORMAT:
-                raise Fault("was written by a newer wdport", "upgrade wdport")
+                raise Fault("was written by another release of wdport", CONVERT_AGAIN)
             values = _unpacked(told["optimizer"])
             values["parameters"] = tuple(Parameter(**each) for each in values["parameters"])
             moments: dict[str, dict[str, Array]] = {}

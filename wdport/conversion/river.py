@@ -7,7 +7,7 @@ keras, jax and torch are not imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
-from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
+from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
 from wdport.files.target import FOLDER, KERAS, ORBAX, Target, choose_target, holds_ours
 from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import by_name, require_apart
@@ -139,7 +139,7 @@ def convert(
     with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
-        with wanted.written(prepared, beside) as moved:
+        with wanted.written(prepared, beside, lambda: _stored(prepared, target, whole)) as moved:
             if streams:
                 whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
             else:
@@ -194,6 +194,16 @@ def _write(
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
     return write_model(file, target, variables, arrays, manifest, document, prepared.kept)
+
+
+def _stored(prepared: Prepared, target: Target, manifest: Manifest) -> Iterable[tuple[str, Array]]:
+    """The variables of the written file."""
+    if isinstance(prepared.family, KeptByKeras) and target.format in KERAS:
+        return prepared.family.read(prepared.config, target.path).items()
+    written = [each for tensor in manifest["tensors"] for each in tensor["targets"]]
+    digests = {each["path"]: each["sha256"] for each in written}
+    dtypes = {each["path"]: each.get("dtype", "float32") for each in written}
+    return read_variables(target.path, prepared.variables, digests, dtypes)
 
 
 def _require_bytes(**arguments: object) -> None:

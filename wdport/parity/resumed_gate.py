@@ -22,9 +22,9 @@ from wdport.compare.glossary import GATES
 from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE
-from wdport.conversion.load import Converted
+from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.optimiser import Optimised, converted_optimiser
-from wdport.conversion.optimiser_file import read_optimiser
+from wdport.conversion.optimiser_file import read_optimiser, require_weights
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
@@ -35,7 +35,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.losses import losses
 from wdport.parity.sides import Sides, converted_weights, unrounded
 from wdport.recorder import lifted
-from wdport.training.load import load_optimizer, schedule_of, steps_taken
+from wdport.training.load import optimizer_of, schedule_of, steps_taken
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,9 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
 class ResumedStart:
     """The models of both sides, whose weights are remembered before other gates change them."""
 
-    def __init__(self, prepared: Prepared, converted: Converted, sides: Sides) -> None:
+    def __init__(self, prepared: Prepared, converted: Converted, sides: Sides, file: Path) -> None:
+        state, belongs = read_optimiser(file)
+        require_weights(file, state, belongs, sound_variables(converted))
         self.prepared, self.converted, self.sides = prepared, converted, sides
         self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
 
@@ -203,7 +205,8 @@ class _Port:
             variable.trainable = variable.trainable and path in trained
         self.variables: list[KerasVariable] = list(probe.model.trainable_variables)
         self.names = [places[id(variable)] for variable in self.variables]
-        self.optimizer = load_optimizer(resumed.file, probe.model, steps=STEPS + 1, steps_per_epoch=1)
+        state, _ = read_optimiser(resumed.file)
+        self.optimizer = optimizer_of(resumed.file, state, probe.model, steps=STEPS + 1, steps_per_epoch=1)
         self.moves = [move for move in prepared.plan.moves if move.exact and set(move.targets) <= set(self.names)
                       and set(move.sources) <= set(theirs.parameters)]  # fmt: skip
         moved = {target for move in self.moves for target in move.targets}

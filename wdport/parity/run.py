@@ -109,7 +109,11 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
-        resumed = None if subject.resumed is None else ResumedStart(self.prepared, self.converted, self.sides)
+        resumed = (
+            None
+            if subject.resumed is None
+            else ResumedStart(self.prepared, self.converted, self.sides, subject.resumed.file)
+        )
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()

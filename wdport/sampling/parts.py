@@ -11,8 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -21,23 +20,15 @@ from typing import IO
 
 import numpy as np
 
-from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.atomic import machine_error, whole_file
-from wdport.files.temporary import is_temporary
-from wdport.limits import MAX_RUN_BYTES
+from wdport.errors import InputError
+from wdport.files.atomic import whole_file
+from wdport.files.own_files import keep_private, opened_own
+from wdport.files.run_folder import RunFolder
 from wdport.model import Array
-from wdport.platforms import lock
 from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
-from wdport.sampling.own_files import keep_private, open_own, opened_own, own_folder, read_own
 
-LOCK = "lock"
-RUN = "run.json"
 _NAME = re.compile(r"(\d{9,12})-(\d{9,12})-([0-9a-f]{64})\.npz")
-_FINISHED = re.compile(rf"{_NAME.pattern}|run\.json")
-
-ANEW = "remove the folder, or start again with --force"
 REMOVE = "remove it, or start again with --force"
-FOREIGN = "remove it, or give another name with -o"
 
 CHUNK = 1 << 20
 """Bytes hashed at a time."""
@@ -77,63 +68,28 @@ class Parts:
         self.folder = output.with_name(f"{output.name}.parts")
         self._layout: Layout = layout or {}
         self._unsound: dict[int, int] = {}
-        with _refusals(self.folder):
-            own_folder(self.folder, FOREIGN)
-            self._lock = _locked(self.folder)
-            try:
-                self._clear(_is_unfinished)
-                try:
-                    self._begin(facts, settled)
-                except (InputError, UsageError):
-                    if not anew:
-                        raise
-                    self._clear(_FINISHED.fullmatch)
-                    self._begin(facts, settled)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and not self._found():
-                    self.remove()
-                os.close(self._lock)
-                raise
+        self._run = RunFolder(self.folder, _NAME, "parts")
+        try:
+            self._run.begin(facts, settled, anew, lambda: bool(self._found()), self._check)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and not self._found():
+                self.remove()
+            self._run.close()
+            raise
 
-    def _begin(self, facts: Mapping[str, object], settled: tuple[str, ...]) -> None:
-        self.facts = self._agreed(dict(facts), settled)
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Everything that determines the samples."""
+        return self._run.facts
+
+    def _check(self) -> None:
         for _ in self.blocks():
             pass
-
-    def _agreed(self, facts: dict[str, object], settled: tuple[str, ...]) -> dict[str, object]:
-        if not self._found():
-            with whole_file(self.folder / RUN) as opened:
-                keep_private(opened)
-                opened.write(json.dumps(facts, indent=1).encode())
-            return facts
-        held = self._held()
-        facts |= {name: self._number(held, name) for name in settled}
-        for name in [*facts, *held]:
-            if facts.get(name) != held.get(name):
-                what = f"holds parts of another run, with {name} {held.get(name)} instead of {facts.get(name)}"
-                raise UsageError(self.folder, what, ANEW)
-        return facts
-
-    def _held(self) -> dict[str, object]:
-        """The facts in the folder."""
-        try:
-            held = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
-        except (FileNotFoundError, ValueError, RecursionError):
-            held = None
-        if not isinstance(held, dict):
-            raise InputError(self.folder / RUN, "is damaged", ANEW)
-        return held
-
-    def _number(self, held: Mapping[str, object], name: str) -> int:
-        value = held.get(name)
-        if type(value) is not int or value < 1:
-            raise InputError(self.folder / RUN, "is damaged", ANEW)
-        return value
 
     @property
     def batch(self) -> int:
         """The batch size of the run that created the folder."""
-        return self._number(self.facts, "batch")
+        return self._run.number("batch")
 
     @property
     def done(self) -> int:
@@ -195,42 +151,10 @@ class Parts:
 
     def remove(self) -> None:
         """Remove the folder, when the output is written or nothing was drawn."""
-        with suppress(OSError):
-            self._clear(_is_unfinished)
-            self._clear(_FINISHED.fullmatch)
-            (self.folder / LOCK).unlink()
-            self.folder.rmdir()
-
-    def _clear(self, wanted: Callable[[str], object]) -> None:
-        for name in os.listdir(self.folder):
-            if wanted(name):
-                (self.folder / name).unlink()
+        self._run.remove()
 
     def __enter__(self) -> Parts:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        os.close(self._lock)
-
-
-def _is_unfinished(name: str) -> bool:
-    """Whether this is an unfinished file; its process has ended, since it would hold the lock."""
-    return is_temporary(name, _FINISHED)
-
-
-def _locked(folder: Path) -> int:
-    """A file descriptor that holds the folder until it is closed."""
-    held = open_own(folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
-    if lock(held) is False:
-        os.close(held)
-        fix = "wait for it, or give another name with -o"
-        raise MachineError(folder, "another process is sampling into it", fix)
-    return held
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise machine_error(path, error) from error
+        self._run.close()

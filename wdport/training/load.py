@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.conversion.optimiser import DECOUPLED, SETTINGS, Optimised
-from wdport.conversion.optimiser_file import read_optimiser, require_suffix, write_optimiser
+from wdport.conversion.optimiser_file import (
+    read_optimiser,
+    require_suffix,
+    require_weights,
+    weights_digest,
+    write_optimiser,
+)
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.model import Array, KerasModel, KerasVariable
 
@@ -54,15 +60,29 @@ def load_optimizer(
 
     Raises:
         InputError: the file is damaged or another one.
-        MisfitError: it belongs to another model, or PyTorch did not train all of the model's trainable variables.
+        MisfitError: it belongs to another model or to other weights, or PyTorch did not train all of the model's
+            trainable variables.
         UsageError: the schedule is a function of the training program (give ``learning_rate``).
     """
+    from wdport.keras_runtime import variables_by_path
+
+    require_paths("model", path=path)
+    state, belongs = read_optimiser(Path(path))
+    optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm)
+    values = ((name, np.asarray(each.value)) for name, each in variables_by_path(model).items())
+    require_weights(Path(path), state, belongs, values)
+    return optimizer
+
+
+def optimizer_of(
+    file: Path, state: Optimised, model: KerasModel, learning_rate: float | None = None,
+    settings: Mapping[str, Any] | None = None, steps: int | None = None, steps_per_epoch: int | None = None,
+    clip_norm: float | None = None,
+) -> TorchOptimizer:  # fmt: skip
+    """The optimizer of a file's state, whatever the model's weights are; arguments as for :func:`load_optimizer`."""
     from wdport.keras_runtime import set_variable, variables_by_path
     from wdport.optimisers.torch_like import SGD, Adam
 
-    require_paths("model", path=path)
-    file = Path(path)
-    state, _ = read_optimiser(file)
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
     _require_fit(file, state, names, dict(zip(names, model.trainable_variables, strict=True)))
@@ -123,6 +143,8 @@ def save_optimizer(
     state, belongs = read_optimiser(before)
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
+    values = ((name, np.asarray(each.value)) for name, each in variables_by_path(model).items())
+    belongs = replace(belongs, weights=weights_digest(values, state.members))
     now = int(np.asarray(optimizer.iterations.value))
     gone = now - steps_taken(state)
     moments = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +89,9 @@ class Loop:
             "averaged": values if ema is not None else [],
             "sums": [np.zeros(2 + len(self.parts), trained.variable_dtype)],
         }
-        self.begins = _checksum({**begin, "data": _sample(source)}) if jax.process_count() > 1 else 0
+        weights = {id(variable) for variable in variables_by_path(trained.network).values()}
+        self._weights = [id(variable) in weights for variable in trained.non_trainable_variables]
+        self.begins = self._starts(begin)
         self.state: dict[str, Any] = self.placement.state(begin)
         self.step = jax.jit(self._step, donate_argnums=0, compiler_options=step_options(trained.network.compute_dtype),
                             out_shardings=self.placement.shardings(self.state))  # fmt: skip
@@ -101,8 +103,8 @@ class Loop:
 
     def go(self, epochs: int, save_every: int | None, report: Report | None, events: Events) -> TrainingRun:
         """Take the steps that are missing, and give the model's and the optimizer's variables their values."""
-        require_alike({**self._settings(), "epochs": epochs, "save_every": save_every, "devices": self.placement.count,
-                       "values": self.begins})  # fmt: skip
+        require_alike({**self._settings(), **self.begins, "epochs": epochs, "save_every": save_every,
+                       "devices": self.placement.count, "data": _digest(_sample(self.source))})  # fmt: skip
         done, rows = self._resumed(epochs)
         require_alike({"done": done})
         events.begin(rows)
@@ -125,7 +127,7 @@ class Loop:
                 events.epoch(rows)
                 self.state["sums"] = self.placement.state([np.zeros_like(self.state["sums"][0])])
             if saves:
-                self.saves.write(self.state, {"steps": at + 1, "rows": rows, "settings": self._settings()})
+                self.saves.write(self.state, {"steps": at + 1, "rows": rows, "begins": self.begins})
             if report is not None:
                 report(at + 1, total, (lambda: rows[-1]["loss"]) if ends else self._mean)
         with self.placement.answering():
@@ -189,6 +191,27 @@ class Loop:
             fix = "lower the learning rate, clip gradients, or look at the data"
             raise UsageError("loss", f"is not a finite number after {step} steps; {kept}", fix)
 
+    def facts(self) -> dict[str, object]:
+        """Everything that determines the run, except for the number of epochs.
+
+        A model and an optimizer with the values of the last saved state count as those that the run began with.
+        """
+        begins = dict(self.begins)
+        if jax.process_count() == 1 and self.saves.exist():
+            with suppress(InputError):
+                if (found := self.saves.read(self.placement.like(self.state))) is not None:
+                    now = self._starts({role: found[0].get(role, []) for role in self.state})
+                    begins = {name: found[1]["begins"][name] if now[name] == each else each
+                              for name, each in begins.items()}  # fmt: skip
+        self.begins = begins
+        policy = self.trained.network.dtype_policy.name
+        return {**self._settings(), **begins, "dtype": policy, "data": _digest(self.source.data)}
+
+    def _starts(self, state: Mapping[str, list[Any]]) -> dict[str, str]:
+        """Digests of the values of a model, without the states of random generators, and of an optimizer."""
+        weights = [each for each, is_weight in zip(state["other"], self._weights, strict=True) if is_weight]
+        return {"model": _digest([state["trained"], weights]), "optimizer_state": _digest(state["optimizer"])}
+
     def _settings(self) -> dict[str, Any]:
         loss = self.trained.diffusion_loss
         return {"batch_size": self.batch, "seed": self.seed, "ema": self.ema, "states": self.source.count,
@@ -198,7 +221,7 @@ class Loop:
     def _digest(self) -> str:
         """A hash of the optimizer's settings; rates of a schedule may be many."""
         config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
-        return sha256(json.dumps(config).encode()).hexdigest()
+        return sha256(json.dumps(config).encode()).hexdigest()[:16]
 
     def _resumed(self, epochs: int) -> tuple[int, list[dict[str, float]]]:
         """The steps that were done, and the rows of their epochs; the state is that of the file."""
@@ -209,15 +232,6 @@ class Loop:
         done = int(facts["steps"])
         if done > epochs * self.per_epoch:
             raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
-        held, ours = facts["settings"], self._settings()
-        if wrong := next((name for name, value in ours.items() if held.get(name) != value), ""):
-            told = f"{wrong} {held.get(wrong)}, not {ours[wrong]}"
-            told = f"other settings of {ours['optimizer']}" if wrong == "optimizer_settings" else told
-            fix = "give the same settings (a schedule counts the epochs), or another folder"
-            raise InputError(self.saves.folder, f"has a run with {told}", fix)
-        shapes = {role: [each.shape for each in several] for role, several in arrays.items() if several}
-        if shapes != {role: [each.shape for each in several] for role, several in self.state.items() if several}:
-            raise InputError(self.saves.folder, "has the run of another model", "give another folder")
         self.state = self.placement.state({role: arrays.get(role, []) for role in self.state})
         return done, list(facts["rows"])
 
@@ -246,12 +260,12 @@ def _itself(counted: Array) -> Array:
     return counted
 
 
-def _checksum(state: Mapping[str, list[Any]]) -> int:
-    """Of all values that a run begins with, and its data, which must be those of every process."""
-    found = 0
-    for leaf in jax.tree.leaves(state):
-        if (
-            not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
-        ):  # others are one array of all processes already
-            found = crc32(np.ascontiguousarray(leaf).tobytes(), found)
-    return found
+def _digest(tree: Any) -> str:
+    """A digest of all values that are in this process; others are one array of all processes already."""
+    found = sha256()
+    for leaf in jax.tree.leaves(tree):
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+            array = np.ascontiguousarray(leaf)
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(array.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()[:16]

@@ -7,12 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from wdport.data.series import Series
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.model import Array, KerasModel
 from wdport.optimisers.torch_like import Adam, TorchOptimizer
 from wdport.training.events import Events
+from wdport.training.folder import run_folder
 from wdport.training.loop import Loop, Report, TrainingRun
 from wdport.training.model import training_model
 from wdport.training.placement import placement_of
@@ -39,12 +42,13 @@ def train(
     orbax: bool = False,
     tensorboard: bool = False,
     report: Report | None = None,
+    force: bool = False,
 ) -> TrainingRun:
     """Train a converted model that draws samples, in place.
 
     Every epoch takes all windows of a series, or all states, in a new order. The last batch of an epoch is filled up,
-    with weight 0, so one program serves the run. If ``folder`` has the state of an unfinished run with these
-    settings, the run goes on from it, with the losses that it would have had.
+    with weight 0, so one program serves the run. If ``folder`` has the state of an unfinished run with the same
+    settings, model and data, the run resumes from it, with the losses that it would have had.
 
     Args:
         model: from :func:`wdport.load_model`.
@@ -67,15 +71,17 @@ def train(
         orbax: save the state as an Orbax checkpoint, of which every process writes its part, instead of one file.
         tensorboard: also write the metrics as events for TensorBoard.
         report: called after every step, for a progress display.
+        force: start again in a folder with the state of another run, or a damaged one.
 
     Returns:
         A :class:`TrainingRun`.
 
     Raises:
-        UsageError: the model is not trained by wdport, data or settings do not fit it, or the loss is no longer finite;
-            the state of the last save is kept.
-        InputError: the data or the state in ``folder`` cannot be read, or it is that of another run.
-        MachineError: another process of the run has ended, writing fails, or a package is not installed.
+        UsageError: the model is not trained by wdport, data or settings do not fit it, ``folder`` has another run or
+            other files, or the loss is no longer finite; the state of the last save is kept.
+        InputError: the data or the state in ``folder`` cannot be read.
+        MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
+            package is not installed.
     """
     _require(epochs=epochs, batch_size=batch_size, save_every=save_every)
     trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed)
@@ -88,12 +94,13 @@ def train(
         raise UsageError("batch_size", what, f"give a multiple of {placement.count}")
     source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype, stream)
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     if callable(optimizer):
         optimizer = optimizer(epochs * -(-source.count // batch_size))
-    saves = Saves(target, placement, orbax)
-    loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
-    with Events(target, tensorboard) as events:
+    with run_folder(target, jax.process_index() == 0) as held, Events(target, tensorboard) as events:
+        saves = Saves(target, placement, orbax)
+        loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
+        if held is not None:
+            held.begin(loop.facts(), (), force, saves.exist, saves.check)
         try:
             return loop.go(epochs, save_every, report, events)
         except KeyboardInterrupt as interruption:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import keras
 import numpy as np
 
-from wdport.files.atomic import whole_file
+from wdport.files.atomic import replacing
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel
 
@@ -24,11 +23,8 @@ def save_trained(model: KerasModel, path: Path, values: Mapping[str, Array] | No
     try:
         for name, array in (values or {}).items():
             set_variable(named[name], np.array(array))
-        with TemporaryDirectory(prefix="wdport-") as folder:
-            made = Path(folder) / "model.keras"
-            keras.saving.save_model(model, made)
-            with whole_file(path) as file:
-                file.write(made.read_bytes())
+        with replacing(path) as (temporary,):
+            keras.saving.save_model(model, temporary)
     finally:
         for name, array in own.items():
             set_variable(named[name], array)

@@ -21,21 +21,38 @@ class Saves:
 
     def __init__(self, folder: Path, placement: Placement, orbax: bool = False) -> None:
         self.folder, self.placement, self.orbax = folder, placement, orbax
-        other = FOLDER if not orbax else NAME
-        if (folder / other).exists():
-            what = f"has a state in {other}, and the run {'keeps' if orbax else 'does not keep'} it with Orbax"
-            raise InputError(folder, what, "start the run as before, or give another folder")
-        self._manager: Any = None
+        self._other = folder / (NAME if orbax else FOLDER)
+        self._opened: Any = None
         if orbax:
             require_orbax(folder / FOLDER)
+
+    @property
+    def _manager(self) -> Any:
+        """Orbax's, made when it is first needed, since it makes the folder."""
+        if self._opened is None:
             import orbax.checkpoint as ocp
 
             options = ocp.CheckpointManagerOptions(max_to_keep=1, enable_async_checkpointing=False)
-            self._manager = ocp.CheckpointManager((folder / FOLDER).resolve(), options=options)
+            self._opened = ocp.CheckpointManager((self.folder / FOLDER).resolve(), options=options)
+        return self._opened
 
     def exist(self) -> bool:
         """Whether a state was saved."""
-        return self._manager.latest_step() is not None if self.orbax else (self.folder / NAME).exists()
+        if self._other.exists():
+            return True
+        if self.orbax:
+            return (self.folder / FOLDER).is_dir() and self._manager.latest_step() is not None
+        return (self.folder / NAME).exists()
+
+    def check(self) -> None:
+        """Raise :class:`InputError` if the state was saved otherwise, or is damaged; Orbax opens its folder anew."""
+        self._opened = None
+        if self._other.exists():
+            keeps = "keeps" if self.orbax else "does not keep"
+            what = f"has a state in {self._other.name}, and the run {keeps} it with Orbax"
+            raise InputError(self.folder, what, "start the run as before, or again with --force")
+        if not self.orbax:
+            read_state(self.folder)
 
     def write(self, state: Any, facts: Mapping[str, Any]) -> None:
         """Save placed arrays and JSON values, whole or not at all; all processes must call it together.

@@ -35,6 +35,11 @@ class Source(Protocol):
         ...
 
     @property
+    def data(self) -> Array:
+        """All data, wherever they are."""
+        ...
+
+    @property
     def count(self) -> int:
         """How many states there are."""
         ...
@@ -53,6 +58,10 @@ class States:
     """An array (n, *shape) of clean states."""
 
     held: Array
+
+    @property
+    def data(self) -> Array:
+        return self.held
 
     @property
     def count(self) -> int:
@@ -77,6 +86,10 @@ class StreamedStates:
         return np.zeros(0, self.dtype)
 
     @property
+    def data(self) -> Array:
+        return self.states
+
+    @property
     def count(self) -> int:
         return len(self.states)
 
@@ -96,6 +109,10 @@ class Windows:
 
     held: Array
     decoding: Decoding
+
+    @property
+    def data(self) -> Array:
+        return self.held
 
     @property
     def count(self) -> int:
@@ -119,6 +136,10 @@ class StreamedWindows:
     @property
     def held(self) -> Array:
         return np.zeros(0, self.series.dtype)
+
+    @property
+    def data(self) -> Array:
+        return self.series
 
     @property
     def count(self) -> int:

@@ -1,8 +1,11 @@
-"""The state of a run in one file, written whole or not at all, from which it goes on bit for bit."""
+"""The state of a run in one file, written whole or not at all, from which it resumes bit for bit.
+
+Its facts are sealed, and state the SHA-256 of every array, so that changed bytes are found.
+"""
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +17,17 @@ from wdport.checkpoint.located import located
 from wdport.data.arrays import opened_npz
 from wdport.errors import InputError
 from wdport.files.atomic import whole_file
+from wdport.files.manifests import sealed, unsealed
+from wdport.files.run_folder import ANEW
 from wdport.model import Array
 
 NAME: Final = "state.npz"
-FORMAT: Final = 1
+FORMAT: Final = 2
+WHOLE: Final = ("epoch", "steps")
+"""Metrics that are integers."""
+
 _FACTS: Final = "facts"
+_ROWS: Final = "rows/0"
 
 Arrays = Mapping[str, Sequence[Array]]
 """Lists of arrays by role: the variables of the network, of the optimizer, and their averages."""
@@ -26,10 +35,13 @@ Arrays = Mapping[str, Sequence[Array]]
 
 def write_state(folder: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Write the state; raises :class:`MachineError`."""
+    rows = np.array([list(row.values()) for row in facts["rows"]], np.float64)
+    told = {**facts, "rows": list(facts["rows"][0]) if len(rows) else []}  # an array, since they may be very many
     flat = {f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)}
-    told = json.dumps({"format": FORMAT, "arrays": _described(flat), **facts}, allow_nan=False)
+    flat[_ROWS] = rows
+    text = sealed({"format": FORMAT, "arrays": _described(flat), **told})
     with whole_file(folder / NAME) as file:
-        np.savez(file, **flat, **{_FACTS: np.frombuffer(told.encode(), np.uint8)})  # type: ignore[arg-type]
+        np.savez(file, **flat, **{_FACTS: np.frombuffer(text.encode(), np.uint8)})  # type: ignore[arg-type]
 
 
 def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | None:
@@ -39,8 +51,11 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
         return None
     try:
         flat, facts = _read(path)
+        names, rows = facts["rows"], flat.pop(_ROWS)
+        facts["rows"] = [{name: int(value) if name in WHOLE else value for name, value in zip(names, row, strict=True)}
+                         for row in rows.tolist()]  # fmt: skip
     except InputError as error:
-        raise InputError(path, error.what, "remove it to start the run again") from None
+        raise InputError(path, error.what, ANEW) from None
     found: dict[str, list[Array]] = {}
     for name in sorted(flat, key=lambda each: int(each.rpartition("/")[2])):
         found.setdefault(name.rpartition("/")[0], []).append(flat[name])
@@ -50,15 +65,20 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
 def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     with located(path):
         with opened_npz(path) as file:
-            facts = json.loads(file[_FACTS].tobytes())
+            facts = unsealed(file[_FACTS].tobytes())
             flat = {name: file[name] for name in file.files if name != _FACTS}
-            if facts.pop("format") != FORMAT:
-                raise Fault("was written by another release of wdport", "use that release")
+        if facts.pop("format") != FORMAT:
+            raise Fault("was written by another release of wdport", "use that release")
         if _described(flat) != facts.pop("arrays"):
             raise Fault("has other arrays than were written", "copy it again")
     return flat, facts
 
 
 def _described(flat: Mapping[str, Array]) -> dict[str, list[Any]]:
-    """Dtype and shape of every array."""
-    return {name: [array.dtype.str, *array.shape] for name, array in flat.items()}
+    """Dtype, SHA-256 and shape of every array."""
+    return {name: [array.dtype.str, digest(array), *array.shape] for name, array in flat.items()}
+
+
+def digest(array: Array) -> str:
+    """SHA-256 of an array's values."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()

@@ -1,0 +1,131 @@
+"""The folder of a run: no input or other file is replaced, one run writes to it, and no other run is resumed."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from wdport.cli.main import main
+from wdport.errors import InputError, MachineError, UsageError
+from wdport.training.folder import WRITTEN, require_run_folder, run_folder
+from wdport.training.state_file import NAME, read_state, write_state
+
+STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(64, 2)).astype(np.float32)
+WORDS = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "run", "--batch-size", "32"]
+TINY = {"w": [np.arange(6.0).reshape(2, 3)], "empty": []}
+FACTS = {"steps": 3, "rows": [{"epoch": 1, "steps": 3, "loss": 0.1}], "begins": {"model": "a"}}
+
+
+def contents() -> dict[str, bytes]:
+    """The files below the current folder that no library makes."""
+    files = [path for path in Path().rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path): path.read_bytes() for path in files}
+
+
+def refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str], code: int = 2) -> None:
+    """The command fails with one line that has ``said``, and no file is another."""
+    before = contents()
+    assert main(words) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert contents() == before
+
+
+def test_other_data_models_and_options_are_refused(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("states.npy", STATES)
+    np.save("other.npy", STATES + 1e-6)
+    other = points()
+    other.trainable_variables[0].assign_add(np.full(other.trainable_variables[0].shape, 1e-6, np.float32))
+    other.save("b.keras")
+    assert main(WORDS) == 0
+    capsys.readouterr()
+    refused([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, with data", capsys)
+    refused([*WORDS[:3], "b.keras", *WORDS[4:]], "run: holds the state of another run, with model", capsys)
+    refused([*WORDS, "--dtype", "mixed_bfloat16"], "with dtype float32 instead of mixed_bfloat16", capsys)
+    assert main([WORDS[0], "other.npy", *WORDS[2:], "--force"]) == 0
+    assert "trained" in capsys.readouterr().out
+
+
+def test_inputs_and_other_files_are_not_replaced(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("states.npy", STATES)
+    os.mkdir("run")
+    os.link("a.keras", "run/model.keras")
+    refused(WORDS, "run/model.keras: is an input (model)", capsys)
+    os.unlink("run/model.keras")
+    points().save("run/model.keras")
+    refused(WORDS, "run: has model.keras, and no run of wdport train (run.json)", capsys)
+    os.unlink("run/model.keras")
+    Path("notes.txt").write_text("mine")
+    refused([*WORDS, "--json", "notes.txt"], "exists already and is not JSON of wdport", capsys)
+    refused([*WORDS, "--json", "run/model.keras"], "is also an output", capsys)
+    assert main([*WORDS, "--json", "told.json"]) == 0
+    capsys.readouterr()
+    refused([*WORDS[:3], "run/model.keras", *WORDS[4:]], "run/model.keras: is an input (model)", capsys)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_outputs_are_checked_before_the_work(name: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / name).mkdir()
+    with pytest.raises(UsageError, match=f"{name}: is a directory"):
+        require_run_folder(tmp_path)
+    (tmp_path / name).rmdir()
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(tmp_path.with_name("elsewhere"))
+    with pytest.raises(UsageError, match=f"{name}: is a symbolic link"):
+        require_run_folder(tmp_path)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with run_folder(tmp_path / "run", True), pytest.raises(MachineError, match="another process is writing to it"):
+        run_folder(tmp_path / "run", True).__enter__()
+    with run_folder(tmp_path / "run", True) as held:
+        assert held is not None
+
+
+CHANGES: dict[str, Callable[[dict[str, bytes]], object]] = {
+    "a value": lambda members: members.update({"w/0.npy": members["w/0.npy"][:-1] + b"\1"}),
+    "a metric": lambda members: members.update({"rows/0.npy": members["rows/0.npy"][:-1] + b"\1"}),
+    "the facts": lambda members: members.update(
+        {"facts.npy": members["facts.npy"].replace(b'"steps":3', b'"steps":4')}
+    ),
+    "no array": lambda members: members.pop("w/0.npy"),
+    "one more": lambda members: members.update({"w/1.npy": members["w/0.npy"]}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_state_is_found_whatever_its_checksums_say(change: str, tmp_path: Path) -> None:
+    write_state(tmp_path, TINY, FACTS)
+    arrays, facts = read_state(tmp_path) or ({}, {})
+    assert facts == FACTS
+    assert np.array_equal(arrays["w"][0], TINY["w"][0])
+    with zipfile.ZipFile(tmp_path / NAME) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    CHANGES[change](members)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    (tmp_path / NAME).write_bytes(made.getvalue())
+    with pytest.raises(InputError, match=r"state\.npz"):
+        read_state(tmp_path)
+
+
+def test_the_python_interface_keeps_other_files(points: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "metrics.csv").write_text("mine")
+    with pytest.raises(UsageError, match=r"mine: has metrics\.csv, and no run of wdport train"):
+        wdport.train(points(), STATES, folder)
+    assert (folder / "metrics.csv").read_text() == "mine"

@@ -1,0 +1,152 @@
+"""The folder of a run: held by one process at a time, with the facts that determine the run.
+
+An interrupted run resumes from the files in it only if all facts are those of the run that wrote them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from wdport.errors import InputError, MachineError, UsageError
+from wdport.files.atomic import machine_error, whole_file
+from wdport.files.own_files import keep_private, open_own, own_folder, read_own
+from wdport.files.temporary import is_temporary
+from wdport.limits import MAX_RUN_BYTES
+from wdport.platforms import lock
+
+LOCK: Final = "lock"
+RUN: Final = "run.json"
+ANEW: Final = "remove the folder, or start again with --force"
+FOREIGN: Final = "remove it, or give another name with -o"
+
+
+class RunFolder:
+    """The folder of a run, which no other process may write to until it is closed.
+
+    Args:
+        folder: is made if it does not exist; for this user alone if it is ``private``.
+        files: the names of the finished files of a run, beside :data:`RUN`; others are never removed.
+        what: a run's content, for an error message, such as "parts".
+
+    Raises:
+        InputError: another user may have written it. MachineError: another process holds it, or the system refuses.
+    """
+
+    def __init__(self, folder: Path, files: re.Pattern[str], what: str, private: bool = True) -> None:
+        self.folder, self.what = folder, what
+        self.facts: dict[str, object] = {}
+        self._files = re.compile(rf"{files.pattern}|{re.escape(RUN)}")
+        with refusals(folder):
+            if private:
+                own_folder(folder, FOREIGN)
+            else:
+                folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self._held()
+            self.clear(self._is_unfinished)
+
+    def begin(
+        self, facts: Mapping[str, object], settled: tuple[str, ...], anew: bool, holds: Callable[[], bool],
+        check: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Begin a run with these facts, or resume the one that the folder ``holds``, which ``check`` examines.
+
+        The run's own values of the facts ``settled``, integers from 1, are used when it resumes. ``anew`` removes the
+        files of another run, or damaged ones. Raises :class:`UsageError` for another run, :class:`InputError` for
+        damaged files.
+        """
+        with refusals(self.folder):
+            try:
+                self._agree(dict(facts), settled, holds)
+                check()
+            except (InputError, UsageError):
+                if not anew:
+                    raise
+                self.clear(self._files.fullmatch)
+                self._agree(dict(facts), settled, holds)
+                check()
+
+    def _agree(self, facts: dict[str, object], settled: tuple[str, ...], holds: Callable[[], bool]) -> None:
+        if holds():
+            known = self._read()
+            facts |= {name: self.number(name, known) for name in settled}
+            for name in [*facts, *known]:
+                if facts.get(name) != known.get(name):
+                    what = f"holds {self.what} of another run, with {name} {known.get(name)} instead of"
+                    raise UsageError(self.folder, f"{what} {facts.get(name)}", ANEW)
+        else:
+            with whole_file(self.folder / RUN) as opened:
+                keep_private(opened)
+                opened.write(json.dumps(facts, indent=1).encode())
+        self.facts = facts
+
+    def _read(self) -> dict[str, object]:
+        """The facts in the folder."""
+        try:
+            known = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
+        except (FileNotFoundError, ValueError, RecursionError):
+            known = None
+        if not isinstance(known, dict):
+            raise InputError(self.folder / RUN, "is damaged", ANEW)
+        return known
+
+    def number(self, name: str, facts: Mapping[str, object] | None = None) -> int:
+        """A fact that is an integer from 1."""
+        value = (self.facts if facts is None else facts).get(name)
+        if type(value) is not int or value < 1:
+            raise InputError(self.folder / RUN, "is damaged", ANEW)
+        return value
+
+    def remove(self) -> None:
+        """Remove the run's files, and the folder if it is empty then."""
+        with suppress(OSError):
+            self.clear(self._is_unfinished)
+            self.clear(self._files.fullmatch)
+            (self.folder / LOCK).unlink()
+            self.folder.rmdir()
+
+    def clear(self, wanted: Callable[[str], object]) -> None:
+        """Remove the files whose names are ``wanted``."""
+        for name in os.listdir(self.folder):
+            path = self.folder / name
+            if wanted(name):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        os.close(self._lock)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _is_unfinished(self, name: str) -> bool:
+        """Whether this is an unfinished file; its process has ended, since it would hold the lock."""
+        return is_temporary(name, self._files)
+
+    def _held(self) -> int:
+        """A file descriptor that holds the folder until it is closed."""
+        held = open_own(self.folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
+        if lock(held) is False:
+            os.close(held)
+            fix = "wait for it, or give another name with -o"
+            raise MachineError(self.folder, "another process is writing to it", fix)
+        return held
+
+
+@contextmanager
+def refusals(path: Path) -> Iterator[None]:
+    """Convert an ``OSError`` of the block to a :class:`MachineError`."""
+    try:
+        yield
+    except OSError as error:
+        raise machine_error(path, error) from error
